@@ -1,0 +1,199 @@
+"""The command line. Heavy imports happen inside the commands, so that help is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+import typer
+
+from tacit.errors import TacitError
+
+if TYPE_CHECKING:
+    from tacit.simulation import Simulation
+
+app = typer.Typer(
+    name="tacit",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Learn one model together without sharing data, under differential privacy that holds against everyone.",
+)
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file (`tacit new` writes one).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, and nothing else.")]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Tell a mistake in one sentence on standard error, and exit with status 2."""
+
+    @wraps(command)
+    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return command(*args, **kwargs)
+        except TacitError as error:
+            print(f"tacit: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except BrokenPipeError:
+            raise typer.Exit(1) from None
+
+    return wrapped
+
+
+@app.command()
+@_explained
+def demo(
+    output: Annotated[Path, typer.Option(help="Where to put the demo's files.")] = Path("tacit-demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Learn from real data spread over 100 parties, and see what privacy costs."""
+    from tacit import demo as digits
+    from tacit.report import terminal
+
+    _make_folder(output)
+    digits.write_files(output)
+    with terminal.progress_bar(quiet=as_json) as progress:
+        result = digits.run(output, progress)
+    files = _write_results(result.simulation, output)
+    if as_json:
+        _print_json({**result.simulation.to_json(), "comparison": result.comparison, "files": files})
+        return
+    accuracies = {"accuracy, private": result.simulation.metrics["accuracy"], **result.comparison}
+    terminal.show_run(result.simulation.plan, result.simulation.outcome, accuracies, files)
+    again = f"tacit simulate {output}/study.toml --data {output}/train.npz --test {output}/test.npz"
+    print(f"\nThe study and the data are in {output}/. Change the study and run it again:\n  {again}")
+
+
+@app.command()
+@_explained
+def new(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.toml"),
+    name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
+    matrix: Annotated[bool, typer.Option("--matrix", help="For a feature matrix (NPZ) instead of a table.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented study file to start from."""
+    import tomllib
+
+    from tacit.study import make_study
+    from tacit.templates import study_text
+
+    if path.exists() and not force:
+        raise TacitError(f"{path}: exists already; choose another name, or overwrite it with --force.")
+    text = study_text(str(path), name.replace("\\", "\\\\").replace('"', '\\"'), matrix=matrix)
+    make_study(tomllib.loads(text), source="--name")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise TacitError(f"{path}: cannot be written ({error.strerror}); choose another place.") from None
+    if as_json:
+        _print_json({"study": str(path)})
+    else:
+        print(f"Wrote {path}. Edit it, then see what it promises and costs:\n  tacit plan {path}")
+
+
+@app.command()
+@_explained
+def plan(study: StudyFile, as_json: AsJson = False) -> None:
+    """Say what a study promises and costs, before any data is read."""
+    from tacit.methods.registry import method_for
+    from tacit.study import read_study
+
+    planned = method_for(read_study(study)).plan()
+    if as_json:
+        _print_json(planned.to_json())
+    else:
+        from tacit.report import terminal
+
+        terminal.show_plan(planned)
+
+
+@app.command()
+@_explained
+def simulate(
+    study: StudyFile,
+    data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
+    test: Annotated[Path | None, typer.Option(help="Records to measure the model on.")] = None,
+    parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
+    split: Annotated[str, typer.Option(help="How records are spread: iid, by-class, or dirichlet:A.")] = "iid",
+    drop: Annotated[int, typer.Option(help="How many parties vanish in mid-protocol.")] = 0,
+    seed: Annotated[int, typer.Option(help="Public seed of the split and of who vanishes (never of the noise).")] = 0,
+    output: Annotated[Path, typer.Option(help="Where to put the model and the certificate.")] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Run a study with all parties on this machine; write the model and the certificate."""
+    from tacit.data.files import read_records
+    from tacit.data.splits import split as spread
+    from tacit.methods.registry import method_for
+    from tacit.report import terminal
+    from tacit.simulation import evaluate, simulate_records
+    from tacit.study import read_study
+
+    agreed = read_study(study)
+    agreed = agreed if parties is None else agreed.with_parties(parties)
+    if not 0 <= drop <= agreed.parties.count:
+        raise TacitError(f"--drop is {drop}, but should be from 0 to the number of parties, {agreed.parties.count}.")
+    if seed < 0:
+        raise TacitError(f"--seed is {seed}, but should be a whole number from 0 up.")
+    method_for(agreed).plan()
+    train = read_records(data, agreed)
+    held_out = None if test is None else read_records(test, agreed)
+    groups = spread(split, train.labels, agreed.parties.count, seed)
+    with terminal.progress_bar(quiet=as_json) as progress:
+        result = simulate_records(agreed, train, groups, held_out, drop=drop, seed=seed, progress=progress)
+    if held_out is None:
+        result.metrics["training_accuracy"] = evaluate(agreed, result.outcome, train)["accuracy"]
+    _make_folder(output)
+    files = _write_results(result, output)
+    if as_json:
+        _print_json({**result.to_json(), "files": files})
+    else:
+        terminal.show_run(result.plan, result.outcome, result.metrics, files)
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        import tacit
+
+        print(tacit.__version__)
+        raise typer.Exit
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise TacitError(f"{folder}: cannot be made a folder ({error.strerror}); choose another --output.") from None
+
+
+def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
+    """Write the model and the certificate, which names the model's hash."""
+    import hashlib
+
+    from tacit.report import model
+
+    name = simulation.plan.study.study.name
+    model_path, certificate_path = folder / f"{name}.model.skops", folder / f"{name}.certificate.json"
+    try:
+        model.save(simulation.model, model_path)
+        digest = hashlib.sha256(model_path.read_bytes()).hexdigest()
+        content = {**simulation.certificate, "model_sha256": digest}
+        certificate_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise TacitError(f"{folder}: cannot be written to ({error.strerror}); choose another --output.") from None
+    return {"model": str(model_path), "certificate": str(certificate_path)}
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    print(json.dumps(content, indent=2, ensure_ascii=False))

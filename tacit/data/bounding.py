@@ -1,0 +1,40 @@
+"""Records to bounded vectors, by the study's public bounds and nothing else.
+
+A table's numbers are clipped to their bounds and scaled to [−1, 1], its categories become indicators; a matrix is
+taken as it is. Then a constant 1 is appended (if the study has an intercept) and the whole vector, constant included,
+is clipped to the study's norm c. (DP-Helmet's code appends the constant after clipping, so its vectors exceed c.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.study import Column, DataSection
+from tacit.types import Floats, Integers
+
+
+def scale_column(values: Floats, column: Column) -> Floats:
+    """Numbers to [−1, 1] by the column's public bounds; what lies outside is moved to the nearer bound.
+
+    >>> scale_column(np.array([0.0, 55.0, 999.0]), Column(min=0, max=110)).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    low, high = column.min or 0.0, column.max or 0.0
+    scaled: Floats = (2.0 * np.clip(values, low, high) - (low + high)) / (high - low)
+    return scaled
+
+
+def indicate(codes: Integers, column: Column) -> Floats:
+    """Category numbers as indicator columns."""
+    return np.asarray(codes[:, None] == np.arange(column.width), dtype=np.float64)
+
+
+def clip_rows(features: Floats, data: DataSection) -> Floats:
+    """Append the constant if the study has one, then clip every row to the study's norm."""
+    if data.has_intercept:
+        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    norms = np.sqrt(np.einsum("ij,ij->i", features, features))
+    if not (norms > data.norm).any():
+        return features
+    clipped: Floats = features * (data.norm / np.maximum(norms, data.norm))[:, None]
+    return clipped

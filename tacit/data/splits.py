@@ -1,0 +1,65 @@
+"""Spreading one data set over parties, for simulations: which party each record goes to."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+
+from tacit.errors import TacitError
+from tacit.types import Integers
+
+
+class SplitError(TacitError, ValueError):
+    """Records cannot be spread over the parties as asked."""
+
+
+def split(kind: str, labels: Integers, parties: int, seed: int) -> Integers:
+    """The party of each record.
+
+    - `iid`: at random, in parts as equal as possible.
+    - `by-class`: records sorted by class and cut into equal parts, so that (almost) every party has a single class.
+    - `dirichlet:A`: the classes' shares of each party drawn from a Dirichlet distribution with concentration A
+      (Hsu et al. 2019): small A, unlike parties. Every party gets at least one record.
+    """
+    rng = np.random.default_rng(seed)
+    if parties > len(labels):
+        raise SplitError(f"{len(labels)} records cannot be spread over {parties} parties; ask for fewer parties.")
+    if kind == "iid":
+        return _cut(rng.permutation(len(labels)), parties)
+    if kind == "by-class":
+        shuffled = rng.permutation(len(labels))
+        return _cut(shuffled[np.argsort(labels[shuffled], kind="stable")], parties)
+    if match := re.fullmatch(r"dirichlet:([0-9.eE+-]+)", kind):
+        try:
+            concentration = float(match.group(1))
+        except ValueError:
+            concentration = 0.0
+        if 0.0 < concentration < float("inf"):
+            return _dirichlet(labels, parties, concentration, rng)
+    raise SplitError(
+        f"the split is {kind!r}, but should be iid, by-class, or dirichlet:A with A above 0, such as dirichlet:0.5."
+    )
+
+
+def _cut(order: Integers, parties: int) -> Integers:
+    groups = np.empty(len(order), dtype=np.int64)
+    groups[order] = np.arange(len(order)) * parties // len(order)
+    return groups
+
+
+def _dirichlet(labels: Integers, parties: int, concentration: float, rng: np.random.Generator) -> Integers:
+    groups = np.empty(len(labels), dtype=np.int64)
+    for label in np.unique(labels):
+        rows = rng.permutation(np.flatnonzero(labels == label))
+        shares = np.maximum(rng.dirichlet(np.full(parties, concentration)), 1e-300)
+        ends = np.round(np.cumsum(shares) / shares.sum() * len(rows)).astype(np.int64)
+        groups[rows] = np.searchsorted(ends, np.arange(len(rows)), side="right")
+    # A party that got nothing takes a record from one of the largest.
+    counts = np.bincount(groups, minlength=parties)
+    for empty in np.flatnonzero(counts == 0):
+        richest = int(counts.argmax())
+        groups[np.flatnonzero(groups == richest)[0]] = empty
+        counts[richest] -= 1
+        counts[empty] += 1
+    return groups

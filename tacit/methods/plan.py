@@ -1,0 +1,203 @@
+"""What a method will do, derived from the study alone: its sums, their noise, and the guarantee that follows.
+
+A method declares its sums (dimension, bound, sensitivity); the noise and the guarantee are computed here, in one
+place, from what privacy/ proves. No method states an ε of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tacit.noise.encoding import Encoding, bits_for
+from tacit.noise.stream import SecretStream
+from tacit.privacy import integer
+from tacit.privacy.gaussian import compose, epsilon_of, mu_for
+from tacit.privacy.guarantee import Guarantee, Trust
+from tacit.study import Study
+from tacit.summation.base import Protocol, Session
+from tacit.summation.registry import open_session
+
+_FINENESS = 1024.0
+"""The sensitivity is at least this many times the error that rounding may add to it."""
+_TAIL = 14.0
+"""A sum of noise beyond this many standard deviations has probability below 2⁻¹⁴⁰."""
+
+
+@dataclass(frozen=True)
+class DeclaredSum:
+    """A secure sum that a method will ask for."""
+
+    name: str
+    dimension: int
+    """How many coordinates carry noise."""
+    bound: float
+    """No party's contribution has a larger L2 norm."""
+    sensitivity: float
+    """How far the protected unit moves the total, in L2 norm."""
+    exact: tuple[str, ...] = ()
+    """Further coordinates, whole numbers that are the same for all neighbours, so that they need no noise."""
+
+
+@dataclass(frozen=True)
+class PlannedSum:
+    """A declared sum with its encoding and noise."""
+
+    name: str
+    dimension: int
+    exact: tuple[str, ...]
+    encoding: Encoding
+    share_sigma: float
+    """The parameter of each party's noise share, in units of the encoding."""
+    sensitivity: float
+    """With what rounding adds to it."""
+    noise_std: float
+    """What is left of the noise without the shares of colluders and dropped parties."""
+    count: int = 1
+
+    @property
+    def length(self) -> int:
+        return self.dimension + len(self.exact)
+
+    @property
+    def mu(self) -> float:
+        return self.sensitivity / self.noise_std
+
+    def total_std(self, survivors: int) -> float:
+        """The standard deviation of all the noise in the released total."""
+        return self.share_sigma * math.sqrt(survivors) / self.encoding.scale
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that is fixed before data is touched."""
+
+    study: Study
+    method: str
+    sums: tuple[PlannedSum, ...]
+    guarantee: Guarantee
+    notes: tuple[str, ...] = ()
+
+    @property
+    def rounds(self) -> int:
+        return sum(planned.count for planned in self.sums)
+
+    @property
+    def trust(self) -> Trust:
+        return self.guarantee.trust
+
+    @cached_property
+    def upload_bytes(self) -> int:
+        """What one party sends in all."""
+        return sum(p.count * self.protocol(p, SecretStream()).upload_bytes() for p in self.sums)
+
+    def planned(self, name: str) -> PlannedSum:
+        return next(planned for planned in self.sums if planned.name == name)
+
+    def protocol(self, planned: PlannedSum, secrets: SecretStream) -> Protocol:
+        """The summation protocol of the study, for one of the plan's sums."""
+        session = _session(self.study, self.trust, planned.name, planned.length, planned.encoding.bits)
+        return open_session(self.study, session, secrets)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "study": self.study.study.name,
+            "study_sha256": self.study.digest(),
+            "method": self.method,
+            "guarantee": self.guarantee.to_json(),
+            "releases": [
+                {
+                    "name": planned.name,
+                    "sensitivity": planned.sensitivity,
+                    "noise_std": planned.noise_std,
+                    "count": planned.count,
+                    "dimension": planned.dimension,
+                    "exact": list(planned.exact),
+                    "total_noise_std": planned.total_std(self.trust.parties),
+                }
+                for planned in self.sums
+            ],
+            "rounds": self.rounds,
+            "upload_bytes": self.upload_bytes,
+            "summation": self.study.summation.protocol,
+            "parties": self.trust.parties,
+            "notes": list(self.notes),
+        }
+
+
+def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tuple[str, ...] = ()) -> Plan:
+    """Size the noise of the declared sums so that together they keep the study's promise."""
+    trust = Trust(study.parties.count, study.colluding, study.dropouts)
+    if trust.honest_survivors < 1:
+        raise study.error(
+            "privacy",
+            f"leaves no honest party: of {trust.parties} parties, {max(trust.colluding, 1)} may know their own noise "
+            f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
+        )
+    epsilon, delta = min(study.privacy.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
+    samples = sum(release.dimension for release in declared) * trust.parties
+    slack = integer.slack(epsilon, samples)
+    if slack >= delta:
+        raise study.error("privacy.delta", f"is {delta:g}, below what {samples:,} drawn numbers allow ({slack:.1g})")
+    mu_each = mu_for(epsilon, delta - slack) / math.sqrt(len(declared))
+    sums = tuple(_plan_sum(study, trust, release, mu_each) for release in declared)
+    mu = compose(planned.mu for planned in sums)
+    session = _session(study, trust, "plan", 1, 64)
+    guarantee = Guarantee(
+        epsilon=min(epsilon, epsilon_of(mu, delta - slack)),
+        delta=delta,
+        group=study.group,
+        trust=trust,
+        mu=mu,
+        assumptions=open_session(study, session, SecretStream()).assumptions,
+    )
+    return Plan(study, method, sums, guarantee, notes + _cautions(study))
+
+
+def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float) -> PlannedSum:
+    """Encoding and noise of one sum: fine enough units, large enough shares, a word that cannot overflow."""
+    rounding = math.sqrt(release.dimension)
+    honest = math.sqrt(trust.honest_survivors)
+    finest = max(_FINENESS * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
+    scale = 2.0 ** math.ceil(math.log2(finest))
+    units = release.sensitivity * scale + rounding
+    share = integer.discrete_deviation(units / mu) / honest
+    everyone = trust.parties * (release.bound * scale + rounding) + _TAIL * share * math.sqrt(trust.parties)
+    bits = bits_for(max(everyone, float(trust.parties * study.parties.max_records)))
+    if bits is None:
+        raise study.error(
+            "parties.max_records", f"is {study.parties.max_records}, too many for 64-bit totals; lower it"
+        )
+    return PlannedSum(
+        name=release.name,
+        dimension=release.dimension,
+        exact=release.exact,
+        encoding=Encoding(scale, bits, release.bound),
+        share_sigma=share,
+        sensitivity=units / scale,
+        noise_std=integer.continuous_deviation(share * honest) / scale,
+    )
+
+
+def _session(study: Study, trust: Trust, name: str, length: int, bits: int) -> Session:
+    return Session(study.digest(), name, trust.parties, trust.least_survivors, length, bits)
+
+
+def _cautions(study: Study) -> tuple[str, ...]:
+    """What a careful reader of the promise should be told."""
+    cautions = []
+    records = study.parties.count * study.parties.records
+    if study.privacy.delta > 1.0 / records:
+        cautions.append(
+            f"delta = {study.privacy.delta:g} is above 1/{records:,} (one over the number of records): it would allow "
+            "revealing a record outright now and then; choose it well below"
+        )
+    if study.privacy.epsilon > 10.0:
+        cautions.append(f"epsilon = {study.privacy.epsilon:g} promises little; values up to about 3 are called strong")
+    if study.privacy.epsilon > integer.LARGEST_EPSILON:
+        cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
+    if study.summation.protocol == "ideal":
+        cautions.append('summation "ideal" is for simulation only: the coordinator sees every contribution')
+    return tuple(cautions)

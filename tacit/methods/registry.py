@@ -1,0 +1,18 @@
+"""The methods by the names that a study uses."""
+
+from __future__ import annotations
+
+from tacit.methods.base import Method
+from tacit.methods.helmet import Helmet
+from tacit.study import Study
+
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Helmet,)}
+
+
+def method_for(study: Study) -> Method:
+    """The study's method, set up and checked."""
+    name = study.method.name
+    if name not in METHODS:
+        known = ", ".join(f'"{known}"' for known in METHODS)
+        raise study.error("method.name", f'is "{name}", but should be one of: {known}')
+    return METHODS[name](study)

@@ -1,0 +1,1 @@
+"""Integer encoding, integer noise and the secret randomness behind it."""

@@ -1,0 +1,61 @@
+"""Real vectors as integers modulo 2^b: clip, scale, round.
+
+Noise is added after rounding, as integers, so what the sum reveals is an integer total plus integer noise and nothing
+that depends on floating-point arithmetic. Rounding two neighbouring vectors moves them apart by at most one unit a
+coordinate, so it adds at most √dimension units to the L2 sensitivity. (Cross-silo rounds after adding real noise,
+which is not post-processing of the noisy sum.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tacit.types import Floats, Integers, Words
+
+
+@dataclass(frozen=True)
+class Encoding:
+    """Integers modulo 2^bits that count units of 1/scale; vectors are clipped to L2 norm `bound` first."""
+
+    scale: float
+    bits: int
+    bound: float
+
+    def encode(self, vectors: Floats) -> Words:
+        """Rows of real vectors as words; only their residues modulo 2^bits count."""
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        factors = self.scale * (self.bound / np.maximum(norms, self.bound))
+        words: Words = np.rint(vectors * factors[:, None]).astype(np.int64).view(np.uint64)
+        return words
+
+    def decode(self, totals: Words) -> Floats:
+        """Residues as the real numbers of smallest magnitude that they may stand for."""
+        return self.centered(totals).astype(np.float64) / self.scale
+
+    def centered(self, words: Words) -> Integers:
+        """Residues as whole numbers in [−2^(bits−1), 2^(bits−1))."""
+        shift = np.uint64(64 - self.bits)
+        return (words << shift).view(np.int64) >> np.int64(64 - self.bits)
+
+    def rounding(self, dimension: int) -> float:
+        """What rounding adds to an L2 sensitivity, in units: √dimension.
+
+        >>> Encoding(scale=1.0, bits=64, bound=1.0).rounding(9)
+        3.0
+        """
+        return math.sqrt(dimension)
+
+
+def bits_for(largest_total: float) -> int | None:
+    """The smaller word, of 32 or 64 bits, that holds totals of this magnitude; None if neither does.
+
+    >>> bits_for(1e9), bits_for(1e12), bits_for(1e30)
+    (32, 64, None)
+    """
+    for bits in (32, 64):
+        if largest_total < 2.0 ** (bits - 1):
+            return bits
+    return None

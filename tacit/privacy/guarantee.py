@@ -1,0 +1,96 @@
+"""The promise: (ε, δ), for whom, against whom."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tacit.privacy.gaussian import epsilon_of
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom a guarantee holds against: `colluding` parties that pool what they know, while `dropouts` others vanish."""
+
+    parties: int
+    colluding: int
+    dropouts: int
+
+    @property
+    def honest_survivors(self) -> int:
+        """How many noise shares are in the total that the adversary does not know: n − max(T, 1) − D.
+
+        A coalition knows its own shares, and so does a single curious party; a dropped party takes its share along.
+        """
+        return self.parties - max(self.colluding, 1) - self.dropouts
+
+    @property
+    def least_survivors(self) -> int:
+        """With fewer parties than this in a total, it must not be revealed."""
+        return self.parties - self.dropouts
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """Differential privacy of everything that becomes public, and the trust it rests on.
+
+    Neighbours are data sets in which one unit (a record, k records, or all records of a party) is replaced.
+    """
+
+    epsilon: float
+    delta: float
+    group: int | None
+    """How many records are protected at once; None: all of a party's."""
+    trust: Trust
+    mu: float
+    """The whole trade-off in one number: the release is as hard to attack as telling N(0, 1) from N(μ, 1)."""
+    assumptions: tuple[str, ...] = ()
+    adjacency: str = "replace"
+
+    @property
+    def unit(self) -> str | dict[str, int]:
+        if self.group is None:
+            return "party"
+        return "record" if self.group == 1 else {"group": self.group}
+
+    @property
+    def attack_success(self) -> float:
+        """How often, at best, an attacker who knows all else is right about which of two neighbours was used."""
+        from scipy.special import ndtr
+
+        return float(ndtr(self.mu / 2.0))
+
+    def epsilon_at(self, delta: float) -> float:
+        """The ε of the same release for another δ."""
+        return epsilon_of(self.mu, delta)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "delta": self.delta,
+            "unit": self.unit,
+            "adjacency": self.adjacency,
+            "colluding": self.trust.colluding,
+            "dropouts": self.trust.dropouts,
+            "mu": self.mu,
+            "attack_success": self.attack_success,
+            "assumptions": list(self.assumptions),
+            "sentence": self.sentence(),
+        }
+
+    def sentence(self) -> str:
+        """The guarantee in plain words."""
+        protected = {1: "one record", None: "all records of one party"}.get(self.group, f"any {self.group} records")
+        accomplices = (
+            f"even together with {self.trust.colluding:,} of the {self.trust.parties:,} parties"
+            if self.trust.colluding
+            else "even if it is one of the parties"
+        )
+        promise = (
+            f"Whoever sees the result, {accomplices}, and tries to find out whether {protected} had been replaced by "
+            f"something else guesses right at most {100 * self.attack_success:.1f} times in 100 (a coin flip: 50), "
+            f"even knowing all the other data: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
+        )
+        if self.assumptions:
+            promise += "; this assumes that " + " and that ".join(self.assumptions)
+        return promise + "."

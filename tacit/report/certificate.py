@@ -1,0 +1,41 @@
+"""The certificate: the plan, the guarantee, and what really happened, as a JSON file to keep and to check.
+
+It may be published with the model: nothing in it depends on records beyond what the guarantee covers (so no
+accuracy, which was measured on data).
+"""
+
+from __future__ import annotations
+
+import platform
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Any
+
+from tacit.engines.local import Outcome
+from tacit.methods.plan import Plan
+
+_LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography")
+
+
+def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """Everything a data officer needs to see again later."""
+    simulated = plan.study.summation.protocol == "ideal"
+    return {
+        "certificate": "tacit/1",
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "statement": plan.guarantee.sentence(),
+        **plan.to_json(),
+        "happened": {
+            "engine": "local: all parties in one process",
+            "secure_sum": not simulated,
+            "parties": plan.trust.parties,
+            "survivors": outcome.survivors,
+            "dropped": plan.trust.parties - outcome.survivors,
+            "bytes": outcome.bytes,
+            "largest_upload_of_a_party": outcome.party_bytes,
+            "seconds": round(outcome.seconds, 3),
+            **{key: value for key, value in outcome.release.details.items() if value is not None},
+        },
+        "versions": {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+        "agreement": plan.study.model_dump(mode="json", exclude_none=True),
+    }

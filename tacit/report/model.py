@@ -1,0 +1,83 @@
+"""The released model as plain scikit-learn objects, saved with skops: no code runs when it is loaded, and tacit is
+not needed.
+
+Preprocessing is rebuilt from the study's public bounds. The clipping to norm c is left out: it multiplies all scores
+of a record by the same positive factor, so it changes no predicted class.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tacit.methods.base import Release
+from tacit.study import Study
+from tacit.types import Floats
+
+
+def to_sklearn(study: Study, release: Release) -> Any:
+    """A fitted scikit-learn classifier: for a table, a pipeline that takes data frames with the study's columns."""
+    weights = release.weights
+    intercepts = np.zeros(len(weights))
+    if study.data.has_intercept:
+        weights, intercepts = weights[:, :-1], weights[:, -1]
+    classifier = _classifier(study, weights, intercepts)
+    if not study.data.is_table:
+        return classifier
+    from sklearn.pipeline import Pipeline
+
+    return Pipeline([("bound", _preprocessing(study)), ("model", classifier)])
+
+
+def save(model: Any, path: Path) -> None:
+    import skops.io
+
+    skops.io.dump(model, path)
+
+
+def _classifier(study: Study, weights: Floats, intercepts: Floats) -> Any:
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.multiclass import OneVsRestClassifier
+    from sklearn.preprocessing import LabelBinarizer
+    from sklearn.svm import LinearSVC
+
+    classes = np.array(study.data.class_names)
+    learner = (study.method.model_extra or {}).get("learner", "softmax")
+    if learner == "softmax" and len(classes) == 2:
+        weights, intercepts = weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
+    if learner == "logistic" and len(classes) > 2:
+        model = OneVsRestClassifier(LogisticRegression())
+        pairs = zip(weights, intercepts, strict=True)
+        model.estimators_ = [_fitted(LogisticRegression(), np.array([0, 1]), w[None], b[None]) for w, b in pairs]
+        model.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
+        model.n_features_in_ = weights.shape[1]
+        return model
+    return _fitted(LinearSVC() if learner == "svm" else LogisticRegression(), classes, weights, intercepts)
+
+
+def _fitted(model: Any, classes: Any, weights: Floats, intercepts: Floats) -> Any:
+    model.classes_, model.coef_, model.intercept_ = classes, weights.copy(), intercepts.copy()
+    model.n_features_in_, model.n_iter_ = weights.shape[1], np.array([0])
+    return model
+
+
+def _preprocessing(study: Study) -> Any:
+    """Scaling and indicators as in `data.bounding`, fitted to a made-up table that spans the public bounds."""
+    import pandas as pd
+    from sklearn.compose import ColumnTransformer
+    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+
+    columns = study.data.columns or {}
+    rows = max(2, *(column.width for column in columns.values()))
+    made_up, steps = {}, []
+    for name, column in columns.items():
+        if column.categories is None:
+            made_up[name] = np.resize(np.array([column.min, column.max]), rows)
+            steps.append((name, MinMaxScaler(feature_range=(-1, 1), clip=True), [name]))
+        else:
+            values = np.array(column.categories)
+            made_up[name] = np.resize(values, rows)
+            steps.append((name, OneHotEncoder(categories=[values], sparse_output=False), [name]))
+    return ColumnTransformer(steps).fit(pd.DataFrame(made_up))

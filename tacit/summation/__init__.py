@@ -1,0 +1,1 @@
+"""Secure sums: only the total of the parties' vectors is ever revealed."""

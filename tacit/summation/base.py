@@ -1,0 +1,185 @@
+"""What every summation protocol is made of: endpoints that turn incoming bytes into outgoing bytes.
+
+An endpoint does no input or output; an engine moves the bytes. Between any two steps it can be dumped and loaded. It
+ends in exactly one of two ways: the right total over the named survivors, or `Aborted`; a message that does not
+belong is `Rejected` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from tacit.errors import TacitError
+from tacit.noise.stream import SecretStream
+from tacit.types import Flags, Words
+
+COORDINATOR = "coordinator"
+
+
+class Aborted(TacitError):
+    """The sum was given up, and nothing of it was revealed."""
+
+
+class Rejected(TacitError):
+    """A message was refused: it is not what the protocol allows at this point."""
+
+
+class Envelope(NamedTuple):
+    """Bytes on their way: the address is all that an engine needs to know."""
+
+    to: str
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all endpoints of one sum agree on; parties take it from the study, not from the coordinator."""
+
+    study: str
+    """The study's digest."""
+    name: str
+    """Which sum of the study this is."""
+    parties: int
+    least_survivors: int
+    length: int
+    bits: int
+
+    def label(self) -> str:
+        """Binds messages to this study, this sum and these parameters."""
+        return "/".join(map(str, ("tacit-1", self.study, self.name, self.parties, self.length, self.bits)))
+
+    @property
+    def wire_type(self) -> np.dtype[np.unsignedinteger[npt.NBitBase]]:
+        return np.dtype("<u4" if self.bits == 32 else "<u8")
+
+    def reduce(self, words: Words) -> Words:
+        """Words modulo 2^bits."""
+        return words if self.bits == 64 else words & np.uint64(2**self.bits - 1)
+
+    def pack(self, words: Words) -> bytes:
+        """Residues as bytes on the wire."""
+        return words.astype(self.wire_type).tobytes()
+
+    def unpack(self, data: bytes) -> Words:
+        """Bytes on the wire as residues; `Rejected` unless they are exactly one vector."""
+        expected = self.length * self.wire_type.itemsize
+        if len(data) != expected:
+            raise Rejected(f"a vector of {len(data)} bytes came where {expected} were due")
+        return np.frombuffer(data, dtype=self.wire_type).astype(np.uint64)
+
+
+class Endpoint(ABC):
+    """One side of a protocol. All that it remembers is in `state`."""
+
+    state: msgspec.Struct
+
+    @abstractmethod
+    def step(self, incoming: bytes) -> list[Envelope]:
+        """Take one message (empty: begin) and say what to send."""
+
+    def dump(self) -> bytes:
+        """The whole state: secret, for the endpoint's own disk only."""
+        return msgspec.msgpack.encode(self.state, enc_hook=_array_to_bytes)
+
+    def load(self, dumped: bytes) -> None:
+        """Go on where the endpoint that was dumped stopped."""
+        self.state = msgspec.msgpack.decode(dumped, type=type(self.state), dec_hook=_array_from_bytes)
+
+
+class Coordinator(Endpoint):
+    """The side that moves messages and learns the total."""
+
+    @abstractmethod
+    def settle(self) -> list[Envelope]:
+        """Begin to agree on the parties whose messages have arrived so far; may be repeated."""
+
+    @abstractmethod
+    def finish(self) -> list[Envelope]:
+        """Ask for the total over all settled parties; `Aborted` if they are fewer than agreed."""
+
+    @abstractmethod
+    def survivors(self) -> Flags:
+        """Which parties are in the total."""
+
+    @abstractmethod
+    def total(self) -> Words:
+        """The total, once it is complete; `Aborted` if a helper's part never came."""
+
+
+class Protocol(ABC):
+    """Makes the endpoints of one session."""
+
+    reveals_contributions = False
+    """True only for `ideal`, which adds in the clear."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
+
+    @abstractmethod
+    def coordinator(self) -> Coordinator: ...
+
+    @abstractmethod
+    def helpers(self) -> dict[str, Endpoint]:
+        """The helpers' endpoints, by address."""
+
+    @abstractmethod
+    def party(self, index: int, vector: Words, secrets: SecretStream) -> Endpoint: ...
+
+    def upload_bytes(self) -> int:
+        """How many bytes one party sends at most (a larger party number takes a byte or two more)."""
+        empty = np.zeros(self.session.length, dtype=np.uint64)
+        last = self.party(self.session.parties - 1, empty, SecretStream())
+        return sum(len(envelope.body) for envelope in last.step(b""))
+
+
+def decode(incoming: bytes, kind: Any) -> Any:
+    """A typed message from its bytes, or `Rejected`."""
+    try:
+        return msgspec.msgpack.decode(incoming, type=kind)
+    except msgspec.DecodeError as error:
+        raise Rejected(f"a message that this endpoint does not take came ({error})") from None
+
+
+def check_label(label: str, session: Session) -> None:
+    """Refuse a message of another study, sum or shape."""
+    if label != session.label():
+        raise Rejected("a message of another study or another sum came")
+
+
+def check_sender(sender: int, session: Session, seen: Flags) -> None:
+    """Refuse a message from outside the study, or a second one from the same party."""
+    if not 0 <= sender < session.parties:
+        raise Rejected(f"a message came from party {sender}, who is not among the {session.parties} of the study")
+    if seen[sender]:
+        raise Rejected(f"a second message came from party {sender}")
+
+
+def check_survivors(count: int, session: Session) -> None:
+    """Refuse a total over fewer parties than the noise shares were sized for."""
+    if count < session.least_survivors:
+        raise Aborted(
+            f"only {count} of {session.parties} parties are in the sum and the study asks for at least "
+            f"{session.least_survivors}; nothing was revealed"
+        )
+
+
+def _array_to_bytes(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes()
+    raise TypeError(f"Expected an array, got {type(value)}.")
+
+
+def _array_from_bytes(kind: Any, value: Any) -> Any:
+    dtype, data = value
+    return np.frombuffer(data, dtype=np.dtype(dtype)).copy()

@@ -1,0 +1,102 @@
+"""Adding in the clear: what a secure sum computes, without the security. For simulations only.
+
+The parties' vectors reach the coordinator as they are; the engine then draws the noise of the whole total at once.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from tacit.noise.stream import SecretStream
+from tacit.study import Section
+from tacit.summation.base import (
+    COORDINATOR,
+    Coordinator,
+    Endpoint,
+    Envelope,
+    Protocol,
+    Session,
+    check_label,
+    check_sender,
+    check_survivors,
+    decode,
+)
+from tacit.types import Flags, Words
+
+
+class Options(Section):
+    """The ideal sum has no options."""
+
+
+class Clear(msgspec.Struct, frozen=True, tag="ideal/clear"):
+    session: str
+    sender: int
+    vector: bytes
+
+
+class IdealParty(Endpoint):
+    def __init__(self, session: Session, index: int, vector: Words) -> None:
+        self.state: Clear = Clear(session.label(), index, session.pack(vector))
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        return [Envelope(COORDINATOR, msgspec.msgpack.encode(self.state))]
+
+
+class CoordinatorState(msgspec.Struct):
+    seen: np.ndarray
+    total: np.ndarray
+
+
+class IdealCoordinator(Coordinator):
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.state: CoordinatorState = CoordinatorState(
+            seen=np.zeros(session.parties, dtype=np.bool_), total=np.zeros(session.length, dtype=np.uint64)
+        )
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        message = decode(incoming, Clear)
+        check_label(message.session, self._session)
+        check_sender(message.sender, self._session, self.state.seen)
+        self.state.total += self._session.unpack(message.vector)
+        self.state.seen[message.sender] = True
+        return []
+
+    def settle(self) -> list[Envelope]:
+        return []
+
+    def finish(self) -> list[Envelope]:
+        check_survivors(int(self.state.seen.sum()), self._session)
+        return []
+
+    def survivors(self) -> Flags:
+        return self.state.seen
+
+    def total(self) -> Words:
+        return self._session.reduce(self.state.total)
+
+
+class Ideal(Protocol):
+    """Adds in the clear."""
+
+    reveals_contributions = True
+
+    def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
+        super().__init__(session)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            'the coordinator forgets what each party sent, because the summation "ideal" adds in the clear and only '
+            "simulates a secure sum",
+        )
+
+    def coordinator(self) -> IdealCoordinator:
+        return IdealCoordinator(self.session)
+
+    def helpers(self) -> dict[str, Endpoint]:
+        return {}
+
+    def party(self, index: int, vector: Words, secrets: SecretStream) -> IdealParty:
+        return IdealParty(self.session, index, vector)
