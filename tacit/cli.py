@@ -10,14 +10,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
+from typer.core import TyperGroup
 
 from tacit.errors import TacitError
 
 if TYPE_CHECKING:
     from tacit.simulation import Simulation
 
+_UsageError: Any = typer.BadParameter.__bases__[0]
+"""What typer raises for a command line that it cannot read; the class has no public name."""
+
+
+class _OneSentence(TyperGroup):
+    """Tells a mistake on the command line as any other: in one sentence on standard error, with exit status 2."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            status = super().main(*args, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            # Without a message the help has been shown, because nothing was asked for.
+            if message := " ".join(error.format_message().split()):
+                command = error.ctx.command_path if error.ctx else "tacit"
+                print(f"tacit: {message} (`{command} --help` says more.)", file=sys.stderr)
+            status = 2
+        sys.exit(status)
+
+
 app = typer.Typer(
     name="tacit",
+    cls=_OneSentence,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -58,7 +79,10 @@ def demo(
     from tacit.report import terminal
 
     _make_folder(output)
-    digits.write_files(output)
+    try:
+        digits.write_files(output)
+    except OSError as error:
+        raise TacitError(f"{output}: cannot be written to ({error.strerror}); choose another --output.") from None
     with terminal.progress_bar(quiet=as_json) as progress:
         result = digits.run(output, progress)
     files = _write_results(result.simulation, output)
@@ -135,14 +159,19 @@ def simulate(
     from tacit.methods.registry import method_for
     from tacit.report import terminal
     from tacit.simulation import evaluate, simulate_records
-    from tacit.study import read_study
+    from tacit.study import LARGEST_COUNT, read_study
 
     agreed = read_study(study)
-    agreed = agreed if parties is None else agreed.with_parties(parties)
+    if parties is not None:
+        if not 2 <= parties <= LARGEST_COUNT:
+            raise TacitError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
+        agreed = agreed.with_parties(parties)
     if not 0 <= drop <= agreed.parties.count:
         raise TacitError(f"--drop is {drop}, but should be from 0 to the number of parties, {agreed.parties.count}.")
     if seed < 0:
         raise TacitError(f"--seed is {seed}, but should be a whole number from 0 up.")
+    if output.exists() and not output.is_dir():
+        raise TacitError(f"{output}: is a file, but --output should be a folder; choose another.")
     method_for(agreed).plan()
     train = read_records(data, agreed)
     held_out = None if test is None else read_records(test, agreed)

@@ -217,11 +217,4 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "method": {key: value for key, value in method.items() if value is not None},
             "summation": {"protocol": self.protocol},
         }
-        return make_study(_plain(content), source=type(self).__name__)
-
-
-def _plain(value: Any) -> Any:
-    """Numpy's numbers as Python's, as a study file would have them."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return value.item() if isinstance(value, np.generic) else value
+        return make_study(content, source=type(self).__name__)

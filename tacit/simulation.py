@@ -77,9 +77,16 @@ def simulate(
         )
     records = check_arrays(X, y, study, "the training arrays")
     test = None if X_test is None else check_arrays(X_test, y_test, study, "the test arrays")
+    if np.shape(groups) != (len(records),):
+        raise DataError(
+            f"groups has the shape {np.shape(groups)}, but there are {len(records)} records; name the party of each."
+        )
     names, parties = np.unique(np.asarray(groups), return_inverse=True)
     if len(names) != study.parties.count:
-        raise DataError(f"groups names {len(names)} parties, but the study's [parties] count is {study.parties.count}.")
+        raise DataError(
+            f"groups names {len(names)} parties, but the study's [parties] count is {study.parties.count}; make them "
+            "equal, for example with study.with_parties."
+        )
     return simulate_records(study, records, parties, test, drop=drop, seed=seed, progress=progress)
 
 
@@ -94,6 +101,8 @@ def simulate_records(
     progress: local.Progress | None = None,
 ) -> Simulation:
     """Run a study on records that already fit it."""
+    if not 0 <= drop <= study.parties.count:
+        raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
     method = method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)

@@ -12,14 +12,18 @@ import json
 import math
 import re
 import tomllib
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from tacit.errors import TacitError
 
-Group = Annotated[int, Field(ge=1, description="a whole number of records, 1 or more")]
+LARGEST_COUNT = 10**9
+"""Of parties, and of records at a party: far above what is possible, and far below what arithmetic can hold."""
+
+Group = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Share = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0.0, lt=1.0)]
 Category = str | int | bool
 OptionsType = TypeVar("OptionsType", bound="Section")
@@ -50,21 +54,32 @@ class GroupUnit(Section):
 class Column(Section):
     """A column of a table: a number between public bounds, or one of some public categories."""
 
-    min: float | None = Field(None, description="the smallest possible value, publicly known")
-    max: float | None = Field(None, description="the largest possible value, publicly known")
-    categories: list[Category] | None = Field(
-        None, min_length=1, description='a list of all possible values, such as ["f", "m"]'
+    min: float | None = Field(
+        None, ge=-1e100, le=1e100, description="a number: the smallest possible value, publicly known"
     )
+    max: float | None = Field(
+        None, ge=-1e100, le=1e100, description="a number: the largest possible value, publicly known"
+    )
+    categories: list[Category] | None = Field(
+        None, min_length=1, description='a list of all possible values, as text or whole numbers, such as ["f", "m"]'
+    )
+
+    @field_validator("categories")
+    @classmethod
+    def _distinct(cls, categories: list[Category] | None) -> list[Category] | None:
+        _check_values(categories or [])
+        return categories
 
     @model_validator(mode="after")
     def _one_kind(self) -> Column:
-        numeric = self.min is not None and self.max is not None
-        if numeric == (self.categories is not None) or (self.min is None) != (self.max is None):
-            raise ValueError("should be { min = …, max = … } for a number or { categories = [ … ] } for a category")
+        given = [key for key in ("min", "max", "categories") if getattr(self, key) is not None]
+        if given not in (["min", "max"], ["categories"]):
+            raise ValueError(
+                f"has {' and '.join(given) or 'neither bounds nor categories'}, but should be {{ min = …, max = … }} "
+                "for a number or { categories = [ … ] } for a category"
+            )
         if self.min is not None and self.max is not None and not self.min < self.max:
-            raise ValueError(f"needs min below max, not min = {self.min:g} and max = {self.max:g}")
-        if self.categories is not None:
-            _check_distinct("categories", self.categories)
+            raise ValueError(f"has min = {self.min!r} and max = {self.max!r}, but min should be below max")
         return self
 
     @property
@@ -81,13 +96,13 @@ class DataSection(Section):
         None, description='all possible labels, such as ["no", "yes"], or for a matrix their number, 2 or more'
     )
     label_bounds: tuple[float, float] | None = Field(
-        None, description="for regression: the smallest and the largest possible label, such as [0, 110]"
+        None, description="the smallest and the largest possible label (of a regression), such as [0, 110]"
     )
     columns: dict[str, Column] | None = Field(
         None, description="for each column { min = …, max = … } or { categories = [ … ] }"
     )
     features: int | None = Field(None, ge=1, description="a matrix's number of columns, 1 or more")
-    norm: float = Field(1.0, gt=0.0, description="a number above 0, such as 1.0")
+    norm: float = Field(1.0, ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6, such as 1.0")
     intercept: bool | None = Field(None, description="true or false")
 
     @model_validator(mode="before")
@@ -97,11 +112,35 @@ class DataSection(Section):
             values = values | {"label_bounds": tuple(values["label_bounds"])}
         return values
 
+    @field_validator("classes")
+    @classmethod
+    def _distinct(cls, classes: list[Category] | int | None) -> list[Category] | int | None:
+        if isinstance(classes, list):
+            _check_values(classes)
+            if len(classes) < 2:
+                raise ValueError(f"is {_shown(classes)}, but should name at least two classes")
+        return classes
+
+    @field_validator("label_bounds")
+    @classmethod
+    def _ascending(cls, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
+        if bounds is not None and not bounds[0] < bounds[1]:
+            raise ValueError(f"is {_shown(bounds)}, but should have the smallest label first, below the largest")
+        return bounds
+
+    @field_validator("columns")
+    @classmethod
+    def _by_name(cls, columns: dict[str, Column] | None) -> dict[str, Column] | None:
+        """The order of a table's columns is that of their names, so that the order of lines in a file means nothing:
+        parties whose files differ in it only have the same digest, and the same vectors."""
+        return None if columns is None else dict(sorted(columns.items()))
+
     @model_validator(mode="after")
     def _whole(self) -> DataSection:
         if (self.columns is None) == (self.features is None):
+            has = "needs" if self.columns is None else "has both [data.columns] and features, but needs"
             raise ValueError(
-                "needs either [data.columns] with the columns' public bounds (a table) or features = … (a matrix)"
+                f"{has} either [data.columns] with the columns' public bounds (a table) or features = … (a matrix)"
             )
         if self.columns is not None:
             if not self.columns:
@@ -112,12 +151,6 @@ class DataSection(Section):
                 raise ValueError(f"has the label {self.label!r} among its columns too; take it out of [data.columns]")
             if isinstance(self.classes, int):
                 raise ValueError('of a table needs classes = the list of its labels, such as ["no", "yes"]')
-        if isinstance(self.classes, list):
-            _check_distinct("classes", self.classes)
-            if len(self.classes) < 2:
-                raise ValueError("needs at least two classes")
-        if self.label_bounds is not None and not self.label_bounds[0] < self.label_bounds[1]:
-            raise ValueError("needs label_bounds = [smallest, largest], the smallest first")
         return self
 
     @property
@@ -149,16 +182,27 @@ class DataSection(Section):
 
 
 class PartiesSection(Section):
-    count: int = Field(ge=2, description="a whole number of parties, 2 or more")
-    records: int = Field(1, ge=1, description="the smallest number of records that a party may have, 1 or more")
+    count: int = Field(ge=2, le=LARGEST_COUNT, description="a whole number of parties, from 2 to 1000000000")
+    records: int = Field(
+        1,
+        ge=1,
+        le=LARGEST_COUNT,
+        description="a whole number from 1 to 1000000000: the fewest records that a party may have",
+    )
     max_records: int = Field(
-        1_000_000, ge=1, description="the largest number of records that a party may have, such as 1000000"
+        1_000_000,
+        ge=1,
+        le=LARGEST_COUNT,
+        description="a whole number from 1 to 1000000000: the most records that a party may have",
     )
 
     @model_validator(mode="after")
     def _ordered(self) -> PartiesSection:
         if self.records > self.max_records:
-            raise ValueError(f"has records = {self.records} above max_records = {self.max_records}")
+            raise ValueError(
+                f"has records = {self.records} above max_records = {self.max_records}; raise max_records or lower "
+                "records"
+            )
         return self
 
 
@@ -195,14 +239,14 @@ class Study(Section):
     privacy: PrivacySection
     method: MethodSection
     summation: SummationSection = SummationSection()
-    source: str = Field("study", exclude=True)
+    source: str = Field("the study", exclude=True)
 
     @model_validator(mode="after")
     def _task(self) -> Study:
         if self.study.task == "classification" and self.data.classes is None:
-            raise ValueError("[data] lacks classes: all possible labels of a classification study")
+            raise self.error("data", 'lacks classes: all possible labels, such as ["no", "yes"]')
         if self.study.task == "regression" and self.data.label_bounds is None:
-            raise ValueError("[data] lacks label_bounds: the smallest and the largest possible label of a regression")
+            raise self.error("data", "lacks label_bounds: the smallest and the largest possible label, as [0, 110]")
         return self
 
     @property
@@ -225,7 +269,8 @@ class Study(Section):
 
     def digest(self) -> str:
         """SHA-256 of the study's meaning (not of its spelling): the same for everyone who agreed to the same."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        meaning = _plain_numbers(self.model_dump(mode="json"))
+        canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def with_parties(self, count: int) -> Study:
@@ -247,40 +292,64 @@ def read_study(path: str | Path) -> Study:
     """Read and check a study file."""
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = _read_text(path)
     except FileNotFoundError:
         raise StudyError(f"{path}: there is no such file; `tacit new` writes a study to start from.") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise StudyError(f"{path}: cannot be read as text ({error}); a study is a TOML file in UTF-8.") from None
+        why = error.strerror if isinstance(error, OSError) else error
+        raise StudyError(f"{path}: cannot be read as text ({why}); a study is a TOML file in UTF-8.") from None
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"{path}: is not valid TOML: {error}.") from None
+        raise StudyError(f"{path}: is not valid TOML ({error}); correct it there or just before.") from None
     return make_study(content, source=str(path))
 
 
-def make_study(content: dict[str, Any], source: str = "study") -> Study:
+def make_study(content: dict[str, Any], source: str = "the study") -> Study:
     """A study from the content of a study file."""
     if "source" in content:
-        raise StudyError(f"{source}: has no section 'source'; remove it.")
+        raise StudyError(f"{_where(source, ('source',))} is an unknown section; remove it.")
     return _checked(Study, {**content, "source": source}, source)
 
 
 def _as_count(share: int | float, parties: int) -> int:
-    """A share of the parties as a number, rounded up (away from rounding errors such as 0.07 · 100).
+    """A share of the parties as a number, rounded up. A fraction is what it is written as, not the nearest binary
+    number: 0.07 of 100 is 7, although 0.07 · 100 is more in floating point.
 
-    >>> _as_count(0.05, 1000), _as_count(0.34, 10), _as_count(3, 10)
-    (50, 4, 3)
+    >>> _as_count(0.05, 1000), _as_count(0.07, 100), _as_count(0.34, 10), _as_count(3, 10)
+    (50, 7, 4, 3)
     """
-    return share if isinstance(share, int) else math.ceil(round(share * parties, 9))
+    return share if isinstance(share, int) else math.ceil(Fraction(repr(float(share))) * parties)
 
 
-def _check_distinct(name: str, values: list[Category]) -> None:
+def _check_values(values: list[Category]) -> None:
+    """Categories or classes: all of one type, as a column of data is, and each once."""
+    if len({type(value) for value in values}) > 1:
+        raise ValueError(f"is {_shown(values)}, which mixes text with other values; write all of them as text")
     seen: set[str] = set()
     for value in values:
-        if str(value) in seen:
-            raise ValueError(f"{name} has {value!r} twice; name each once")
-        seen.add(str(value))
+        written = str(value).strip()
+        if written in seen:
+            raise ValueError(f"has {_shown(value)} twice; name each once")
+        seen.add(written)
+
+
+def _plain(value: Any) -> Any:
+    """Numpy's numbers as Python's, for studies that are written in Python: as a study file would have them."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
+
+
+def _plain_numbers(value: Any) -> Any:
+    """Whole numbers written as 1.0 and as 1 are the same."""
+    if isinstance(value, dict):
+        return {key: _plain_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
@@ -288,7 +357,7 @@ ModelType = TypeVar("ModelType", bound=BaseModel)
 
 def _checked(model: type[ModelType], content: dict[str, Any], source: str, section: str | None = None) -> ModelType:
     try:
-        return model.model_validate(content)
+        return model.model_validate(_plain(content))
     except ValidationError as error:
         raise StudyError(_explain(error, model, source, section)) from None
 
@@ -302,16 +371,17 @@ def _explain(error: ValidationError, model: type[BaseModel], source: str, sectio
     place = (section, *place) if section else place
     where = _where(source, place)
     if problem["type"] == "extra_forbidden":
-        known = ", ".join(siblings)
         close = difflib.get_close_matches(place[-1], siblings, n=1)
-        remedy = f"did you mean {close[0]!r}?" if close else f"known here: {known}."
+        remedy = f"did you mean {close[0]!r}?" if close else f"known here: {', '.join(siblings)}."
         kind = "section" if len(place) == 1 else "key"
-        return f"{where} is an unknown {kind}; {remedy}"
-    if problem["type"] == "missing":
+        return f"{where} is an unknown {kind}; {remedy if siblings else 'remove it.'}"
+    if problem["type"] == "missing" and location[-1] == place[-1]:
         return f"{where} is missing; it should be {field or 'a section of the study'}."
     if problem["type"] == "value_error":
-        return f"{where} {problem['ctx']['error']}."
-    return f"{where} is {_shown(problem['input'])}, but should be {field or problem['msg']}."
+        reason = problem["ctx"]["error"]
+        return str(reason) if isinstance(reason, StudyError) else f"{where} {reason}."
+    verb = "has" if any(isinstance(part, int) for part in problem["loc"]) else "is"
+    return f"{where} {verb} {_shown(problem['input'])}, but should be {field or 'a section with keys of its own'}."
 
 
 def _resolve(model: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[str, ...], str, list[str]]:
@@ -344,30 +414,62 @@ def _where(source: str, place: tuple[str, ...]) -> str:
     start = f"{source}, line {line}:" if line else f"{source}:"
     if not place:
         return start
-    section, keys = place[0], place[1:]
+    section, *keys = (key if re.fullmatch(r"[\w-]+", key) else _shown(key) for key in place)
     return f"{start} [{section}]" + (f" {'.'.join(keys)}" if keys else "")
 
 
+_KEY = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
+_KEYS = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
+
+
 def _line_of(source: str, place: tuple[str, ...]) -> int | None:
-    """The line of a study file on which a key (or else its section) stands."""
+    """The line of a study file on which a key stands, or else the innermost table around it."""
     try:
-        lines = Path(source).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError, ValueError):
+        lines = _read_text(Path(source)).splitlines()
+    except (OSError, ValueError):
         return None
-    found, header = None, ""
+    found, depth = None, 0
+    header: tuple[str, ...] = ()
     for number, line in enumerate(lines, 1):
-        if heading := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", line):
-            header = heading.group(1)
-            if header == ".".join(place) or (found is None and place and header == place[0]):
-                found = number
-        elif key := re.match(r"\s*(\"[^\"]*\"|'[^']*'|[^\s=#]+)\s*=", line):
-            name = key.group(1).strip("\"'")
-            full = f"{header}.{name}" if header else name
-            if len(place) > 1 and full == ".".join(place[: full.count(".") + 1]) and full.count(".") >= 1:
-                found = number
+        if heading := re.match(rf"\s*\[\[?\s*({_KEYS})\s*\]", line):
+            header = here = _keys(heading.group(1))
+        elif key := re.match(rf"\s*({_KEYS})\s*=", line):
+            here = header + _keys(key.group(1))
+        else:
+            continue
+        if len(here) > depth and here == place[: len(here)]:
+            found, depth = number, len(here)
     return found
 
 
+def _keys(dotted: str) -> tuple[str, ...]:
+    """The keys that a dotted key of TOML is made of.
+
+    >>> _keys('data.columns."blood.pressure"')
+    ('data', 'columns', 'blood.pressure')
+    """
+    keys: list[str] = []
+    value = tomllib.loads(f"{dotted} = 0")
+    while isinstance(value, dict):
+        ((key, value),) = value.items()
+        keys.append(key)
+    return tuple(keys)
+
+
+def _read_text(path: Path) -> str:
+    """The text of a file in UTF-8, with or without the mark that some editors put at its start."""
+    return path.read_text(encoding="utf-8-sig")
+
+
 def _shown(value: Any) -> str:
-    text = f'"{value}"' if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
+    """A value as a study file has it, on one line, and shortened if it is long."""
+    if isinstance(value, dict):
+        items = ", ".join(f"{key} = {_shown(item)}" for key, item in value.items())
+        text = f"{{ {items} }}" if items else "{}"
+    elif isinstance(value, list | tuple):
+        text = f"[{', '.join(map(_shown, value))}]"
+    elif isinstance(value, str | bool):
+        text = json.dumps(value, ensure_ascii=False)
+    else:
+        text = str(value)
     return text if len(text) <= 60 else text[:57] + "…"

@@ -33,8 +33,19 @@ def clip_rows(features: Floats, data: DataSection) -> Floats:
     """Append the constant if the study has one, then clip every row to the study's norm."""
     if data.has_intercept:
         features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
-    norms = np.sqrt(np.einsum("ij,ij->i", features, features))
+    norms = _norms(features)
+    if np.isinf(norms).any():
+        # Squares beyond floating point: bring such rows to a moderate length, at least c, in the same direction.
+        huge = np.isinf(norms)[:, None]
+        peaks = np.abs(features).max(axis=1, keepdims=True)
+        features = np.where(huge, features / np.where(huge, peaks, 1.0) * data.norm, features)
+        norms = _norms(features)
     if not (norms > data.norm).any():
         return features
     clipped: Floats = features * (data.norm / np.maximum(norms, data.norm))[:, None]
     return clipped
+
+
+def _norms(features: Floats) -> Floats:
+    norms: Floats = np.sqrt(np.einsum("ij,ij->i", features, features))
+    return norms

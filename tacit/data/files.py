@@ -6,7 +6,12 @@ fit stops the reading.
 
 from __future__ import annotations
 
+import csv
+import os
+import re
+import warnings
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,11 +47,13 @@ def read_records(path: str | Path, study: Study) -> Records:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file; name a {_expected(study)} file.")
+    if not os.access(path, os.R_OK):
+        raise DataError(f"{path}: may not be read; change its permissions or name another file.")
     suffix = path.suffix.lower()
     if study.data.is_table and suffix == ".csv":
-        return _from_table(path, study, _read_csv(path), first_line=2)
+        return _from_table(path, study, _read_csv(path, _names(study)), first_line=2)
     if study.data.is_table and suffix in (".parquet", ".pq"):
-        return _from_table(path, study, _read_parquet(path), first_line=1)
+        return _from_table(path, study, _read_parquet(path, _names(study)), first_line=1)
     if not study.data.is_table and suffix == ".npz":
         return _from_matrix(path, study)
     raise DataError(
@@ -64,88 +71,121 @@ def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Recor
             f"{source}: X has the shape {_shape(features)}, but the study's [data] features = {dimension} asks for "
             f"(records, {dimension})."
         )
-    if not (np.issubdtype(features.dtype, np.number) or features.dtype == bool) or np.iscomplexobj(features):
+    if features.dtype.kind not in _REAL_KINDS:
         raise DataError(f"{source}: X holds {features.dtype}, but should hold real numbers.")
     if labels.shape != features.shape[:1]:
         raise DataError(
             f"{source}: y has the shape {_shape(labels)}, but X has {len(features)} rows; each row needs one label."
         )
-    features = features.astype(np.float64, copy=False)
+    # A number that the type cannot hold becomes infinite, and is then named.
+    with np.errstate(over="ignore"):
+        features = features.astype(np.float64, copy=False)
     if not np.isfinite(features).all():
         row, column = np.argwhere(~np.isfinite(features))[0]
         raise DataError(
             f"{source}: X[{row}, {column}] is {features[row, column]}, but should be a finite number; repair or "
             "remove the record."
         )
-    whole = labels.astype(np.int64) if np.issubdtype(labels.dtype, np.number) or labels.dtype == bool else None
-    if whole is None or not np.array_equal(whole, labels):
+    if labels.dtype.kind not in _REAL_KINDS:
+        raise DataError(f"{source}: y holds {labels.dtype}, but should hold whole numbers from 0 to {classes - 1}.")
+    allowed = np.isin(labels, np.arange(classes))
+    if not allowed.all():
+        row = int(np.flatnonzero(~allowed)[0])
         raise DataError(
-            f"{source}: y holds {labels.dtype} values, but should hold whole numbers from 0 to {classes - 1}."
+            f"{source}: y[{row}] is {labels[row]}, but the study's [data] classes asks for whole numbers from 0 to "
+            f"{classes - 1}; correct the label or the study."
         )
-    if ((whole < 0) | (whole >= classes)).any():
-        row = int(np.flatnonzero((whole < 0) | (whole >= classes))[0])
-        raise DataError(
-            f"{source}: y[{row}] is {whole[row]}, but the study's [data] classes allows 0 to {classes - 1}; correct "
-            "the label or the study."
-        )
-    if len(whole) == 0:
-        raise DataError(f"{source}: has no records.")
-    return Records(features, whole)
+    if len(labels) == 0:
+        raise DataError(f"{source}: has no records; at least one is needed.")
+    return Records(features, labels.astype(np.int64))
+
+
+_REAL_KINDS = "biuf"
+"""numpy's kinds of types for real numbers: true and false, whole numbers, fractions."""
 
 
 def _from_matrix(path: Path, study: Study) -> Records:
+    if not zipfile.is_zipfile(path):
+        raise DataError(f"{path}: is not an NPZ file; save it with numpy.savez(file, X=…, y=…).")
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            missing = [name for name in ("X", "y") if name not in arrays]
-            if missing:
-                raise DataError(
-                    f"{path}: has no array {missing[0]!r} (it has: {', '.join(arrays) or 'none'}); save it with "
-                    "numpy.savez(file, X=…, y=…)."
-                )
-            features, labels = arrays["X"], arrays["y"]
-    except (ValueError, OSError, zipfile.BadZipFile, EOFError) as error:
-        raise DataError(f"{path}: is not an NPZ file of plain arrays ({error}); save it with numpy.savez.") from None
-    return check_arrays(features, labels, study, str(path))
+            found = {name: arrays[name] if name in ("X", "y") else None for name in arrays}
+    except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise DataError(
+            f"{path}: is not an NPZ file of plain arrays ({_one_line(error)}); save it with numpy.savez."
+        ) from None
+    for name in ("X", "y"):
+        if name not in found:
+            raise DataError(
+                f"{path}: has no array {name!r} (it has: {', '.join(map(repr, found)) or 'none'}); save it with "
+                "numpy.savez(file, X=…, y=…)."
+            )
+    return check_arrays(found["X"], found["y"], study, str(path))
 
 
-def _read_csv(path: Path) -> pd.DataFrame:
+def _read_csv(path: Path, names: list[str]) -> pd.DataFrame:
+    """A CSV file as text, line by line as it stands there (blank lines at its end left out)."""
     import pandas as pd
 
     try:
-        return pd.read_csv(path, dtype=str, keep_default_na=False, skip_blank_lines=False, encoding="utf-8")
-    except (ValueError, UnicodeDecodeError, pd.errors.ParserError) as error:
-        raise DataError(f"{path}: is not a CSV file with a line of column names ({str(error).strip()}).") from None
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = next(csv.reader(file), [])
+        with warnings.catch_warnings():
+            # Lines that are longer than the line of names: pandas would shift or cut them.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            table = pd.read_csv(
+                path, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, encoding="utf-8-sig"
+            )
+    except pd.errors.ParserWarning:
+        raise DataError(f"{path}: has lines with more values than column names; repair them.") from None
+    except (ValueError, csv.Error) as error:
+        raise DataError(
+            f"{path}: is not a CSV file in UTF-8 with a line of column names ({_one_line(error)}); repair it."
+        ) from None
+    _check_names(path, header, names)
+    filled = np.flatnonzero((table != "").any(axis=1))
+    return table.iloc[: filled[-1] + 1 if len(filled) else 0]
 
 
-def _read_parquet(path: Path) -> pd.DataFrame:
-    import pandas as pd
+def _read_parquet(path: Path, names: list[str]) -> pd.DataFrame:
+    """The named columns of a Parquet file."""
+    import pyarrow
+    from pyarrow.parquet import ParquetFile
 
     try:
-        return pd.read_parquet(path)
-    except (ValueError, OSError) as error:
-        raise DataError(f"{path}: is not a Parquet file ({str(error).strip()}).") from None
+        with ParquetFile(path) as file:
+            _check_names(path, file.schema_arrow.names, names)
+            # Whatever pandas once noted in the file: a column is a column, also if it was somebody's index.
+            table: pd.DataFrame = file.read(columns=names).to_pandas(ignore_metadata=True)
+            return table
+    except (pyarrow.ArrowException, OSError) as error:
+        raise DataError(f"{path}: is not a Parquet file ({_one_line(error)}); write it again.") from None
+
+
+def _check_names(path: Path, present: list[str], names: list[str]) -> None:
+    """Every column of the study must be there, once."""
+    for name in names:
+        if present.count(name) > 1:
+            raise DataError(f"{path}: has the column {name!r} {present.count(name)} times; rename the others.")
+        if name not in present:
+            have = ", ".join(map(repr, present[:20])) + (", …" if len(present) > 20 else "")
+            raise DataError(
+                f"{path}: lacks the column {name!r} that the study's [data] names; the file has: {have or 'none'}; "
+                "correct the file or the study."
+            )
 
 
 def _from_table(path: Path, study: Study, table: pd.DataFrame, first_line: int) -> Records:
-    columns = study.data.columns or {}
-    label = study.data.label or ""
-    for name in (*columns, label):
-        if name not in table.columns:
-            have = ", ".join(map(str, table.columns[:20]))
-            kind = "label" if name == label else "column"
-            raise DataError(
-                f"{path}: lacks the {kind} {name!r} that the study's [data] names; the file has: {have}. Correct the "
-                "file or the study."
-            )
     if len(table) == 0:
-        raise DataError(f"{path}: has no records.")
+        raise DataError(f"{path}: has no records; at least one is needed.")
     parts = []
-    for name, column in columns.items():
+    for name, column in (study.data.columns or {}).items():
         place = _Place(path, name, first_line)
         if column.categories is None:
             parts.append(scale_column(_numbers(table[name], column, place), column)[:, None])
         else:
             parts.append(indicate(_codes(table[name], column.categories, place, "categories"), column))
+    label = study.data.label or ""
     labels = _codes(table[label], study.data.class_names, _Place(path, label, first_line), "classes")
     return Records(np.concatenate(parts, axis=1), labels)
 
@@ -158,7 +198,8 @@ class _Place:
 
     def error(self, row: int, value: Any, remedy: str) -> DataError:
         unit = "line" if self.first_line == 2 else "row"
-        shown = "empty" if value is None or str(value).strip() == "" else repr(str(value))
+        text = str(value) if len(str(value)) <= 60 else str(value)[:57] + "…"
+        shown = "empty" if value is None or text.strip() == "" else repr(text)
         return DataError(
             f"{self.path}, {unit} {row + self.first_line}, column {self.column!r}: is {shown}, but {remedy}."
         )
@@ -167,6 +208,11 @@ class _Place:
 def _numbers(values: pd.Series[Any], column: Column, place: _Place) -> Floats:
     import pandas as pd
 
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        values = values.astype(object)
+    if values.dtype.kind in "mM":
+        # pandas would count a time in microseconds; in a study it is no number.
+        values = values.astype(str)
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
@@ -179,22 +225,42 @@ def _numbers(values: pd.Series[Any], column: Column, place: _Place) -> Floats:
 
 def _codes(values: pd.Series[Any], allowed: list[Category], place: _Place, key: str) -> Integers:
     """The position of each value among the allowed ones, compared as they are written."""
-    positions = {_written(value): code for code, value in enumerate(allowed)}
-    codes = values.map(_written).map(positions).to_numpy(dtype=np.float64, na_value=np.nan)
-    if np.isnan(codes).any():
-        row = int(np.flatnonzero(np.isnan(codes))[0])
-        listed = ", ".join(map(str, allowed[:12])) + (", …" if len(allowed) > 12 else "")
+    kind = type(allowed[0])
+    positions = {_written(value, kind): code for code, value in enumerate(allowed)}
+    # A missing value is none of them, whatever it is called.
+    found = (
+        -1 if missing else positions.get(_written(value, kind), -1)
+        for value, missing in zip(values, values.isna(), strict=True)
+    )
+    codes: Integers = np.fromiter(found, dtype=np.int64, count=len(values))
+    if (codes < 0).any():
+        row = int(np.flatnonzero(codes < 0)[0])
+        listed = ", ".join(list(positions)[:12]) + (", …" if len(positions) > 12 else "")
         raise place.error(row, values.iloc[row], f"the study's {key} are: {listed}; correct the value or the study")
-    return codes.astype(np.int64)
+    return codes
 
 
-def _written(value: Any) -> str:
-    """How a value is written in a CSV file: 1.0 and "1" are the same, and so are True and "true"."""
-    if isinstance(value, float | np.floating) and float(value).is_integer():
-        value = int(value)
-    if isinstance(value, bool | np.bool_):
-        value = str(value).lower()
-    return str(value).strip()
+def _written(value: Any, kind: type) -> str:
+    """How a value of a column of this kind is written: of whole numbers 1, 1.0 and "1.0" are the same, of booleans
+    True and "true".
+
+    >>> _written("True", bool), _written(1.0, str), _written(" 1.0", int), _written("01", str)
+    ('true', '1', '1', '01')
+    """
+    text = str(value).strip()
+    if kind is bool:
+        return text.lower()
+    whole = re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", text) if kind is int or isinstance(value, float) else None
+    return str(int(whole.group(1))) if whole else text
+
+
+def _names(study: Study) -> list[str]:
+    """The columns that a table must have."""
+    return [*(study.data.columns or {}), study.data.label or ""]
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
 
 
 def _shape(array: np.ndarray[Any, Any]) -> str:

@@ -23,12 +23,12 @@ def to_sklearn(study: Study, release: Release) -> Any:
     intercepts = np.zeros(len(weights))
     if study.data.has_intercept:
         weights, intercepts = weights[:, :-1], weights[:, -1]
-    classifier = _classifier(study, weights, intercepts)
     if not study.data.is_table:
-        return classifier
+        return _classifier(study, weights, intercepts)
     from sklearn.pipeline import Pipeline
 
-    return Pipeline([("bound", _preprocessing(study)), ("model", classifier)])
+    preprocessing, order = _preprocessing(study)
+    return Pipeline([("bound", preprocessing), ("model", _classifier(study, weights[:, order], intercepts))])
 
 
 def save(model: Any, path: Path) -> None:
@@ -52,6 +52,8 @@ def _classifier(study: Study, weights: Floats, intercepts: Floats) -> Any:
         pairs = zip(weights, intercepts, strict=True)
         model.estimators_ = [_fitted(LogisticRegression(), np.array([0, 1]), w[None], b[None]) for w, b in pairs]
         model.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
+        # The binarizer sorts them; the rows of weights are in the study's order.
+        model.label_binarizer_.classes_ = classes
         model.n_features_in_ = weights.shape[1]
         return model
     return _fitted(LinearSVC() if learner == "svm" else LogisticRegression(), classes, weights, intercepts)
@@ -63,21 +65,35 @@ def _fitted(model: Any, classes: Any, weights: Floats, intercepts: Floats) -> An
     return model
 
 
-def _preprocessing(study: Study) -> Any:
-    """Scaling and indicators as in `data.bounding`, fitted to a made-up table that spans the public bounds."""
+def _preprocessing(study: Study) -> tuple[Any, list[int]]:
+    """Scaling and indicators as in `data.bounding`, fitted to a made-up table that spans the public bounds; and for
+    each feature that comes out the position that it has in the study's vectors."""
     import pandas as pd
     from sklearn.compose import ColumnTransformer
     from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
 
     columns = study.data.columns or {}
     rows = max(2, *(column.width for column in columns.values()))
-    made_up, steps = {}, []
-    for name, column in columns.items():
+    made_up: dict[str, Any] = {}
+    steps: list[tuple[str, Any, list[str]]] = []
+    order: list[int] = []
+    for number, (name, column) in enumerate(columns.items()):
         if column.categories is None:
-            made_up[name] = np.resize(np.array([column.min, column.max]), rows)
-            steps.append((name, MinMaxScaler(feature_range=(-1, 1), clip=True), [name]))
+            values, ranks = np.array([column.min, column.max]), np.array([0])
+            step = MinMaxScaler(feature_range=(-1, 1), clip=True)
         else:
-            values = np.array(column.categories)
-            made_up[name] = np.resize(values, rows)
-            steps.append((name, OneHotEncoder(categories=[values], sparse_output=False), [name]))
-    return ColumnTransformer(steps).fit(pd.DataFrame(made_up))
+            # The encoder takes numbers in ascending order only.
+            ranks = np.argsort(column.categories)
+            values = np.array(column.categories)[ranks]
+            step = OneHotEncoder(categories=[values], sparse_output=False)
+        made_up[name] = np.resize(values, rows)
+        # Numbered, because scikit-learn does not allow every column's name as a step's.
+        steps.append((f"column{number}", step, [name]))
+        order += [len(order) + int(rank) for rank in ranks]
+    transformer = ColumnTransformer(steps).fit(pd.DataFrame(made_up))
+    for (_, scaler, _), column in zip(transformer.transformers_, columns.values(), strict=True):
+        if column.min is not None and column.max is not None:
+            # scikit-learn takes bounds that are close together for a constant.
+            scaler.scale_ = np.array([2.0 / (column.max - column.min)])
+            scaler.min_ = -1.0 - column.min * scaler.scale_
+    return transformer, order

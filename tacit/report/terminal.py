@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -72,7 +73,7 @@ def show_run(plan: Plan, outcome: Outcome, accuracies: dict[str, float], files: 
     table.add_row("time", f"{outcome.seconds:.2f} s")
     table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")
     for name, path in files.items():
-        table.add_row(name, path)
+        table.add_row(name, escape(path))
     out.print(table)
     _guarantee(out, plan)
 
@@ -94,7 +95,7 @@ def size(count: int) -> str:
 def _facts() -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="bold", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     return table
 
 

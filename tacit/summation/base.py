@@ -30,6 +30,10 @@ class Rejected(TacitError):
     """A message was refused: it is not what the protocol allows at this point."""
 
 
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A typed message: on the wire an array of its type's tag and its fields, nothing missing and nothing more."""
+
+
 class Envelope(NamedTuple):
     """Bytes on their way: the address is all that an engine needs to know."""
 
@@ -147,7 +151,7 @@ def decode(incoming: bytes, kind: Any) -> Any:
     """A typed message from its bytes, or `Rejected`."""
     try:
         return msgspec.msgpack.decode(incoming, type=kind)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
         raise Rejected(f"a message that this endpoint does not take came ({error})") from None
 
 

@@ -34,6 +34,7 @@ from tacit.summation.base import (
     Coordinator,
     Endpoint,
     Envelope,
+    Message,
     Protocol,
     Rejected,
     Session,
@@ -49,7 +50,7 @@ class Options(Section):
     nodes: int = Field(3, ge=2, le=255, description="the number of compute nodes, from 2 to 255")
 
 
-class Share(msgspec.Struct, frozen=True, tag="nodes/share"):
+class Share(Message, frozen=True, tag="nodes/share"):
     """Party to node: its share (a seed, or the one vector), sealed to the node's key."""
 
     session: str
@@ -59,13 +60,13 @@ class Share(msgspec.Struct, frozen=True, tag="nodes/share"):
     sealed: bytes
 
 
-class Roll(msgspec.Struct, frozen=True, tag="nodes/roll"):
+class Roll(Message, frozen=True, tag="nodes/roll"):
     """Coordinator to node: whom have you heard from?"""
 
     session: str
 
 
-class Held(msgspec.Struct, frozen=True, tag="nodes/held"):
+class Held(Message, frozen=True, tag="nodes/held"):
     """Node to coordinator: these, not yet counted."""
 
     session: str
@@ -73,20 +74,20 @@ class Held(msgspec.Struct, frozen=True, tag="nodes/held"):
     senders: list[int]
 
 
-class Fold(msgspec.Struct, frozen=True, tag="nodes/fold"):
+class Fold(Message, frozen=True, tag="nodes/fold"):
     """Coordinator to node: all nodes hold these; count them."""
 
     session: str
     senders: list[int]
 
 
-class Reveal(msgspec.Struct, frozen=True, tag="nodes/reveal"):
+class Reveal(Message, frozen=True, tag="nodes/reveal"):
     """Coordinator to node: your part of the total, please."""
 
     session: str
 
 
-class Part(msgspec.Struct, frozen=True, tag="nodes/part"):
+class Part(Message, frozen=True, tag="nodes/part"):
     """Node to coordinator: the total of its shares, and a fingerprint of whose they are."""
 
     session: str
@@ -109,9 +110,9 @@ def expand(seed: bytes, session: Session) -> Words:
     return session.reduce(words)
 
 
-def seal_key(shared: bytes, session: str, sender: int, node: int) -> bytes:
-    """The key of one party's message to one node, bound to both and to the sum."""
-    info = f"{session}/party:{sender}/{address(node)}".encode()
+def seal_key(shared: bytes, sender_key: bytes, session: str, sender: int, node: int) -> bytes:
+    """The key of one party's message to one node, bound to both, to the sum and to the sender's one-time key."""
+    info = f"{session}/party:{sender}/{address(node)}/".encode() + sender_key
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=info).derive(shared)
 
 
@@ -135,7 +136,7 @@ class ComputeNodesParty(Endpoint):
         shares, label = [], session.label()
         for node, node_key in enumerate(node_keys):
             shared = private.exchange(X25519PublicKey.from_public_bytes(node_key))
-            cipher = AESGCM(seal_key(shared, label, index, node))
+            cipher = AESGCM(seal_key(shared, public, label, index, node))
             # The key serves for this one message, so the nonce may be fixed.
             shares.append(Share(label, index, node, public, cipher.encrypt(bytes(12), plain[node], None)))
         self.state: PartyState = PartyState(shares)
@@ -197,7 +198,7 @@ class ComputeNode(Endpoint):
             shared = X25519PrivateKey.from_private_bytes(self.state.key).exchange(
                 X25519PublicKey.from_public_bytes(share.key)
             )
-            cipher = AESGCM(seal_key(shared, share.session, share.sender, share.node))
+            cipher = AESGCM(seal_key(shared, share.key, share.session, share.sender, share.node))
             plain = cipher.decrypt(bytes(12), share.sealed, None)
         except (InvalidTag, ValueError):
             raise Rejected(

@@ -15,6 +15,7 @@ from tacit.summation.base import (
     Coordinator,
     Endpoint,
     Envelope,
+    Message,
     Protocol,
     Session,
     check_label,
@@ -29,7 +30,7 @@ class Options(Section):
     """The ideal sum has no options."""
 
 
-class Clear(msgspec.Struct, frozen=True, tag="ideal/clear"):
+class Clear(Message, frozen=True, tag="ideal/clear"):
     session: str
     sender: int
     vector: bytes

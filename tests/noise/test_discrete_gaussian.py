@@ -1,0 +1,132 @@
+"""The sampler follows the discrete Gaussian: against its exact probabilities, its moments, and an independent sampler.
+
+Seeds are fixed, so a failure is a change of the code; each statistical test states its false-alarm rate for a fresh
+seed.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import opendp.prelude as dp
+import pytest
+from scipy import stats
+
+from tacit.noise import discrete_gaussian
+from tacit.noise.discrete_gaussian import DISTANCE, sample
+from tacit.noise.stream import SecretStream
+
+KEY = bytes(range(32))
+
+
+def probabilities(sigma: float, values: np.ndarray) -> np.ndarray:
+    reach = np.arange(-math.ceil(40 * sigma) - 1, math.ceil(40 * sigma) + 2)
+    return np.exp(-(values**2) / (2 * sigma**2)) / np.exp(-(reach**2) / (2 * sigma**2)).sum()
+
+
+@pytest.mark.parametrize("sigma", [0.35, 0.5, 1.0, 3.3, 20.0])
+def test_small_deviations_follow_the_exact_probabilities(sigma: float) -> None:
+    """χ² over all values that are expected at least ten times; false alarms: 1 in 10,000."""
+    samples = sample(sigma, 1_000_000, SecretStream(KEY))
+    values = np.arange(-math.ceil(6 * sigma), math.ceil(6 * sigma) + 1)
+    expected = probabilities(sigma, values) * len(samples)
+    values, expected = values[expected >= 10], expected[expected >= 10]
+    observed = np.array([(samples == value).sum() for value in values])
+    rest = len(samples) - expected.sum()
+    if rest > 10:
+        observed, expected = np.append(observed, len(samples) - observed.sum()), np.append(expected, rest)
+    statistic = ((observed - expected) ** 2 / expected).sum()
+    assert stats.chi2.sf(statistic, len(observed) - 1) > 1e-4
+
+
+@pytest.mark.parametrize("sigma", [511.0, 513.0, 5_000.0, 1.5e6, 2.0**33 + 7, 2.0**48])
+def test_large_deviations_have_the_right_shape_moments_and_tails(sigma: float) -> None:
+    """Kolmogorov–Smirnov, mean, variance, kurtosis and the 4σ tail; false alarms: about 1 in 1,000 altogether."""
+    count = 400_000
+    scaled = sample(sigma, count, SecretStream(KEY)) / sigma
+    assert stats.kstest(scaled, "norm").pvalue > 2e-4
+    assert abs(scaled.mean()) < 4 / math.sqrt(count)
+    assert abs(scaled.var() - 1) < 4 * math.sqrt(2 / count)
+    assert abs(stats.kurtosis(scaled)) < 4 * math.sqrt(24 / count)
+    tail = stats.norm.sf(4.0) * 2 * count
+    assert abs((np.abs(scaled) > 4.0).sum() - tail) < 4 * math.sqrt(tail)
+
+
+@pytest.mark.parametrize("sigma", [1_000.0, 2.0**20 + 0.3])
+def test_consecutive_integers_are_equally_filled(sigma: float) -> None:
+    """A put-together sample must not prefer multiples of its factors: χ² of the residues; false alarms: 1 in 10,000."""
+    samples = sample(sigma, 200_000, SecretStream(KEY))
+    _, factors = discrete_gaussian._decompose(sigma)
+    for modulus in {2, 3, *(int(factor) for factor in factors if 1 < factor < 3_000)}:
+        counts = np.bincount(samples % modulus, minlength=modulus)
+        assert stats.chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("sigma", [2.5, 700.0])
+def test_it_agrees_with_an_independent_sampler(sigma: float) -> None:
+    """Two-sample Kolmogorov–Smirnov against OpenDP's exact sampler; false alarms: 1 in 10,000."""
+    dp.enable_features("contrib")
+    space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
+    independent = dp.m.make_gaussian(*space, scale=sigma)([0] * 20_000)
+    ours = sample(sigma, 20_000, SecretStream(KEY))
+    assert stats.ks_2samp(ours, np.array(independent)).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("sigma", [0.3, 1.0, 57.3, 512.0])
+def test_the_table_is_the_exact_distribution_up_to_the_stated_distance(sigma: float) -> None:
+    """The table against the same sums in exact fractions of 400-bit exponentials."""
+    table = discrete_gaussian._table(sigma)
+    from decimal import Decimal, localcontext
+
+    with localcontext() as context:
+        context.prec = 120
+        rate = 1 / (2 * Decimal(sigma) ** 2)
+        masses = [(-rate * k * k).exp() * (2 if k else 1) for k in range(math.ceil(25 * sigma) + 2)]
+        total = sum(masses)
+        distance, before = Decimal(0), Decimal(0)
+        for magnitude, mass in enumerate(masses):
+            if magnitude < len(table.high):
+                threshold = (int(table.high[magnitude]) << 64) + int(table.low[magnitude])
+                after = Decimal(threshold) / 2**127
+            else:
+                after = Decimal(1)
+            distance += abs((after - before) - mass / total)
+            before = after
+    assert Fraction(distance) / 2 < Fraction(DISTANCE) / 7
+
+
+def test_convolutions_are_smooth_enough_for_every_deviation() -> None:
+    for sigma in np.geomspace(513.0, 2.0**48, 300):
+        table_sigma, factors = discrete_gaussian._decompose(float(sigma))
+        partial = np.sqrt(np.cumsum(factors.astype(float) ** 2))
+        assert table_sigma * partial[-1] == pytest.approx(sigma, rel=1e-12)
+        smoothing = (table_sigma * partial[:-1] / partial[1:]).min()
+        assert 4 * math.exp(-2 * math.pi**2 * smoothing**2) < DISTANCE / 100
+        assert len(factors) <= 7
+
+
+def test_a_tie_in_the_upper_bits_is_decided_by_the_lower_ones() -> None:
+    table = discrete_gaussian._table(3.0)
+    spare = np.zeros(64, dtype=np.uint64)
+    word = (table.high[:1] << np.uint64(1)) | np.uint64(1)
+    one, drawn = np.array([1], dtype=np.int64), np.empty(1, dtype=np.int64)
+    outcomes = []
+    for rest in (0, 2**64 - 1):
+        spare[0] = rest
+        discrete_gaussian._draw(word, spare, table.high, table.low, table.guide, one, drawn)
+        outcomes.append(int(drawn[0]))
+    assert outcomes == [0, 1]
+
+
+def test_an_injected_key_repeats_the_samples_and_the_operating_system_does_not() -> None:
+    first, again = (sample(50.0, 100, SecretStream(KEY)) for _ in range(2))
+    assert (first == again).all()
+    assert (sample(50.0, 100, SecretStream()) != sample(50.0, 100, SecretStream())).any()
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, math.nan, math.inf, 2.0**49])
+def test_impossible_deviations_are_refused(sigma: float) -> None:
+    with pytest.raises(ValueError, match="Expected 0 < sigma"):
+        sample(sigma, 1, SecretStream(KEY))

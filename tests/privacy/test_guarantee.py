@@ -1,0 +1,38 @@
+"""Who knows what: the honest survivors' noise is all that counts, and the sentence says so."""
+
+from __future__ import annotations
+
+import pytest
+
+from tacit.privacy.gaussian import mu_for
+from tacit.privacy.guarantee import Guarantee, Trust
+
+
+@pytest.mark.parametrize(
+    ("parties", "colluding", "dropouts", "honest"),
+    [(10, 0, 0, 9), (10, 1, 0, 9), (10, 5, 0, 5), (10, 5, 2, 3), (10, 0, 3, 6), (2, 0, 0, 1)],
+)
+def test_shares_are_sized_for_honest_survivors_and_a_curious_party_knows_its_own(
+    parties: int, colluding: int, dropouts: int, honest: int
+) -> None:
+    trust = Trust(parties, colluding, dropouts)
+    assert trust.honest_survivors == honest
+    assert trust.least_survivors == parties - dropouts
+
+
+def test_the_sentence_names_unit_colluders_numbers_and_assumptions() -> None:
+    mu = mu_for(0.5, 1e-5)
+    guarantee = Guarantee(0.5, 1e-5, 3, Trust(100, 20, 5), mu, ("one node is honest",))
+    sentence = guarantee.sentence()
+    for part in (
+        "any 3 records",
+        "20 of the 100 parties",
+        "epsilon = 0.5",
+        "delta = 1e-05",
+        "assumes that one node is honest",
+    ):
+        assert part in sentence
+    assert "all records of one party" in Guarantee(0.5, 1e-5, None, Trust(9, 0, 0), mu).sentence()
+    assert guarantee.unit == {"group": 3}
+    assert guarantee.epsilon_at(1e-5) == pytest.approx(0.5)
+    assert 0.5 < guarantee.attack_success < 0.6
