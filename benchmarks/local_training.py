@@ -83,6 +83,8 @@ def training(arguments: argparse.Namespace) -> dict[str, Any]:
     claims = training_claims(rows, memory.above / 1e9)
     if not arguments.json:
         show_training(rows, parties, records, features, sample, block.features.nbytes)
+        if min(row["cores_used"] for row in rows) < 0.8 * CORES:
+            print(f"\nThe machine was busy: ours had not all {CORES} cores to itself, so its ratios are too low.")
         show_claims(claims)
     return {
         "parties": parties,
@@ -122,7 +124,7 @@ def show_training(
         f"extrapolated to {parties:,}; CPU ratio: of the work on all cores, as if its loop were spread over them\n"
         "gradient: the largest norm, over a few parties, of each objective's own gradient at the finished models\n"
     )
-    headings = ["models", "Λ", "ours s", "scikit-learn s", "ratio", "CPU ratio", "tol"]
+    headings = ["models", "Λ", "ours s", "on cores", "scikit-learn s", "ratio", "CPU ratio", "tol"]
     headings += ["certificate", "our gradient", "its gradient", "model differs"]
     show_table(
         headings,
@@ -131,6 +133,7 @@ def show_training(
                 f"{row['learner']} / {row['sklearn']}",
                 f"{row['regularization']:g}",
                 f"{row['seconds']:.2f}",
+                f"{row['cores_used']:.1f}",
                 f"{row['sklearn_seconds']:.1f}",
                 f"{row['ratio']:.1f}",
                 f"{row['processor_ratio']:.1f}",
@@ -172,6 +175,7 @@ def compare(learner: LinearLearner, block: Block, sample: int, quick: bool) -> l
         "learner": name,
         "regularization": regularization,
         "seconds": seconds,
+        "cores_used": processor / seconds,
         "certificate": certificate,
         "gradient": gradient,
     }
@@ -324,9 +328,9 @@ def million(arguments: argparse.Namespace) -> dict[str, Any]:
     outcome = local.run(method, method.plan(), federation, progress=tenths(memory))
     test = federation.block(0, 1000)
     correct = accuracy(outcome.release.weights, test.features.reshape(-1, features), test.labels.ravel())
-    # The first tenth fills the threads' own buffers; growth with the number of parties would show after it.
-    growth = (max(memory) - memory[0]) / 1e9
-    claims = [claim("flat", "growth of memory in GB after the first tenth of the parties", growth, at_most=0.1)]
+    # What blocks happen to be in flight makes single samples differ by some tens of MB.
+    growth = float(np.median(memory[5:]) - np.median(memory[:5])) / 1e9
+    claims = [claim("flat", "growth of the median memory in GB from the first to the second half", growth, at_most=0.1)]
     if not arguments.json:
         print(
             f"{parties:,} parties × {records} records × {features} features × {CLASSES} classes, ideal summation, "
