@@ -1,8 +1,11 @@
-"""The command line. Heavy imports happen inside the commands, so that help is quick."""
+"""The command line. Heavy imports happen inside the commands, so that help is quick, and after the study has been read,
+so that its mistakes are told at once.
+"""
 
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Callable
 from functools import wraps
@@ -91,7 +94,8 @@ def demo(
         return
     accuracies = {"accuracy, private": result.simulation.metrics["accuracy"], **result.comparison}
     terminal.show_run(result.simulation.plan, result.simulation.outcome, accuracies, files)
-    again = f"tacit simulate {output}/study.toml --data {output}/train.npz --test {output}/test.npz"
+    study, train, test = (shlex.quote(str(output / name)) for name in ("study.toml", "train.npz", "test.npz"))
+    again = f"tacit simulate {study} --data {train} --test {test}"
     print(f"\nThe study and the data are in {output}/. Change the study and run it again:\n  {again}")
 
 
@@ -112,7 +116,8 @@ def new(
 
     if path.exists() and not force:
         raise TacitError(f"{path}: exists already; choose another name, or overwrite it with --force.")
-    text = study_text(str(path), name.replace("\\", "\\\\").replace('"', '\\"'), matrix=matrix)
+    # What JSON writes between quotes means the same in TOML.
+    text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix)
     make_study(tomllib.loads(text), source="--name")
     try:
         path.write_text(text, encoding="utf-8")
@@ -121,17 +126,19 @@ def new(
     if as_json:
         _print_json({"study": str(path)})
     else:
-        print(f"Wrote {path}. Edit it, then see what it promises and costs:\n  tacit plan {path}")
+        print(f"Wrote {path}. Edit it, then see what it promises and costs:\n  tacit plan {shlex.quote(str(path))}")
 
 
 @app.command()
 @_explained
 def plan(study: StudyFile, as_json: AsJson = False) -> None:
     """Say what a study promises and costs, before any data is read."""
-    from tacit.methods.registry import method_for
     from tacit.study import read_study
 
-    planned = method_for(read_study(study)).plan()
+    agreed = read_study(study)
+    from tacit.methods.registry import method_for
+
+    planned = method_for(agreed).plan()
     if as_json:
         _print_json(planned.to_json())
     else:
@@ -154,11 +161,6 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Run a study with all parties on this machine; write the model and the certificate."""
-    from tacit.data.files import read_records
-    from tacit.data.splits import split as spread
-    from tacit.methods.registry import method_for
-    from tacit.report import terminal
-    from tacit.simulation import evaluate, simulate_records
     from tacit.study import LARGEST_COUNT, read_study
 
     agreed = read_study(study)
@@ -172,6 +174,12 @@ def simulate(
         raise TacitError(f"--seed is {seed}, but should be a whole number from 0 up.")
     if output.exists() and not output.is_dir():
         raise TacitError(f"{output}: is a file, but --output should be a folder; choose another.")
+    from tacit.data.files import read_records
+    from tacit.data.splits import split as spread
+    from tacit.methods.registry import method_for
+    from tacit.report import terminal
+    from tacit.simulation import evaluate, simulate_records
+
     method_for(agreed).plan()
     train = read_records(data, agreed)
     held_out = None if test is None else read_records(test, agreed)

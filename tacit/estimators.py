@@ -7,6 +7,7 @@ guarantee are the same that the parties would get on a network.
 from __future__ import annotations
 
 import warnings
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tacit.data.bounding import clip_rows
 from tacit.data.files import Records
 from tacit.data.splits import split
 from tacit.methods.baselines import predict
-from tacit.simulation import simulate_records
+from tacit.simulation import number_parties, simulate_records
 from tacit.study import Study, make_study
 from tacit.types import Floats, Integers
 
@@ -157,7 +158,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         present, labels = np.unique(y, return_inverse=True)
         if self.classes is None:
             if len(present) < 2:
-                raise ValueError(f"Expected at least two classes in y, got only one class: {present[0]!r}.")
+                raise ValueError(f"Expected at least two classes in y, got only one class: {present.tolist()[0]!r}.")
             warnings.warn(
                 "The classes were taken from y: the guarantee does not cover which labels occur. Pass classes=[…] with "
                 "all labels that are possible.",
@@ -166,23 +167,24 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
             return present, labels
         classes = np.unique(np.asarray(self.classes))
-        if len(classes) < 2:
-            raise ValueError(f"Expected at least two classes, got classes={self.classes!r}.")
+        if np.ndim(self.classes) != 1 or len(classes) < 2:
+            raise ValueError(f"Expected a list of at least two classes, got classes={self.classes!r}.")
         positions = np.searchsorted(classes, present)
         unknown = (positions == len(classes)) | (classes[np.minimum(positions, len(classes) - 1)] != present)
         if unknown.any():
-            raise ValueError(f"y has the label {present[unknown][0]!r}, which is not among classes={self.classes!r}.")
+            label = present[unknown].tolist()[0]
+            raise ValueError(f"y has the label {label!r}, which is not among classes={self.classes!r}.")
         return classes, positions[labels]
 
     def _parties(self, labels: Integers, groups: npt.ArrayLike | None) -> Integers:
         if groups is None:
-            return split("iid", labels, min(self.parties, len(labels)), self.seed)
-        names = np.asarray(groups)
-        if names.shape != labels.shape:
-            raise ValueError(
-                f"Expected one group for each of the {len(labels)} rows, got groups of shape {names.shape}."
-            )
-        return np.unique(names, return_inverse=True)[1]
+            if not isinstance(self.parties, Integral) or self.parties < 2:
+                raise ValueError(f"Expected a whole number of parties, 2 or more, got parties={self.parties!r}.")
+            return split("iid", labels, min(int(self.parties), len(labels)), self.seed)
+        parties = number_parties(groups, len(labels))
+        if parties.max() == 0:
+            raise ValueError("Expected groups to name at least two parties, got only one.")
+        return parties
 
     def _study(self, features: int, parties: Integers) -> Study:
         sizes = np.bincount(parties)

@@ -77,17 +77,29 @@ def simulate(
         )
     records = check_arrays(X, y, study, "the training arrays")
     test = None if X_test is None else check_arrays(X_test, y_test, study, "the test arrays")
-    if np.shape(groups) != (len(records),):
+    parties = number_parties(groups, len(records))
+    count = int(parties.max()) + 1
+    if count != study.parties.count:
         raise DataError(
-            f"groups has the shape {np.shape(groups)}, but there are {len(records)} records; name the party of each."
-        )
-    names, parties = np.unique(np.asarray(groups), return_inverse=True)
-    if len(names) != study.parties.count:
-        raise DataError(
-            f"groups names {len(names)} parties, but the study's [parties] count is {study.parties.count}; make them "
-            "equal, for example with study.with_parties."
+            f"groups names {count} parties, but the study's [parties] count is {study.parties.count}; make them equal, "
+            "for example with study.with_parties."
         )
     return simulate_records(study, records, parties, test, drop=drop, seed=seed, progress=progress)
+
+
+def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
+    """The parties that groups names for each record, numbered from 0 in the order of their names."""
+    names = np.asarray(groups)
+    if names.shape != (records,):
+        raise DataError(f"groups has the shape {names.shape}, but should name the party of each of {records} records.")
+    if names.dtype.kind in "fO":
+        missing = [row for row, name in enumerate(names.tolist()) if name is None or name != name]
+        if missing:
+            raise DataError(f"groups[{missing[0]}] is {names[missing[0]]}, but should name the record's party.")
+    try:
+        return np.unique(names, return_inverse=True)[1]
+    except TypeError:
+        raise DataError("groups mixes text and numbers, but should name parties by one of them.") from None
 
 
 def simulate_records(

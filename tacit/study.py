@@ -13,6 +13,7 @@ import math
 import re
 import tomllib
 from fractions import Fraction
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -425,7 +426,7 @@ _KEYS = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
 def _line_of(source: str, place: tuple[str, ...]) -> int | None:
     """The line of a study file on which a key stands, or else the innermost table around it."""
     try:
-        lines = _read_text(Path(source)).splitlines()
+        lines = _read_text(Path(source)).split("\n")
     except (OSError, ValueError):
         return None
     found, depth = None, 0
@@ -437,8 +438,9 @@ def _line_of(source: str, place: tuple[str, ...]) -> int | None:
             here = header + _keys(key.group(1))
         else:
             continue
-        if len(here) > depth and here == place[: len(here)]:
-            found, depth = number, len(here)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(here, place, strict=False)))
+        if common > depth:
+            found, depth = number, common
     return found
 
 

@@ -50,7 +50,7 @@ regularization = {regularization}          # larger: less noise, simpler models
 
 [summation]
 protocol = "compute-nodes"    # or "ideal" (adds in the clear: simulation only)
-nodes = 3                     # the total is safe while one of them keeps its share to itself
+nodes = 3                     # (of compute-nodes) the total is safe while one of them keeps its share to itself
 """
 
 

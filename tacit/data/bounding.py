@@ -20,7 +20,8 @@ def scale_column(values: Floats, column: Column) -> Floats:
     [-1.0, 0.0, 1.0]
     """
     low, high = column.min or 0.0, column.max or 0.0
-    scaled: Floats = (2.0 * np.clip(values, low, high) - (low + high)) / (high - low)
+    # In this order rounding errors lead neither beyond −1 and 1 nor away from them at the bounds.
+    scaled: Floats = (np.clip(values, low, high) - low) / (high - low) * 2.0 - 1.0
     return scaled
 
 

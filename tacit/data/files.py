@@ -46,7 +46,7 @@ def read_records(path: str | Path, study: Study) -> Records:
     """Read a data file as the study describes it."""
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file; name a {_expected(study)} file.")
+        raise DataError(f"{path}: there is no such file; name {_expected(study)} file.")
     if not os.access(path, os.R_OK):
         raise DataError(f"{path}: may not be read; change its permissions or name another file.")
     suffix = path.suffix.lower()
@@ -58,7 +58,7 @@ def read_records(path: str | Path, study: Study) -> Records:
         return _from_matrix(path, study)
     raise DataError(
         f"{path}: is a {suffix or 'nameless'} file, but the study's [data] describes a "
-        f"{'table' if study.data.is_table else 'matrix'}; name a {_expected(study)} file."
+        f"{'table' if study.data.is_table else 'matrix'}; name {_expected(study)} file."
     )
 
 
@@ -225,14 +225,17 @@ def _numbers(values: pd.Series[Any], column: Column, place: _Place) -> Floats:
 
 def _codes(values: pd.Series[Any], allowed: list[Category], place: _Place, key: str) -> Integers:
     """The position of each value among the allowed ones, compared as they are written."""
+    import pandas as pd
+
     kind = type(allowed[0])
     positions = {_written(value, kind): code for code, value in enumerate(allowed)}
-    # A missing value is none of them, whatever it is called.
-    found = (
-        -1 if missing else positions.get(_written(value, kind), -1)
-        for value, missing in zip(values, values.isna(), strict=True)
-    )
-    codes: Integers = np.fromiter(found, dtype=np.int64, count=len(values))
+    # Each distinct value is looked up once; a missing one (number −1) is none of the allowed, whatever they are called.
+    try:
+        numbers, distinct = pd.factorize(values)
+    except TypeError:  # lists, which are no categories either
+        numbers, distinct = pd.factorize(values.astype(str))
+    lookup = np.array([*(positions.get(_written(value, kind), -1) for value in distinct), -1], dtype=np.int64)
+    codes: Integers = lookup[numbers]
     if (codes < 0).any():
         row = int(np.flatnonzero(codes < 0)[0])
         listed = ", ".join(list(positions)[:12]) + (", …" if len(positions) > 12 else "")
@@ -268,4 +271,4 @@ def _shape(array: np.ndarray[Any, Any]) -> str:
 
 
 def _expected(study: Study) -> str:
-    return "CSV or Parquet" if study.data.is_table else "NPZ"
+    return "a CSV or Parquet" if study.data.is_table else "an NPZ"

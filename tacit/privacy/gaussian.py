@@ -46,7 +46,7 @@ def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ for which (ε, δ) holds: noise of standard deviation s/μ is enough for sensitivity s.
 
     >>> round(mu_for(1.0, 1e-5), 6)
-    0.268053
+    0.268051
     """
     if not (epsilon >= 0.0 and 0.0 < delta < 1.0):
         raise ValueError(f"Expected epsilon >= 0 and 0 < delta < 1, got epsilon={epsilon}, delta={delta}.")

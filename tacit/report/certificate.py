@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import platform
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -37,6 +38,12 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             "seconds": round(outcome.seconds, 3),
             **{key: value for key, value in outcome.release.details.items() if value is not None},
         },
-        "versions": {"python": platform.python_version()} | {name: version(name) for name in _LIBRARIES},
+        "versions": dict(_versions()),
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),
     }
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    """What ran, and in which version: looked up once, because it takes longer than a small fit."""
+    return (("python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES))

@@ -52,8 +52,8 @@ def _classifier(study: Study, weights: Floats, intercepts: Floats) -> Any:
         pairs = zip(weights, intercepts, strict=True)
         model.estimators_ = [_fitted(LogisticRegression(), np.array([0, 1]), w[None], b[None]) for w, b in pairs]
         model.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
-        # The binarizer sorts them; the rows of weights are in the study's order.
-        model.label_binarizer_.classes_ = classes
+        # In the study's order, as the rows of weights are; the binarizer has sorted its own.
+        model.classes_ = classes
         model.n_features_in_ = weights.shape[1]
         return model
     return _fitted(LinearSVC() if learner == "svm" else LogisticRegression(), classes, weights, intercepts)

@@ -1,0 +1,137 @@
+"""Bounded vectors: never longer than the study's norm, and a matter of the study and the record alone."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from tacit.data.bounding import clip_rows, indicate, scale_column
+from tacit.data.files import _from_table
+from tacit.study import Column, DataSection, make_study
+from tacit.types import Floats
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+MATRICES = arrays(
+    np.float64, st.tuples(st.integers(1, 6), st.integers(1, 8)), elements=st.floats(min_value=-1e307, max_value=1e307)
+)
+NORMS = st.floats(1e-6, 1e6)
+
+
+def section(width: int, norm: float, intercept: bool) -> DataSection:
+    return DataSection(features=width, classes=2, norm=norm, intercept=intercept)
+
+
+def norms(rows: Floats) -> Floats:
+    """L2 norms that do not overflow."""
+    return np.array([np.hypot.reduce(row) for row in rows])
+
+
+@settings(deadline=None)
+@given(MATRICES, NORMS, st.booleans())
+@example(np.array([[1e200, -1e200], [1.7e308, 1.7e308], [1e-300, 0.0]]), 2.0, True)
+def test_no_row_is_longer_than_the_norm_constant_included(rows: Floats, norm: float, intercept: bool) -> None:
+    bounded = clip_rows(rows, section(rows.shape[1], norm, intercept))
+    assert bounded.shape == (len(rows), rows.shape[1] + intercept)
+    assert np.isfinite(bounded).all()
+    assert (norms(bounded) <= norm * (1.0 + 1e-12)).all()
+
+
+@settings(deadline=None)
+@given(MATRICES, NORMS, st.booleans())
+@example(np.array([[1e200, -1e200], [0.3, 0.4]]), 0.5, False)
+def test_rows_within_the_norm_are_unchanged_and_others_keep_their_direction(
+    rows: Floats, norm: float, intercept: bool
+) -> None:
+    bounded = clip_rows(rows, section(rows.shape[1], norm, intercept))
+    whole = np.column_stack([rows, np.ones(len(rows))]) if intercept else rows
+    lengths = norms(whole)
+    inside = lengths <= norm * (1.0 - 1e-12)
+    np.testing.assert_array_equal(bounded[inside], whole[inside])
+    for row, clipped, length in zip(whole[~inside], bounded[~inside], lengths[~inside], strict=True):
+        np.testing.assert_allclose(clipped / norm, row / length, rtol=1e-12, atol=1e-300)
+
+
+@settings(deadline=None)
+@given(MATRICES, NORMS, st.booleans())
+@example(np.array([[1e200, 1.0], [0.1, 0.3], [3.0, 4.0]]), 0.3, True)
+def test_a_row_is_bounded_the_same_alone_and_among_others(rows: Floats, norm: float, intercept: bool) -> None:
+    data = section(rows.shape[1], norm, intercept)
+    alone = np.concatenate([clip_rows(rows[[at]], data) for at in range(len(rows))])
+    np.testing.assert_array_equal(clip_rows(rows, data), alone)
+
+
+@settings(deadline=None)
+@given(MATRICES)
+def test_bounding_leaves_what_it_was_given_alone(rows: Floats) -> None:
+    before = rows.copy()
+    clip_rows(rows, section(rows.shape[1], 0.5, False))
+    np.testing.assert_array_equal(rows, before)
+
+
+BOUNDS = st.tuples(st.floats(-1e100, 1e100), st.floats(-1e100, 1e100)).filter(lambda pair: pair[0] < pair[1])
+
+
+@settings(deadline=None)
+@given(arrays(np.float64, st.integers(1, 20), elements=FINITE), BOUNDS)
+def test_numbers_outside_the_bounds_are_moved_to_the_nearer_one(values: Floats, bounds: tuple[float, float]) -> None:
+    column = Column(min=bounds[0], max=bounds[1])
+    scaled = scale_column(values, column)
+    np.testing.assert_array_equal(scaled, scale_column(np.clip(values, *bounds), column))
+    assert (scaled[values <= bounds[0]] == -1.0).all()
+    assert (scaled[values >= bounds[1]] == 1.0).all()
+    assert (np.abs(scaled) <= 1.0).all()
+
+
+@settings(deadline=None)
+@given(BOUNDS)
+def test_scaling_keeps_the_order_of_numbers(bounds: tuple[float, float]) -> None:
+    values = np.linspace(*bounds, 20)
+    assert (np.diff(scale_column(values, Column(min=bounds[0], max=bounds[1]))) >= 0.0).all()
+
+
+def test_a_category_becomes_an_indicator() -> None:
+    column = Column(categories=["a", "b", "c"])
+    np.testing.assert_array_equal(indicate(np.array([2, 0]), column), [[0, 0, 1], [1, 0, 0]])
+
+
+TABLE = make_study(
+    {
+        "study": {"name": "heart", "task": "classification"},
+        "data": {
+            "label": "died",
+            "classes": ["no", "yes"],
+            "columns": {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}, "bmi": {"min": 5, "max": 99}},
+        },
+        "parties": {"count": 2},
+        "privacy": {"epsilon": 1.0, "delta": 1e-6},
+        "method": {"name": "helmet"},
+    }
+)
+PEOPLE = st.fixed_dictionaries(
+    {
+        "age": FINITE,
+        "sex": st.sampled_from(["f", "m"]),
+        "bmi": FINITE,
+        "died": st.sampled_from(["no", "yes"]),
+    }
+)
+
+
+@settings(deadline=None)
+@given(st.lists(PEOPLE, min_size=2, max_size=6))
+def test_a_table_s_record_is_encoded_the_same_alone_and_among_others(
+    tmp_path_factory: pytest.TempPathFactory, people: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "heart.parquet"
+    table = pd.DataFrame(people)
+    together = _from_table(path, TABLE, table, first_line=1)
+    alone = [_from_table(path, TABLE, table.iloc[[at]], first_line=1) for at in range(len(people))]
+    np.testing.assert_array_equal(together.features, np.concatenate([record.features for record in alone]))
+    np.testing.assert_array_equal(together.labels, np.concatenate([record.labels for record in alone]))
+    bounded = clip_rows(together.features, TABLE.data)
+    np.testing.assert_array_equal(bounded, np.concatenate([clip_rows(one.features, TABLE.data) for one in alone]))
+    assert (norms(bounded) <= 1.0 + 1e-12).all()

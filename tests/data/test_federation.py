@@ -1,0 +1,118 @@
+"""A federation hands out every party once, with exactly its records, in blocks."""
+
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.data import federation
+from tacit.data.bounding import clip_rows
+from tacit.data.federation import ArrayFederation
+from tacit.data.files import DataError, Records
+from tacit.study import Study, make_study
+
+
+def study(parties: int, records: int = 1, max_records: int = 1000) -> Study:
+    return make_study(
+        {
+            "study": {"name": "blocks", "task": "classification"},
+            "data": {"features": 3, "classes": 4, "intercept": True},
+            "parties": {"count": parties, "records": records, "max_records": max_records},
+            "privacy": {"epsilon": 1.0, "delta": 1e-6},
+            "method": {"name": "helmet"},
+        }
+    )
+
+
+def records_of(sizes: list[int], seed: int = 0) -> tuple[Records, np.ndarray]:
+    """Distinct records of parties of these sizes, in random order."""
+    rng = np.random.default_rng(seed)
+    groups = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    return Records(rng.normal(size=(len(groups), 3)), rng.integers(4, size=len(groups))), groups
+
+
+@settings(deadline=None)
+@given(
+    sizes=st.lists(st.integers(1, 12), min_size=2, max_size=20), block_bytes=st.sampled_from([1, 500, 2000, 1 << 24])
+)
+def test_blocks_cover_each_party_once_with_exactly_its_records(sizes: list[int], block_bytes: int) -> None:
+    records, groups = records_of(sizes)
+    agreed = study(len(sizes))
+    bounded = clip_rows(records.features, agreed.data)
+    seen = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(federation, "BLOCK_BYTES", block_bytes)
+        for parties, block in ArrayFederation(agreed, records, groups).blocks():
+            assert len(parties) == len(block)
+            assert block.features.shape == (*block.labels.shape, 4)
+            assert len(block) == 1 or block.features.nbytes <= block_bytes
+            for at, party in enumerate(parties):
+                rows = groups == party
+                count = block.counts[at]
+                assert count == sizes[party] == rows.sum()
+                np.testing.assert_array_equal(block.features[at, :count], bounded[rows])
+                np.testing.assert_array_equal(block.labels[at, :count], records.labels[rows])
+                assert not block.features[at, count:].any()
+                assert not block.record_weights()[at, count:].any()
+            np.testing.assert_allclose(block.record_weights().sum(axis=1), 1.0)
+            seen += parties.tolist()
+    assert sorted(seen) == list(range(len(sizes)))
+
+
+@settings(deadline=None)
+@given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=12))
+def test_a_block_falls_into_parts_of_equal_size_that_cover_it(sizes: list[int]) -> None:
+    records, groups = records_of(sizes)
+    for _, block in ArrayFederation(study(len(sizes)), records, groups).blocks():
+        seen = []
+        for positions, part in block.by_size():
+            count = part.features.shape[1]
+            assert (part.counts == count).all()
+            np.testing.assert_array_equal(part.features, block.features[positions, :count])
+            np.testing.assert_array_equal(part.labels, block.labels[positions, :count])
+            seen += positions.tolist()
+        assert sorted(seen) == list(range(len(block)))
+
+
+def test_parties_of_like_size_share_a_block_so_that_little_is_padded(monkeypatch: pytest.MonkeyPatch) -> None:
+    records, groups = records_of([1, 50] * 10)
+    monkeypatch.setattr(federation, "BLOCK_BYTES", 10 * 50 * 4 * 8)
+    blocks = list(ArrayFederation(study(20), records, groups).blocks())
+    assert [(block.features.shape, sum(block.counts)) for _, block in blocks] == [((10, 50, 4), 500), ((10, 1, 4), 10)]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "agreed", "expected"),
+    [
+        (
+            [5, 2, 5],
+            study(3, records=4),
+            "party 1 has 2 records, but the study's [parties] asks for at least 4; have fewer",
+        ),
+        (
+            [5, 5, 0],
+            study(3),
+            "party 2 has 0 records, but the study's [parties] asks for at least 1; have fewer parties",
+        ),
+        (
+            [5, 9, 5],
+            study(3, max_records=8),
+            "party 1 has 9 records, above the study's [parties] max_records = 8; raise",
+        ),
+        ([5, 5, 5], study(2), "the records belong to 3 parties, but the study has count = 2."),
+    ],
+)
+def test_parties_that_do_not_fit_the_study_are_refused_by_their_number(
+    sizes: list[int], agreed: Study, expected: str
+) -> None:
+    records, groups = records_of(sizes)
+    with pytest.raises(DataError, match="^" + re.escape(expected)):
+        ArrayFederation(agreed, records, groups)
+
+
+def test_every_record_needs_a_party() -> None:
+    records, groups = records_of([3, 3])
+    with pytest.raises(DataError, match=r"^there are 6 records but 5 groups; give each record its party\.$"):
+        ArrayFederation(study(2), records, groups[:-1])

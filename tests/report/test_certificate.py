@@ -1,0 +1,95 @@
+"""The certificate says what was promised and what happened, and nothing that the promise does not cover."""
+
+import json
+import re
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.simulation import Simulation
+
+
+def study(**privacy: Any) -> tacit.Study:
+    return tacit.make_study(
+        {
+            "study": {"name": "certified", "task": "classification"},
+            "data": {"features": 4, "classes": 3},
+            "parties": {"count": 20, "records": 5},
+            "privacy": {"epsilon": 1.5, "delta": 1e-5, "colluding": 0.25, "dropouts": 2, **privacy},
+            "method": {"name": "helmet"},
+            "summation": {"protocol": "compute-nodes", "nodes": 2},
+        }
+    )
+
+
+def run(agreed: tacit.Study, drop: int = 0) -> Simulation:
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(100, 4)), rng.integers(3, size=100)
+    groups = np.arange(100) % 20
+    # 97 test records: their accuracy has decimals that nothing else has.
+    return tacit.simulate(agreed, features, labels, groups, X_test=features[:97], y_test=labels[:97], drop=drop)
+
+
+@pytest.fixture(scope="module")
+def simulation() -> Simulation:
+    return run(study(), drop=2)
+
+
+def test_it_holds_the_plan_and_the_guarantee(simulation: Simulation) -> None:
+    certificate = simulation.certificate
+    plan = simulation.plan.to_json()
+    assert {key: certificate[key] for key in plan} == plan
+    assert certificate["statement"] == simulation.plan.guarantee.sentence()
+    guarantee = certificate["guarantee"]
+    assert guarantee["epsilon"] <= 1.5
+    assert (guarantee["delta"], guarantee["unit"], guarantee["adjacency"]) == (1e-5, "record", "replace")
+    assert (guarantee["colluding"], guarantee["dropouts"]) == (5, 2)
+    assert certificate["certificate"] == "tacit/1"
+
+
+def test_it_says_what_happened(simulation: Simulation) -> None:
+    happened = simulation.certificate["happened"]
+    assert (happened["parties"], happened["survivors"], happened["dropped"]) == (20, 18, 2)
+    assert happened["records"] == 90
+    assert happened["secure_sum"] is True
+    assert happened["bytes"] == simulation.outcome.bytes > 20 * happened["largest_upload_of_a_party"] * 0.5
+    assert happened["largest_upload_of_a_party"] <= simulation.certificate["upload_bytes"]
+    assert happened["seconds"] > 0
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", simulation.certificate["made"])
+
+
+def test_it_names_the_versions_and_the_study_with_its_hash(simulation: Simulation) -> None:
+    certificate = simulation.certificate
+    assert certificate["versions"]["tacit"] == version("tacit")
+    assert {"python", "numpy", "scipy", "cryptography"} <= certificate["versions"].keys()
+    assert certificate["study_sha256"] == study().digest()
+    assert tacit.make_study(certificate["agreement"]).digest() == certificate["study_sha256"]
+
+
+def test_it_can_be_written_as_json_and_read_again(simulation: Simulation) -> None:
+    certificate = simulation.certificate
+    assert json.loads(json.dumps(certificate, allow_nan=False)) == certificate
+
+
+def test_nothing_that_was_measured_on_data_is_in_it(simulation: Simulation) -> None:
+    assert 0 < simulation.metrics["accuracy"] < 1
+    written = json.dumps(simulation.certificate).lower()
+    assert not re.search("accura|metric|score|mse|loss", written)
+    assert repr(simulation.metrics["accuracy"]) not in written
+
+
+def test_it_says_so_when_the_sum_was_only_simulated() -> None:
+    agreed = study().model_copy(update={"summation": tacit.study.SummationSection(protocol="ideal")})
+    certificate = run(agreed).certificate
+    assert certificate["happened"]["secure_sum"] is False
+    assert "adds in the clear" in certificate["statement"]
+    assert any("simulation only" in note for note in certificate["notes"])
+
+
+def test_the_number_of_records_stays_out_of_it_when_parties_are_protected() -> None:
+    certificate = run(study(unit="party")).certificate
+    assert certificate["guarantee"]["unit"] == "party"
+    assert "records" not in certificate["happened"]

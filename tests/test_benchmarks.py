@@ -1,0 +1,71 @@
+"""The benchmarks run in their quick setting, and what they claim holds there as far as it can.
+
+Speed in the quick setting (tiny arrays, a busy machine) says little, so there it is only checked for sanity.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+
+
+def run(script: str, *arguments: str) -> dict[str, Any]:
+    """The JSON object that a benchmark prints."""
+    finished = subprocess.run(
+        [sys.executable, str(BENCHMARKS / script), "--quick", "--json", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    result: dict[str, Any] = json.loads(finished.stdout)
+    return result
+
+
+def claims(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
+    named: dict[str, list[dict[str, Any]]] = {}
+    for claim in result["claims"]:
+        named.setdefault(claim["name"], []).append(claim)
+    return named
+
+
+def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None:
+    made = claims(run("local_training.py"))
+    for name in ("gradient", "difference", "memory", "seconds"):
+        assert made[name][0]["holds"], made[name]
+    assert made["speed"][0]["measured"] > 1.0
+
+
+def test_memory_does_not_grow_with_the_number_of_parties() -> None:
+    result = run("local_training.py", "--million", "--parties", "20000")
+    assert claims(result)["flat"][0]["holds"], result["resident_mb"]
+    assert len(result["resident_mb"]) == 10
+    assert result["accuracy"] > 0.7
+
+
+def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written(tmp_path: Path) -> None:
+    made = claims(run("convergence.py", "--plot", str(tmp_path / "plot.png")))
+    assert len(made["slope"]) == 2
+    assert len(made["level"]) == 2
+    assert all(claim["holds"] for claim in made["slope"] + made["level"]), made
+    assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
+    # The mean of three runs was 87.6 with a standard deviation of 1.3, so 78 fails by chance less often than 1e-6.
+    result = run("accuracy.py")
+    assert claims(result)["accuracy"][0]["measured"] < 10.0
+    assert result["experiments"][0]["tuned_on_test"]
+
+
+@pytest.mark.parametrize("script", ["local_training.py", "convergence.py", "accuracy.py"])
+def test_every_benchmark_opens_with_its_claim(script: str) -> None:
+    assert (BENCHMARKS / script).read_text(encoding="utf-8").startswith('"""Claim: ')

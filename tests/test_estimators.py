@@ -1,0 +1,249 @@
+"""The estimator is a scikit-learn classifier, up to noise that nobody may repeat."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.model_selection import cross_validate
+from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
+
+import tacit
+from tacit.engines import local
+from tacit.estimators import PrivacyWarning, PrivateClassifier
+
+LEARNERS = ["softmax", "logistic", "svm"]
+
+FITS_TWICE = "fits twice and expects the same model; noise that can be drawn again could be taken away again"
+EXPECTED_FAILURES = {
+    "check_fit_idempotent": FITS_TWICE,
+    "check_classifier_data_not_an_array": FITS_TWICE,
+    "check_supervised_y_2d": FITS_TWICE,
+}
+
+
+@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@parametrize_with_checks(
+    [PrivateClassifier(learner=learner) for learner in LEARNERS],
+    expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
+)
+def test_it_passes_scikit_learn_s_checks(estimator: PrivateClassifier, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@pytest.mark.parametrize("learner", LEARNERS)
+def test_without_noise_no_check_would_fail(learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_noise", lambda sigma, count, secrets: np.zeros(count, dtype=np.uint64))
+    ran = set()
+    for estimator, check in estimator_checks_generator(PrivateClassifier(learner=learner)):
+        if check.func.__name__ in EXPECTED_FAILURES:
+            check(estimator)
+            ran.add(check.func.__name__)
+    assert ran == EXPECTED_FAILURES.keys()
+
+
+def blobs(classes: int = 3, records: int = 600) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Well separated classes in the unit ball, and the party of each record."""
+    angles = 2 * np.pi * np.arange(classes) / classes
+    centers = 0.8 * np.column_stack([np.cos(angles), np.sin(angles)])
+    features, labels = make_blobs(records, centers=centers, cluster_std=0.05, random_state=0)
+    return features, labels, np.arange(records) % 20
+
+
+def classifier(**parameters: Any) -> PrivateClassifier:
+    return PrivateClassifier(**{"epsilon": 20.0, "classes": [0, 1, 2], "protocol": "ideal", **parameters})
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_it_learns_what_is_easy_to_learn(learner: str, classes: int) -> None:
+    features, labels, groups = blobs(classes)
+    model = classifier(learner=learner, classes=range(classes), protocol="compute-nodes")
+    assert model.fit(features, labels, groups=groups) is model
+    # The noise on the average moves no score by a tenth of the distance between classes.
+    assert model.score(features, labels) > 0.95
+    np.testing.assert_array_equal(model.classes_, np.arange(classes))
+    outputs = 1 if classes == 2 and learner != "softmax" else classes
+    assert (model.coef_.shape, model.intercept_.shape, model.n_features_in_) == ((outputs, 2), (outputs,), 2)
+
+
+def test_the_guarantee_is_the_one_asked_for_and_the_groups_are_its_parties() -> None:
+    features, labels, groups = blobs()
+    model = classifier(epsilon=1.25, delta=1e-7, unit="party", colluding=0.5, dropouts=3).fit(features, labels, groups)
+    guarantee = model.guarantee_
+    assert 1.24 < guarantee.epsilon <= 1.25
+    assert (guarantee.delta, guarantee.unit, guarantee.adjacency) == (1e-7, "party", "replace")
+    assert (guarantee.trust.parties, guarantee.trust.colluding, guarantee.trust.dropouts) == (20, 10, 3)
+    assert model.plan_.guarantee is guarantee
+    assert model.certificate_["happened"]["survivors"] == 20
+    assert model.certificate_["guarantee"]["epsilon"] == guarantee.epsilon
+
+
+def test_groups_may_be_names_and_parties_of_any_size() -> None:
+    features, labels, _ = blobs()
+    names = np.array(["large", "small", "middle"])[np.repeat([0, 1, 2], [400, 1, 199])]
+    model = classifier().fit(features, labels, groups=pd.Series(names))
+    assert model.plan_.trust.parties == 3
+    assert model.certificate_["happened"]["records"] == 600
+
+
+@pytest.mark.parametrize(("parties", "expected"), [(7, 7), (np.int64(7), 7), (10_000, 600)])
+def test_without_groups_rows_are_dealt_out_to_that_many_parties(parties: int, expected: int) -> None:
+    features, labels, _ = blobs()
+    assert classifier(parties=parties).fit(features, labels).plan_.trust.parties == expected
+
+
+def test_classes_that_are_given_need_not_all_occur() -> None:
+    features, labels, groups = blobs()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        model = classifier(classes=["d", "c", "b", "a"]).fit(features, np.array(["d", "b", "c"])[labels], groups)
+    assert model.classes_.tolist() == ["a", "b", "c", "d"]
+    assert model.score(features, np.array(["d", "b", "c"])[labels]) > 0.9
+    assert model.predict_proba(features).shape == (600, 4)
+
+
+def test_classes_that_are_taken_from_the_labels_are_warned_of() -> None:
+    features, labels, groups = blobs()
+    with pytest.warns(
+        PrivacyWarning, match=r"the guarantee does not cover which labels occur\. Pass classes="
+    ) as caught:
+        model = classifier(classes=None).fit(features, labels, groups)
+    assert caught[0].filename == __file__
+    assert model.classes_.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_scores_and_probabilities_agree_with_predictions(learner: str, classes: int) -> None:
+    features, labels, groups = blobs(classes)
+    model = classifier(learner=learner, classes=range(classes)).fit(features, labels, groups)
+    scores = model.decision_function(features)
+    assert scores.shape == ((600,) if classes == 2 else (600, classes))
+    best = (scores > 0).astype(int) if classes == 2 else scores.argmax(axis=1)
+    np.testing.assert_array_equal(model.predict(features), best)
+    assert hasattr(model, "predict_proba") == (learner != "svm")
+    if learner != "svm":
+        probabilities = model.predict_proba(features)
+        np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+        np.testing.assert_array_equal(probabilities.argmax(axis=1), best)
+
+
+def test_every_fit_draws_fresh_noise() -> None:
+    features, labels, groups = blobs()
+    model = classifier()
+    first = model.fit(features, labels, groups).coef_.copy()
+    assert (model.fit(features, labels, groups).coef_ != first).all()
+
+
+def test_a_smaller_epsilon_means_more_noise() -> None:
+    features, labels, groups = blobs()
+    noise = [
+        classifier(epsilon=epsilon).fit(features, labels, groups).certificate_["happened"]["noise_std_per_weight"]
+        for epsilon in (0.1, 1.0, 10.0)
+    ]
+    assert noise[0] > 5 * noise[1] > 20 * noise[2]
+
+
+def test_parameters_can_be_read_set_and_cloned() -> None:
+    model = classifier(unit={"group": 5}, colluding=0.25)
+    assert model.get_params()["unit"] == {"group": 5}
+    copy = clone(model).set_params(epsilon=3.0)
+    assert copy.get_params() == {**model.get_params(), "epsilon": 3.0}
+    assert not hasattr(copy, "guarantee_")
+    assert "epsilon=20.0" in repr(model)
+
+
+def test_it_works_inside_cross_validation_with_groups() -> None:
+    features, labels, groups = blobs()
+    scores = cross_validate(classifier(), features, labels, params={"groups": groups}, cv=2)["test_score"]
+    assert (scores > 0.8).all()
+
+
+def test_numpy_numbers_are_taken_as_parameters() -> None:
+    features, labels, groups = blobs()
+    model = classifier(
+        epsilon=np.float32(2.0),
+        delta=np.float64(1e-6),
+        unit={"group": np.int64(2)},
+        colluding=np.int32(3),
+        dropouts=np.float64(0.1),
+        regularization=np.float32(0.5),
+        norm=np.int64(1),
+        intercept=np.bool_(False),
+        seed=np.int64(4),
+    ).fit(features, labels, groups)
+    assert model.guarantee_.epsilon <= 2.0
+    assert (model.guarantee_.unit, model.plan_.study.colluding, model.plan_.study.dropouts) == ({"group": 2}, 3, 2)
+    assert not model.intercept_.any()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"epsilon": 0}, r"^PrivateClassifier: \[privacy\] epsilon is 0, but should be a number above 0"),
+        ({"epsilon": "small"}, r"\[privacy\] epsilon is \"small\", but should be a number above 0"),
+        ({"epsilon": float("nan")}, r"\[privacy\] epsilon is nan, but should be a number above 0"),
+        ({"delta": 1.0}, r"\[privacy\] delta is 1.0, but should be a number from 1e-30 to below 1"),
+        ({"unit": "records"}, r"\[privacy\] unit is \"records\", but should be \"record\", \"party\" or"),
+        ({"unit": {"group": 0}}, r"\[privacy\] unit is { group = 0 }, but should be"),
+        ({"colluding": 1.0}, r"\[privacy\] colluding is 1.0, but should be a fraction"),
+        ({"colluding": 20}, r"\[privacy\] leaves no honest party: of 20 parties, 20 may know"),
+        ({"method": "magic"}, r"\[method\] name is \"magic\", but should be one of: \"helmet\""),
+        ({"learner": "tree"}, r"\[method\] learner is \"tree\", but should be \"softmax\", \"logistic\" or \"svm\""),
+        ({"regularization": 0}, r"\[method\] regularization is 0, but should be a number from 1e-6 up"),
+        ({"solver": "exact"}, r"\[method\] solver is \"exact\", but should be \"certified\" or \"sgd\""),
+        ({"protocol": "hope"}, r"\[summation\] protocol is \"hope\", but should be \"compute-nodes\" or"),
+        ({"norm": -1}, r"\[data\] norm is -1, but should be a number from 1e-6"),
+        ({"classes": [0]}, r"^Expected a list of at least two classes, got classes=\[0\]\.$"),
+        ({"classes": 3}, r"^Expected a list of at least two classes, got classes=3\.$"),
+        ({"classes": [0, 1]}, r"^y has the label 2, which is not among classes=\[0, 1\]\.$"),
+        ({"classes": ["a", "b"]}, r"^y has the label 0, which is not among classes=\['a', 'b'\]\.$"),
+    ],
+)
+def test_a_wrong_parameter_is_named_with_what_would_be_right(parameters: dict[str, Any], message: str) -> None:
+    features, labels, groups = blobs()
+    with pytest.raises(ValueError, match=message):
+        classifier(**parameters).fit(features, labels, groups)
+
+
+@pytest.mark.parametrize("parties", [1, 0, -3, 2.0, "two"])
+def test_a_wrong_number_of_parties_is_named(parties: Any) -> None:
+    features, labels, _ = blobs()
+    with pytest.raises(ValueError, match=f"^Expected a whole number of parties, 2 or more, got parties={parties!r}"):
+        classifier(parties=parties).fit(features, labels)
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        (np.zeros(599), r"^groups has the shape \(599,\), but should name the party of each of 600 records\.$"),
+        (np.zeros((600, 1)), r"^groups has the shape \(600, 1\), but should name the party"),
+        ("hospital", r"^groups has the shape \(\), but should name the party"),
+        (np.zeros(600), r"^Expected groups to name at least two parties, got only one\.$"),
+        ([1.0] * 599 + [np.nan], r"^groups\[599\] is nan, but should name the record's party\.$"),
+        (["a", None] * 300, r"^groups\[1\] is None, but should name the record's party\.$"),
+        (np.array(["a", 1] * 300, dtype=object), r"^groups mixes text and numbers, but should name parties by one"),
+    ],
+)
+def test_groups_that_name_no_parties_are_refused(groups: Any, message: str) -> None:
+    features, labels, _ = blobs()
+    with pytest.raises(ValueError, match=message):
+        classifier().fit(features, labels, groups)
+
+
+def test_labels_must_fit_a_classification() -> None:
+    features, labels, groups = blobs()
+    with pytest.raises(ValueError, match=r"^Expected at least two classes in y, got only one class: 0"):
+        classifier(classes=None).fit(features, np.zeros(600), groups)
+    with pytest.raises(ValueError, match="Unknown label type: continuous"):
+        classifier().fit(features, labels + 0.5, groups)
+
+
+def test_it_is_offered_at_the_top() -> None:
+    assert tacit.PrivateClassifier is PrivateClassifier

@@ -1,0 +1,462 @@
+"""A study is read, or what is wrong with it is told in one sentence."""
+
+import tomllib
+from fractions import Fraction
+from math import ceil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tacit.methods.registry import method_for
+from tacit.study import Study, StudyError, make_study, read_study
+
+EXAMPLE = """\
+[study]
+name = "heart"
+task = "classification"            # or "regression"
+
+[data]                             # a table (CSV, Parquet) …
+label = "died"
+classes = ["no", "yes"]            # regression instead: label_bounds = [0, 110]
+[data.columns]
+age = { min = 0, max = 110 }
+sex = { categories = ["f", "m"] }
+
+[parties]
+count = 1000
+records = 50                       # at least, at each party
+
+[privacy]
+epsilon = 0.59
+delta = 1e-5
+unit = "record"                    # or "party", or { group = 5 }
+colluding = 0.5                    # a fraction below 1, or a whole number of parties
+dropouts = 0.05                    # likewise
+
+[method]
+name = "helmet"
+learner = "softmax"                # "svm" "logistic"
+regularization = 0.1
+
+[summation]
+protocol = "compute-nodes"
+"""
+
+MATRIX = """\
+[data]
+features = 1280
+norm = 1.0
+classes = 10
+intercept = false
+"""
+
+
+def example(key: str, value: str | None) -> str:
+    """The example with another value of a key; None: without it."""
+    lines = EXAMPLE.splitlines()
+    at = line_of(EXAMPLE, f"{key} = ") - 1
+    lines[at : at + 1] = [] if value is None else [f"{key} = {value}"]
+    return "\n".join(lines) + "\n"
+
+
+def with_matrix() -> str:
+    table = EXAMPLE[EXAMPLE.index("[data]") : EXAMPLE.index("[parties]")]
+    return EXAMPLE.replace(table, MATRIX)
+
+
+def line_of(text: str, start: str) -> int:
+    """The number of the line that starts like this."""
+    return next(number for number, line in enumerate(text.splitlines(), 1) if line.startswith(start))
+
+
+def complaint(folder: Path, text: str) -> str:
+    """The one sentence about a study file, without its name."""
+    path = folder / "study.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(StudyError) as caught:
+        method_for(read_study(path)).plan()
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(str(path))
+    assert message.endswith((".", "?"))
+    return message.removeprefix(str(path))
+
+
+def test_the_example_of_the_design_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "heart.toml"
+    path.write_text(EXAMPLE, encoding="utf-8")
+    study = read_study(path)
+    assert (study.study.name, study.study.task, study.source) == ("heart", "classification", str(path))
+    assert (study.data.class_names, study.data.dimension, study.data.norm) == (["no", "yes"], 4, 1.0)
+    assert (study.parties.count, study.parties.records) == (1000, 50)
+    assert (study.privacy.epsilon, study.privacy.delta, study.group) == (0.59, 1e-5, 1)
+    assert (study.colluding, study.dropouts) == (500, 50)
+    assert study.method.model_extra == {"learner": "softmax", "regularization": 0.1}
+    assert method_for(study).plan().guarantee.epsilon <= 0.59
+
+
+def test_the_matrix_of_the_design_is_read() -> None:
+    data = make_study(tomllib.loads(with_matrix())).data
+    assert not data.is_table
+    assert (data.raw_dimension, data.dimension, data.class_names) == (1280, 1280, list(range(10)))
+
+
+@pytest.mark.parametrize(("given", "dimension"), [("", 64), ("intercept = true\n", 65), ("intercept = false\n", 64)])
+def test_a_matrix_has_a_constant_only_if_asked_for(given: str, dimension: int) -> None:
+    text = with_matrix().replace("intercept = false\n", given).replace("1280", "64")
+    assert make_study(tomllib.loads(text)).data.dimension == dimension
+
+
+@pytest.mark.parametrize(("intercept", "dimension"), [(None, 4), (True, 4), (False, 3)])
+def test_a_table_has_a_constant_unless_told_otherwise(intercept: bool | None, dimension: int) -> None:
+    content = tomllib.loads(EXAMPLE)
+    if intercept is not None:
+        content["data"]["intercept"] = intercept
+    assert make_study(content).data.dimension == dimension
+
+
+@pytest.mark.parametrize(("unit", "group"), [('"record"', 1), ('"party"', None), ("{ group = 5 }", 5)])
+def test_the_unit_says_how_many_records_are_protected_at_once(unit: str, group: int | None) -> None:
+    assert make_study(tomllib.loads(example("unit", unit))).group == group
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    path.write_bytes(b"\xef\xbb\xbf" + EXAMPLE.encode())
+    assert read_study(path).study.name == "heart"
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "suggestion"),
+    [
+        ("epsilon = ", "epsilom = ", "[privacy] epsilom is an unknown key; did you mean 'epsilon'?"),
+        ("records = ", "recods = ", "[parties] recods is an unknown key; did you mean 'records'?"),
+        ("regularization = ", "regularisation = ", "[method] regularisation is an unknown key; did you mean"),
+        ("delta = ", "tau = ", "[privacy] tau is an unknown key; known here: epsilon, delta, unit, colluding"),
+        ("[privacy]", "[privcy]", "[privcy] is an unknown section; did you mean 'privacy'?"),
+        ("[data.columns]", "[data.colums]", "[data] colums is an unknown key; did you mean 'columns'?"),
+        ("protocol = ", "nods = 3\nprotocol = ", "[summation] nods is an unknown key; did you mean 'nodes'?"),
+        ('unit = "record"', "unit = { grop = 5 }", "[privacy] unit.grop is an unknown key; did you mean 'group'?"),
+        ("age = { min", "age = { mn", "[data] columns.age.mn is an unknown key; did you mean 'min'?"),
+        ("[study]", "epsilon = 1\n[study]", "[epsilon] is an unknown section; known here: study, data, parties"),
+        ("[study]", "source = 1\n[study]", "[source] is an unknown section; remove it."),
+        ('protocol = "compute-nodes"', 'protocol = "ideal"\nnodes = 3', "[summation] nodes is an unknown key; remove"),
+    ],
+)
+def test_an_unknown_key_is_named_with_its_line_and_a_suggestion(
+    tmp_path: Path, right: str, wrong: str, suggestion: str
+) -> None:
+    text = EXAMPLE.replace(right, wrong)
+    line = line_of(text, "nodes" if "nodes" in wrong else wrong.splitlines()[0])
+    assert complaint(tmp_path, text).startswith(f", line {line}: {suggestion}")
+
+
+NUMBER = "a number above 0 and at most 1000, such as 1.0"
+SHARE = "a fraction from 0 to below 1 (as 0.5) or a whole number of parties"
+UNIT = '"record", "party" or { group = 5 } with a whole number of records, 1 or more'
+HUGE = "1" + "0" * 30
+
+
+@pytest.mark.parametrize(
+    ("key", "right", "values"),
+    [
+        ("epsilon", NUMBER, ["0", "-1", "inf", "-inf", "nan", "true", '"one"', "1001", "[1]", "2020-01-01"]),
+        ("delta", "a number from 1e-30 to below 1", ["0", "-1.0", "1", "1.0", "nan", "inf", "1e-31", "false", '"x"']),
+        ("count", "a whole number of parties, from 2 to", ["0", "1", "-5", "2.5", "9.0", "true", '"x"', HUGE, "inf"]),
+        ("records", "a whole number from 1 to", ["0", "-1", "1.5", "true", '"x"', HUGE]),
+        ("colluding", SHARE, ["1.0", "-0.1", "-1", "nan", "inf", "true", '"half"']),
+        ("dropouts", SHARE.replace("0.5", "0.05"), ["1.0", "-0.1", "-1", "nan", "inf", "true", '"half"']),
+        ("unit", UNIT, ['"records"', "{ group = 0 }", "{ group = 1.5 }", "{ group = true }", "3", "{}", "[5]"]),
+        ("task", '"classification" or "regression"', ['"clustering"', "1"]),
+        ("label", "the name of the label's column, in quotes", ["3", "true"]),
+        ("classes", 'all possible labels, such as ["no", "yes"]', ['"no"', "true", "1.5"]),
+        ("regularization", "a number from 1e-6 up, such as 0.1", ["0", "-1", "nan", "inf", "true", '"x"']),
+        ("learner", '"softmax", "logistic" or "svm"', ['"sofmax"', "3"]),
+        ("protocol", '"compute-nodes"', ['"compute_nodes"', "3"]),
+    ],
+)
+def test_an_impossible_value_is_shown_with_its_line_and_what_would_be_right(
+    tmp_path: Path, key: str, right: str, values: list[str]
+) -> None:
+    for value in values:
+        message = complaint(tmp_path, example(key, value))
+        assert message.startswith(f", line {line_of(EXAMPLE, f'{key} = ')}: [")
+        assert f"] {key} is {value}, but should be " in message
+        assert right in message
+
+
+DIED = 'label = "died"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "expected"),
+    [
+        ('"helmet"', '"helmt"', 'name = "helmt"', '[method] name is "helmt", but should be one of: "helmet"'),
+        ('"heart"', '"a b"', "name", '[study] name is "a b", but should be a name of letters, digits'),
+        ('"heart"', '"a\\nb"', "name", '[study] name is "a\\nb", but should be a name of letters, digits'),
+        ('"no", "yes"', '"no"', "classes", '[data] classes is ["no"], but should name at least two classes.'),
+        ('"no", "yes"', '"no", "no"', "classes", '[data] classes has "no" twice; name each once.'),
+        ('"no", "yes"', '"no", " no"', "classes", '[data] classes has " no" twice; name each once.'),
+        ('"no", "yes"', '"no", 1', "classes", '[data] classes is ["no", 1], which mixes text with other values; w'),
+        ('"no", "yes"', '"true", true', "classes", '[data] classes is ["true", true], which mixes text with other'),
+        ('"no", "yes"', '"no", 1.5', "classes", "[data] classes has 1.5, but should be all possible labels"),
+        ('["no", "yes"]', "2", "[data]", "[data] of a table needs classes = the list of its labels, such as"),
+        ("records = 50", "records = 2000000", "[parties]", "[parties] has records = 2000000 above max_records ="),
+        (
+            '"died"',
+            '"age"',
+            "[data]",
+            "[data] has the label 'age' among its columns too; take it out of [data.columns]",
+        ),
+        (DIED, DIED + "\nfeatures = 3", "[data]", "[data] has both [data.columns] and features, but needs either"),
+        (DIED, DIED + "\nnorm = 0", "norm", "[data] norm is 0, but should be a number from 1e-6 to 1e6, such as 1.0."),
+        (DIED, DIED + "\nnorm = inf", "norm", "[data] norm is inf, but should be a number from 1e-6 to 1e6, such as"),
+        (DIED, DIED + "\nintercept = 1", "intercept", "[data] intercept is 1, but should be true or false."),
+        (DIED, DIED + "\nlabel_bounds = [1]", "label_bounds", "[data] label_bounds has [1], but should be the small"),
+        (DIED, DIED + "\nlabel_bounds = [2, 1]", "label_bounds", "[data] label_bounds is [2.0, 1.0], but should have"),
+        ("[privacy]", "[[privacy]]", "[[privacy]]", "[privacy] is [{ epsilon = 0.59, delta = 1e-05"),
+        ("colluding = 0.5 ", "colluding = 950 ", "[privacy]", "[privacy] leaves no honest party: of 1000 parties, 950"),
+    ],
+)
+def test_what_does_not_fit_is_shown_with_its_line_and_what_would_be_right(
+    tmp_path: Path, old: str, new: str, line: str, expected: str
+) -> None:
+    assert old in EXAMPLE
+    text = EXAMPLE.replace(old, new)
+    assert complaint(tmp_path, text).startswith(f", line {line_of(text, line)}: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        ("{ min = 5, max = 5 }", " has min = 5.0 and max = 5.0, but min should be below max."),
+        ("{ min = 6, max = 5 }", " has min = 6.0 and max = 5.0, but min should be below max."),
+        ("{ min = 5 }", " has min, but should be { min = …, max = … } for a number or { categories = [ … ] }"),
+        ("{ max = 5 }", " has max, but should be { min = …, max = … } for a number"),
+        ("{ }", " has neither bounds nor categories, but should be { min = …, max = … } for a number"),
+        ('{ min = 0, max = 1, categories = ["a"] }', " has min and max and categories, but should be { min = …"),
+        ('{ min = 0, categories = ["a"] }', " has min and categories, but should be { min = …"),
+        ("{ categories = [] }", ".categories is [], but should be a list of all possible values"),
+        ('{ categories = "f" }', '.categories is "f", but should be a list of all possible values'),
+        ("{ categories = [1.5] }", ".categories has 1.5, but should be a list of all possible values"),
+        ('{ categories = ["a", "b", "a"] }', '.categories has "a" twice; name each once.'),
+        ('{ categories = [1, "a"] }', '.categories is [1, "a"], which mixes text with other values'),
+        ('{ min = "0", max = 1 }', '.min is "0", but should be a number: the smallest possible value'),
+        ("{ min = 0, max = nan }", ".max is nan, but should be a number: the largest possible value"),
+        ("{ min = -inf, max = 0 }", ".min is -inf, but should be a number: the smallest possible value"),
+        ("{ min = false, max = true }", ".min is false, but should be a number: the smallest possible value"),
+        ("{ min = 0, max = 1e200 }", ".max is 1e+200, but should be a number: the largest possible value"),
+        ("5", " is 5, but should be { min = …, max = … } or { categories = [ … ] }."),
+    ],
+)
+def test_a_bad_column_is_named_with_its_line(tmp_path: Path, column: str, expected: str) -> None:
+    text = example("age", column)
+    assert complaint(tmp_path, text).startswith(f", line {line_of(text, 'age')}: [data] columns.age{expected}")
+
+
+@pytest.mark.parametrize("written", ["[data.columns.age]\nmin = 5", "[data]\ncolumns.age.min = 5"])
+def test_a_column_may_be_written_as_a_table_or_with_dots_and_is_found_there(tmp_path: Path, written: str) -> None:
+    before, after = EXAMPLE.index("[data]"), EXAMPLE.index("[parties]")
+    rest = "" if written.startswith("[data]") else '[data]\nlabel = "died"\nclasses = ["no", "yes"]\n'
+    text = EXAMPLE[:before] + rest + written + "\n" + EXAMPLE[after:]
+    place = "[data.columns.age]" if rest else "columns.age.min"
+    assert complaint(tmp_path, text).startswith(f", line {line_of(text, place)}: [data] columns.age has min, but")
+
+
+def test_a_column_whose_name_has_a_dot_is_found_and_quoted(tmp_path: Path) -> None:
+    text = EXAMPLE.replace("age = { min = 0, max = 110 }", '"blood.pressure" = { min = 3, max = 1 }')
+    expected = f', line {line_of(text, chr(34))}: [data] columns."blood.pressure" has min = 3.0'
+    assert complaint(tmp_path, text).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("missing", "section", "expected"),
+    [
+        ("task", "[study]", '[study] task is missing; it should be "classification" or "regression".'),
+        ("count", "[parties]", "[parties] count is missing; it should be a whole number of parties"),
+        ("epsilon", "[privacy]", "[privacy] epsilon is missing; it should be a number above 0"),
+        ("delta", "[privacy]", "[privacy] delta is missing; it should be a number from 1e-30"),
+        ("label", "[data]", "[data] needs label = the name of the label's column."),
+        ("classes", "[data]", '[data] lacks classes: all possible labels, such as ["no", "yes"].'),
+    ],
+)
+def test_a_missing_key_is_named_with_its_section(tmp_path: Path, missing: str, section: str, expected: str) -> None:
+    text = example(missing, None)
+    assert complaint(tmp_path, text).startswith(f", line {line_of(text, section)}: {expected}")
+
+
+def test_a_regression_needs_the_bounds_of_its_labels(tmp_path: Path) -> None:
+    text = example("task", '"regression"')
+    message = complaint(tmp_path, text)
+    assert message.startswith(f", line {line_of(text, '[data]')}: [data] lacks label_bounds: the smallest and the")
+
+
+@pytest.mark.parametrize("section", ["study", "data", "parties", "privacy", "method"])
+def test_a_missing_section_is_named(tmp_path: Path, section: str) -> None:
+    start = EXAMPLE.index(f"[{section}]")
+    end = EXAMPLE.find("\n\n", start)
+    expected = f": [{section}] is missing; it should be a section of the study."
+    assert complaint(tmp_path, EXAMPLE[:start] + EXAMPLE[end:]) == expected
+
+
+def test_a_study_without_a_summation_uses_compute_nodes() -> None:
+    text = EXAMPLE[: EXAMPLE.index("[summation]")]
+    assert make_study(tomllib.loads(text)).digest() == make_study(tomllib.loads(EXAMPLE)).digest()
+
+
+def test_a_table_needs_columns(tmp_path: Path) -> None:
+    start, end = EXAMPLE.index("[data.columns]"), EXAMPLE.index("[parties]")
+    for columns, expected in (("", "needs either [data.columns]"), ("[data.columns]\n", "needs at least one column")):
+        text = EXAMPLE[:start] + columns + EXAMPLE[end:]
+        assert complaint(tmp_path, text).startswith(f", line {line_of(text, '[data]')}: [data] {expected}")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b'[study]\nname = "a', "is not valid TOML ("),
+        (b"[study]\nname =\n", "(at line 2, column 7)"),
+        (b'[study]\nname = "a"\nname = "b"\n', "(at line 3, column 11)"),
+        (b"\xff\xfe", "cannot be read as text ('utf-8' codec can't decode byte 0xff in position 0"),
+        (b"", "[study] is missing; it should be a section of the study."),
+    ],
+)
+def test_a_file_that_is_no_toml_is_told_where(tmp_path: Path, content: bytes, expected: str) -> None:
+    path = tmp_path / "study.toml"
+    path.write_bytes(content)
+    with pytest.raises(StudyError, match=r"study\.toml: .*\.$") as caught:
+        read_study(path)
+    assert expected in str(caught.value)
+
+
+def test_a_missing_file_is_named_with_where_to_get_one(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere.toml"
+    with pytest.raises(StudyError) as caught:
+        read_study(path)
+    assert str(caught.value) == f"{path}: there is no such file; `tacit new` writes a study to start from."
+
+
+def test_a_folder_is_no_study(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match=r"cannot be read as text .*; a study is a TOML file in UTF-8"):
+        read_study(tmp_path)
+
+
+def test_a_study_from_python_is_complained_about_without_a_line() -> None:
+    content = tomllib.loads(example("epsilon", "0"))
+    with pytest.raises(StudyError, match=r"^the study: \[privacy\] epsilon is 0, but should be"):
+        make_study(content)
+
+
+def test_numpy_numbers_are_as_good_as_python_s() -> None:
+    content = tomllib.loads(EXAMPLE)
+    content["parties"]["count"] = np.int64(1000)
+    content["privacy"] |= {"epsilon": np.float64(0.59), "colluding": np.float64(0.5)}
+    content["data"]["classes"] = [np.str_("no"), np.str_("yes")]
+    study = make_study(content)
+    assert study.digest() == make_study(tomllib.loads(EXAMPLE)).digest()
+    assert study.colluding == 500
+
+
+@pytest.mark.parametrize(
+    ("share", "parties", "count"),
+    [
+        ("0.07", 100, 7),
+        ("0.29", 100, 29),
+        ("0.57", 100, 57),
+        ("0.1", 10, 1),
+        ("0.05", 1000, 50),
+        ("0.34", 10, 4),
+        ("0.0", 100, 0),
+        ("1e-12", 100, 1),
+        ("0.999", 10, 10),
+        ("0", 100, 0),
+        ("1", 100, 1),
+        ("7", 100, 7),
+    ],
+)
+def test_a_share_of_the_parties_is_rounded_up(share: str, parties: int, count: int) -> None:
+    text = example("colluding", share).replace("dropouts = 0.05", f"dropouts = {share}")
+    study = make_study(tomllib.loads(text.replace("count = 1000", f"count = {parties}")))
+    assert (study.colluding, study.dropouts) == (count, count)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 9999), st.integers(2, 10**9))
+def test_a_decimal_fraction_is_taken_exactly(numerator: int, parties: int) -> None:
+    content = tomllib.loads(EXAMPLE)
+    content["parties"]["count"] = parties
+    content["privacy"]["colluding"] = float(f"0.{numerator:04d}")
+    assert make_study(content).colluding == ceil(Fraction(numerator, 10**4) * parties)
+
+
+def from_text(text: str) -> Study:
+    return make_study(tomllib.loads(text))
+
+
+def test_the_digest_is_of_the_meaning_not_of_the_spelling() -> None:
+    sections = EXAMPLE.split("\n\n")
+    reordered = "\n\n".join(section.strip() for section in reversed(sections))
+    method = EXAMPLE[EXAMPLE.index("[method]") : EXAMPLE.index("[summation]")]
+    turned = EXAMPLE.replace(method, "[method]\n" + "\n".join(reversed(method.strip().splitlines()[1:])) + "\n\n")
+    other_columns = EXAMPLE.replace("age = { min = 0, max = 110 }\n", "").replace(
+        "[parties]", "[data.columns.age]\nmax = 110.0\nmin = 0.0\n\n[parties]"
+    )
+    respelled = (
+        EXAMPLE.replace("delta = 1e-5", "delta = 0.00001")
+        .replace("regularization = 0.1", "regularization = 1e-1")
+        .replace("# likewise", "")
+        .replace('unit = "record"', "")
+    )
+    whole = example("regularization", "1"), example("regularization", "1.0")
+    original = from_text(EXAMPLE).digest()
+    assert len(original) == 64
+    assert from_text(reordered).digest() == original
+    assert from_text(turned).digest() == original
+    assert from_text(other_columns).digest() == original
+    assert from_text(respelled).digest() == original
+    assert from_text(whole[0]).digest() == from_text(whole[1]).digest()
+    assert from_text(EXAMPLE).model_copy(update={"source": "elsewhere.toml"}).digest() == original
+
+
+def test_the_same_digest_means_the_same_order_of_features() -> None:
+    lines = EXAMPLE.splitlines(keepends=True)
+    at = line_of(EXAMPLE, "age") - 1
+    lines[at], lines[at + 1] = lines[at + 1], lines[at]
+    one, other = from_text(EXAMPLE), from_text("".join(lines))
+    assert one.digest() == other.digest()
+    assert list(one.data.columns or {}) == list(other.data.columns or {}) == ["age", "sex"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("0.59", "0.6"),
+        ("1e-5", "1e-6"),
+        ("max = 110", "max = 111"),
+        ('["f", "m"]', '["m", "f"]'),
+        ('["no", "yes"]', '["yes", "no"]'),
+        ("count = 1000", "count = 1001"),
+        ("colluding = 0.5 ", "colluding = 1 "),
+        ('"record" ', '"party" '),
+        ("regularization = 0.1", "regularization = 0.2"),
+        ('"softmax" ', '"svm" '),
+        ('"compute-nodes"', '"ideal"'),
+        ('"heart"', '"lung"'),
+    ],
+)
+def test_the_digest_changes_with_any_value(old: str, new: str) -> None:
+    assert old in EXAMPLE
+    assert from_text(EXAMPLE.replace(old, new)).digest() != from_text(EXAMPLE).digest()
+
+
+def test_with_parties_changes_the_number_of_parties_and_nothing_else() -> None:
+    study = from_text(EXAMPLE)
+    fewer = study.with_parties(100)
+    assert (fewer.parties.count, fewer.colluding, fewer.dropouts) == (100, 50, 5)
+    assert study.parties.count == 1000
+    assert fewer.digest() == from_text(EXAMPLE.replace("count = 1000", "count = 100")).digest()
+    with pytest.raises(StudyError, match=r"\[parties\] count is 1, but should be a whole number of parties"):
+        study.with_parties(1)
