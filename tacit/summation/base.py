@@ -261,7 +261,7 @@ def check_survivors(count: int, session: Session) -> None:
     if count < session.least_survivors:
         raise Aborted(
             f"only {count} of {session.parties} parties are in the sum and the study asks for at least "
-            f"{session.least_survivors}; nothing was revealed"
+            f"{session.least_survivors}; nothing was revealed. Run it again, or agree on more dropouts."
         )
 
 
