@@ -57,7 +57,7 @@ def minimise(
         current, current_scores, momentum = following, following_scores, next_momentum
     raise NotCertified(
         f"a local model did not reach the gradient norm that its guarantee assumes within {MAXIMUM_STEPS} steps; "
-        "use a larger regularization"
+        "use a larger regularization (or, for an svm, more smoothing)."
     )
 
 

@@ -36,7 +36,9 @@ class Options(Section):
     solver: Literal["certified", "sgd"] = Field("certified", description='"certified" or "sgd"')
     batch: int = Field(20, ge=1, description="the number of records in a batch of sgd, 1 or more")
     epochs: int = Field(50, ge=1, description="the number of passes of sgd over a party's records, 1 or more")
-    smoothing: float = Field(0.1, gt=0.0, description="the half-width of the Huber loss's bend (svm), above 0")
+    smoothing: float = Field(
+        0.1, ge=1e-3, le=10.0, description="the half-width of the Huber loss's bend (svm), from 0.001 to 10"
+    )
     seed: int = Field(0, ge=0, description="a whole number: the public seed of the order of records in sgd")
 
 

@@ -7,11 +7,13 @@ place, from what privacy/ proves. No method states an ε of its own.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from tacit.noise.encoding import Encoding, bits_for
+from tacit.noise.schedule import COMPONENTS, NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.privacy import integer
 from tacit.privacy.gaussian import compose, epsilon_of, mu_for
@@ -49,8 +51,8 @@ class PlannedSum:
     dimension: int
     exact: tuple[str, ...]
     encoding: Encoding
-    share_sigma: float
-    """The parameter of each party's noise share, in units of the encoding."""
+    schedule: NoiseSchedule
+    """Each party's noise, in units of the encoding."""
     sensitivity: float
     """With what rounding adds to it."""
     noise_std: float
@@ -66,8 +68,13 @@ class PlannedSum:
         return self.sensitivity / self.noise_std
 
     def total_std(self, survivors: int) -> float:
-        """The standard deviation of all the noise in the released total."""
-        return self.share_sigma * math.sqrt(survivors) / self.encoding.scale
+        """The standard deviation of all the noise in the released total, unneeded components taken away."""
+        return math.sqrt(self.schedule.kept(survivors) * survivors) / self.encoding.scale
+
+    def released_mu(self, survivors: int) -> float:
+        """μ of what was really released: the honest survivors' noise as it was kept."""
+        honest = self.schedule.kept(survivors) * (survivors - self.schedule.known)
+        return self.sensitivity / (integer.continuous_deviation(math.sqrt(honest)) / self.encoding.scale)
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,14 @@ class Plan:
 
     def protocol(self, planned: PlannedSum, secrets: SecretStream) -> Protocol:
         """The summation protocol of the study, for one of the plan's sums."""
-        session = _session(self.study, self.trust, planned.name, planned.length, planned.encoding.bits)
-        return open_session(self.study, session, secrets)
+        shape = (planned.length, planned.encoding.bits, planned.schedule)
+        return open_session(self.study, _session(self.study, self.trust, planned.name, *shape), secrets)
+
+    def released(self, survivors: dict[str, int]) -> Guarantee:
+        """The guarantee of what was really released, by the number of parties in each sum."""
+        mu = compose(planned.released_mu(survivors[planned.name]) for planned in self.sums)
+        spent = epsilon_of(mu, self.study.privacy.delta - _slack(self.study, self.sums))
+        return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -137,34 +150,35 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
             f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
         )
     epsilon, delta = min(study.privacy.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
-    samples = sum(release.dimension for release in declared) * trust.parties
-    slack = integer.slack(epsilon, samples)
+    slack = _slack(study, declared)
     if slack >= delta:
-        raise study.error("privacy.delta", f"is {delta:g}, below what {samples:,} drawn numbers allow ({slack:.1g})")
+        raise study.error("privacy.delta", f"is {delta:g}, below what so many drawn numbers allow ({slack:.1g})")
     mu_each = mu_for(epsilon, delta - slack) / math.sqrt(len(declared))
-    sums = tuple(_plan_sum(study, trust, release, mu_each) for release in declared)
+    protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
+    sums = tuple(_plan_sum(study, trust, release, mu_each, protocol.opens_noise) for release in declared)
     mu = compose(planned.mu for planned in sums)
-    session = _session(study, trust, "plan", 1, 64)
     guarantee = Guarantee(
         epsilon=min(epsilon, epsilon_of(mu, delta - slack)),
         delta=delta,
         group=study.group,
         trust=trust,
         mu=mu,
-        assumptions=open_session(study, session, SecretStream()).assumptions,
+        assumptions=protocol.assumptions,
     )
     return Plan(study, method, sums, guarantee, notes + _cautions(study))
 
 
-def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float) -> PlannedSum:
+def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
     """Encoding and noise of one sum: fine enough units, large enough shares, a word that cannot overflow."""
     rounding = math.sqrt(release.dimension)
     honest = math.sqrt(trust.honest_survivors)
     finest = max(_FINENESS * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
     scale = 2.0 ** math.ceil(math.log2(finest))
     units = release.sensitivity * scale + rounding
-    share = integer.discrete_deviation(units / mu) / honest
-    everyone = trust.parties * (release.bound * scale + rounding) + _TAIL * share * math.sqrt(trust.parties)
+    needed = integer.discrete_deviation(units / mu)
+    least = integer.LEAST_SHARE**2 if opens_noise else math.inf
+    schedule = NoiseSchedule.plan(trust.parties, max(trust.colluding, 1), trust.dropouts, needed**2, least)
+    everyone = trust.parties * (release.bound * scale + rounding) + _TAIL * math.sqrt(trust.parties * schedule.whole)
     bits = bits_for(max(everyone, float(trust.parties * study.parties.max_records)))
     if bits is None:
         raise study.error(
@@ -175,14 +189,21 @@ def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float) -> Pl
         dimension=release.dimension,
         exact=release.exact,
         encoding=Encoding(scale, bits, release.bound),
-        share_sigma=share,
+        schedule=schedule,
         sensitivity=units / scale,
-        noise_std=integer.continuous_deviation(share * honest) / scale,
+        noise_std=integer.continuous_deviation(needed) / scale,
     )
 
 
-def _session(study: Study, trust: Trust, name: str, length: int, bits: int) -> Session:
-    return Session(study.digest(), name, trust.parties, trust.least_survivors, length, bits)
+def _session(study: Study, trust: Trust, name: str, length: int, bits: int, schedule: NoiseSchedule | None) -> Session:
+    survivors = trust.least_survivors
+    return Session(study.digest(), name, trust.parties, trust.colluding, survivors, length, bits, schedule)
+
+
+def _slack(study: Study, sums: Sequence[DeclaredSum | PlannedSum]) -> float:
+    """What drawing all parties' noise, in all its components, costs in δ."""
+    samples = sum(release.dimension for release in sums) * study.parties.count * (COMPONENTS + 1)
+    return integer.slack(min(study.privacy.epsilon, integer.LARGEST_EPSILON), samples)
 
 
 def _cautions(study: Study) -> tuple[str, ...]:

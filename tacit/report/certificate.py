@@ -31,6 +31,7 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             "secure_sum": not simulated,
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
+            "epsilon": plan.released(outcome.sums).epsilon,
             "dropped": plan.trust.parties - outcome.survivors,
             "bytes": outcome.bytes,
             "largest_upload_of_a_party": outcome.party_bytes,

@@ -7,7 +7,9 @@ belong is `Rejected` and changes nothing.
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tacit.errors import TacitError
+from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.types import Flags, Words
 
@@ -41,6 +44,26 @@ class Envelope(NamedTuple):
     body: bytes
 
 
+class Unsuitable(TacitError):
+    """A protocol cannot serve the study as it is: `place` names the key, and the text says what to do."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(problem)
+        self.place, self.problem = place, problem
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who takes part, by their public keys: part of what everyone agreed on, never the coordinator's word."""
+
+    parties: Sequence[bytes]
+    """Ed25519 identities"""
+    coordinator: bytes
+    """X25519 key"""
+    helpers: tuple[bytes, ...] = ()
+    """X25519 keys"""
+
+
 @dataclass(frozen=True)
 class Session:
     """What all endpoints of one sum agree on; parties take it from the study, not from the coordinator."""
@@ -50,13 +73,26 @@ class Session:
     name: str
     """Which sum of the study this is."""
     parties: int
+    colluding: int
     least_survivors: int
     length: int
     bits: int
+    schedule: NoiseSchedule | None = None
+    """How the parties' noise is split into components that may be opened."""
 
     def label(self) -> str:
         """Binds messages to this study, this sum and these parameters."""
-        return "/".join(map(str, ("tacit-1", self.study, self.name, self.parties, self.length, self.bits)))
+        facts = (self.study, self.name, self.parties, self.colluding, self.least_survivors, self.length, self.bits)
+        noise = repr(self.schedule).encode()
+        return "/".join(map(str, ("tacit-1", *facts, hashlib.sha256(noise).hexdigest()[:16])))
+
+    @property
+    def components(self) -> int:
+        return 0 if self.schedule is None else len(self.schedule.components)
+
+    def opened(self, survivors: int) -> tuple[int, ...]:
+        """The noise components that everyone opens when so many parties are in the total."""
+        return () if self.schedule is None else self.schedule.opened(survivors)
 
     @property
     def wire_type(self) -> np.dtype[np.unsignedinteger[npt.NBitBase]]:
@@ -96,16 +132,44 @@ class Endpoint(ABC):
         self.state = msgspec.msgpack.decode(dumped, type=type(self.state), dec_hook=_array_from_bytes)
 
 
-class Coordinator(Endpoint):
-    """The side that moves messages and learns the total."""
+class Party(Endpoint):
+    """A data holder's side. Its vector is asked for once, after the setup, and need not be kept."""
+
+    @property
+    def seeds(self) -> list[bytes]:
+        """Seeds for the components of this party's noise, which the protocol can open if they prove unneeded."""
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Is the setup over?"""
+        return True
 
     @abstractmethod
+    def submit(self, vector: Words) -> list[Envelope]:
+        """Send the vector, hidden."""
+
+    def forget_vector(self) -> None:
+        """Drop what is left of the vector after it was sent, so that many parties fit in one process."""
+
+
+class Coordinator(Endpoint):
+    """The side that moves messages and learns the total. When a stage is over is for the engine to say."""
+
+    setup_stages = 0
+    """How often `advance` is called, after the parties have begun and before they send vectors."""
+
+    def advance(self) -> list[Envelope]:
+        """Close a stage of the setup, and go on with those who are there; `Aborted` if they are too few."""
+        raise Aborted("this protocol has no setup to advance")
+
     def settle(self) -> list[Envelope]:
-        """Begin to agree on the parties whose messages have arrived so far; may be repeated."""
+        """Begin to agree on the parties whose vectors have arrived so far; may be repeated."""
+        return []
 
     @abstractmethod
     def finish(self) -> list[Envelope]:
-        """Ask for the total over all settled parties; `Aborted` if they are fewer than agreed."""
+        """Ask for what the total needs, over all parties that are there; `Aborted` if they are too few."""
 
     @abstractmethod
     def survivors(self) -> Flags:
@@ -113,7 +177,11 @@ class Coordinator(Endpoint):
 
     @abstractmethod
     def total(self) -> Words:
-        """The total, once it is complete; `Aborted` if a helper's part never came."""
+        """The total; `Aborted` if what it needs never came."""
+
+    def opened(self) -> dict[int, list[bytes]]:
+        """The opened noise seeds of every party in the total."""
+        return {}
 
 
 class Protocol(ABC):
@@ -121,6 +189,9 @@ class Protocol(ABC):
 
     reveals_contributions = False
     """True only for `ideal`, which adds in the clear."""
+
+    opens_noise = False
+    """Can it open the seeds of noise components that prove unneeded?"""
 
     def __init__(self, session: Session) -> None:
         self.session = session
@@ -138,13 +209,29 @@ class Protocol(ABC):
         """The helpers' endpoints, by address."""
 
     @abstractmethod
-    def party(self, index: int, vector: Words, secrets: SecretStream) -> Endpoint: ...
+    def party(self, index: int, secrets: SecretStream) -> Party: ...
 
+    @abstractmethod
     def upload_bytes(self) -> int:
-        """How many bytes one party sends at most (a larger party number takes a byte or two more)."""
-        empty = np.zeros(self.session.length, dtype=np.uint64)
-        last = self.party(self.session.parties - 1, empty, SecretStream())
-        return sum(len(envelope.body) for envelope in last.step(b""))
+        """How many bytes one party sends at most, if nobody drops out."""
+
+
+def address_of(party: int) -> str:
+    return f"party:{party}"
+
+
+def bitmap(flags: Flags) -> bytes:
+    return np.packbits(flags).tobytes()
+
+
+def from_bitmap(packed: bytes, parties: int) -> Flags:
+    """Flags from their bitmap, or `Rejected` if it is not of so many parties."""
+    if len(packed) != (parties + 7) // 8:
+        raise Rejected(f"a list of parties of {len(packed)} bytes came where {(parties + 7) // 8} were due")
+    flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(np.bool_)
+    if flags[parties:].any():
+        raise Rejected("a list of parties names some who are not in the study")
+    return flags[:parties]
 
 
 def decode(incoming: bytes, kind: Any) -> Any:
@@ -174,7 +261,7 @@ def check_survivors(count: int, session: Session) -> None:
     if count < session.least_survivors:
         raise Aborted(
             f"only {count} of {session.parties} parties are in the sum and the study asks for at least "
-            f"{session.least_survivors}; nothing was revealed"
+            f"{session.least_survivors}; nothing was revealed. Run it again, or agree on more dropouts."
         )
 
 

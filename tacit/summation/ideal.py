@@ -16,6 +16,7 @@ from tacit.summation.base import (
     Endpoint,
     Envelope,
     Message,
+    Party,
     Protocol,
     Session,
     check_label,
@@ -36,12 +37,21 @@ class Clear(Message, frozen=True, tag="ideal/clear"):
     vector: bytes
 
 
-class IdealParty(Endpoint):
-    def __init__(self, session: Session, index: int, vector: Words) -> None:
-        self.state: Clear = Clear(session.label(), index, session.pack(vector))
+class PartyState(msgspec.Struct):
+    sender: int
+
+
+class IdealParty(Party):
+    def __init__(self, session: Session, index: int) -> None:
+        self._session = session
+        self.state: PartyState = PartyState(index)
 
     def step(self, incoming: bytes) -> list[Envelope]:
-        return [Envelope(COORDINATOR, msgspec.msgpack.encode(self.state))]
+        return []
+
+    def submit(self, vector: Words) -> list[Envelope]:
+        message = Clear(self._session.label(), self.state.sender, self._session.pack(vector))
+        return [Envelope(COORDINATOR, msgspec.msgpack.encode(message))]
 
 
 class CoordinatorState(msgspec.Struct):
@@ -57,14 +67,13 @@ class IdealCoordinator(Coordinator):
         )
 
     def step(self, incoming: bytes) -> list[Envelope]:
+        if not incoming:
+            return []
         message = decode(incoming, Clear)
         check_label(message.session, self._session)
         check_sender(message.sender, self._session, self.state.seen)
         self.state.total += self._session.unpack(message.vector)
         self.state.seen[message.sender] = True
-        return []
-
-    def settle(self) -> list[Envelope]:
         return []
 
     def finish(self) -> list[Envelope]:
@@ -82,6 +91,7 @@ class Ideal(Protocol):
     """Adds in the clear."""
 
     reveals_contributions = True
+    opens_noise = True
 
     def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
         super().__init__(session)
@@ -99,5 +109,9 @@ class Ideal(Protocol):
     def helpers(self) -> dict[str, Endpoint]:
         return {}
 
-    def party(self, index: int, vector: Words, secrets: SecretStream) -> IdealParty:
-        return IdealParty(self.session, index, vector)
+    def party(self, index: int, secrets: SecretStream) -> IdealParty:
+        return IdealParty(self.session, index)
+
+    def upload_bytes(self) -> int:
+        vector = np.zeros(self.session.length, dtype=np.uint64)
+        return len(IdealParty(self.session, self.session.parties - 1).submit(vector)[0].body)

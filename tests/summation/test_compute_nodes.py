@@ -11,31 +11,70 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
-from tacit.summation.base import COORDINATOR, Aborted, Rejected, Session
-from tacit.summation.compute_nodes import ComputeNodes, Fold, Held, Options, Part, Reveal, Roll, address, expand
+from tacit.summation.base import COORDINATOR, Aborted, Message, Rejected, Session, Unsuitable, bitmap
+from tacit.summation.compute_nodes import (
+    ComputeNode,
+    ComputeNodes,
+    Fold,
+    Framed,
+    Options,
+    Reveal,
+    Roll,
+    Share,
+    address,
+    nodes_of,
+)
+from tacit.summation.masks import add_masks
 from tacit.types import Words
 
 NODES = 3
 
 
-def opened(parties: int = 5, dropouts: int = 1, length: int = 8, bits: int = 64, nodes: int = NODES) -> ComputeNodes:
-    session = Session("digest", "model", parties, parties - dropouts, length, bits)
-    return ComputeNodes(session, Options(nodes=nodes), SecretStream())
+def opened(
+    parties: int = 5,
+    dropouts: int = 1,
+    length: int = 8,
+    bits: int = 64,
+    nodes: int = NODES,
+    per_party: int | None = None,
+) -> ComputeNodes:
+    schedule = NoiseSchedule.plan(parties, 1, dropouts, 1e6, 1.0)
+    session = Session("digest", "model", parties, 1, parties - dropouts, length, bits, schedule)
+    return ComputeNodes(session, Options(nodes=nodes, per_party=per_party), SecretStream())
 
 
 def post(protocol: ComputeNodes, rows: Words) -> None:
     for party, row in enumerate(rows):
-        for envelope in protocol.party(party, row, SecretStream()).step(b""):
+        for envelope in protocol.party(party, SecretStream()).submit(row):
             protocol.helpers()[envelope.to].step(envelope.body)
 
 
-def plain_share(protocol: ComputeNodes, node: int, party: int) -> Words:
+def node_of(protocol: ComputeNodes, number: int) -> ComputeNode:
+    node = protocol.helpers()[address(number)]
+    assert isinstance(node, ComputeNode)
+    return node
+
+
+def plain_share(protocol: ComputeNodes, number: int, party: int) -> Words:
     """What a node knows of a party, as the vector that it adds."""
-    state = protocol.helpers()[address(node)].state
-    session = protocol.session
-    held = state.waiting[party]  # type: ignore[attr-defined]
-    return session.unpack(held) if party % NODES == node else expand(held, session)
+    session, held = protocol.session, node_of(protocol, number).state.waiting[party]
+    share = held[: len(held) - 32 * session.components]
+    if nodes_of(party, NODES, NODES)[0] == number:
+        return session.unpack(share)
+    return add_masks(np.zeros(session.length, dtype=np.uint64), [(share, True)], session)
+
+
+def from_coordinator(protocol: ComputeNodes, number: int, message: Message) -> bytes:
+    """A message that a node takes for the coordinator's: the adversary plays the coordinator."""
+    channel = protocol.coordinator()._channels[number]
+    label = protocol.session.label()
+    return msgspec.msgpack.encode(Framed(label, number, channel.wrap(msgspec.msgpack.encode(message))))
+
+
+def reveal(parties: int, survivors: list[int]) -> Reveal:
+    return Reveal(bitmap(np.isin(np.arange(parties), survivors)))
 
 
 @pytest.mark.parametrize("honest_node", range(NODES))
@@ -63,90 +102,114 @@ def test_the_coordinator_that_carries_the_messages_cannot_read_them() -> None:
     """The same vector sent twice looks different everywhere, and the vector's bytes do not occur."""
     protocol = opened(length=64)
     row = np.full(64, 0x0123456789ABCDEF, dtype=np.uint64)
-    first, second = (protocol.party(1, row, SecretStream()).step(b"") for _ in range(2))
+    first, second = (protocol.party(1, SecretStream()).submit(row) for _ in range(2))
     for one, other in zip(first, second, strict=True):
         assert row[:2].tobytes() not in one.body
         assert one.body != other.body
 
 
-def sealed(protocol: ComputeNodes, message: object) -> bytes:
-    return msgspec.msgpack.encode(message)
+def test_a_coordinator_cannot_invent_parties() -> None:
+    """To isolate a victim it would have to fill the sum with vectors that it knows: their signatures fail."""
+    protocol = opened()
+    impostor = opened()
+    for envelope in impostor.party(0, SecretStream()).submit(np.ones(8, dtype=np.uint64)):
+        share = msgspec.msgpack.decode(envelope.body, type=Share)
+        with pytest.raises(Rejected, match="signature of party 0"):
+            protocol.helpers()[envelope.to].step(envelope.body)
+        assert share.sender == 0
 
 
-def test_a_node_reveals_its_part_once_and_then_nothing_more() -> None:
+def test_a_node_reveals_its_part_for_one_set_of_parties_only() -> None:
     protocol = opened()
     post(protocol, np.ones((5, 8), dtype=np.uint64))
-    node, label = protocol.helpers()[address(0)], protocol.session.label()
-    node.step(sealed(protocol, Fold(label, [0, 1, 2, 3])))
-    node.step(sealed(protocol, Reveal(label)))
-    # A second total over five parties would reveal the fifth one by difference.
-    for message in (Fold(label, [4]), Reveal(label), Roll(label)):
-        with pytest.raises(Rejected, match="this sum is over"):
-            node.step(sealed(protocol, message))
+    node = node_of(protocol, 0)
+    node.step(from_coordinator(protocol, 0, Fold([0, 1, 2, 3])))
+    first = node.step(from_coordinator(protocol, 0, reveal(5, [0, 1, 2, 3])))
+    # The same question again (the coordinator may have crashed) gets an answer; a second set would reveal party 4.
+    assert len(node.step(from_coordinator(protocol, 0, reveal(5, [0, 1, 2, 3])))) == len(first) == 1
+    with pytest.raises(Rejected, match="this sum is over"):
+        node.step(from_coordinator(protocol, 0, Fold([4])))
+    with pytest.raises(Aborted, match="counted other parties"):
+        node.step(from_coordinator(protocol, 0, reveal(5, [0, 1, 2, 3, 4])))
 
 
 def test_a_node_reveals_nothing_below_the_agreed_number_of_parties() -> None:
     protocol = opened()
     post(protocol, np.ones((5, 8), dtype=np.uint64))
-    node, label = protocol.helpers()[address(1)], protocol.session.label()
-    node.step(sealed(protocol, Fold(label, [0, 1, 2])))
+    node = node_of(protocol, 1)
+    node.step(from_coordinator(protocol, 1, Fold([0, 1, 2])))
     with pytest.raises(Aborted, match="only 3 of 5 parties"):
-        node.step(sealed(protocol, Reveal(label)))
+        node.step(from_coordinator(protocol, 1, reveal(5, [0, 1, 2])))
+
+
+def test_a_node_opens_no_more_noise_than_the_survivors_it_counted_allow() -> None:
+    """Naming more survivors than there are would open components that are still needed."""
+    protocol = opened()
+    post(protocol, np.ones((5, 8), dtype=np.uint64))
+    node = node_of(protocol, 1)
+    node.step(from_coordinator(protocol, 1, Fold([0, 1, 2, 3])))
+    with pytest.raises(Aborted, match="counted other parties"):
+        node.step(from_coordinator(protocol, 1, reveal(5, [0, 1, 2, 3, 4])))
 
 
 @pytest.mark.parametrize("senders", [[0, 0], [7], [0, 1, 1]])
 def test_a_node_counts_no_party_twice_and_none_it_has_not_heard_from(senders: list[int]) -> None:
     protocol = opened()
     post(protocol, np.ones((5, 8), dtype=np.uint64))
-    node, label = protocol.helpers()[address(1)], protocol.session.label()
+    node = node_of(protocol, 1)
     with pytest.raises(Rejected, match="not heard from, or counts twice"):
-        node.step(sealed(protocol, Fold(label, senders)))
-    node.step(sealed(protocol, Fold(label, [0])))
+        node.step(from_coordinator(protocol, 1, Fold(senders)))
+    node.step(from_coordinator(protocol, 1, Fold([0])))
     with pytest.raises(Rejected, match="not heard from, or counts twice"):
-        node.step(sealed(protocol, Fold(label, [0])))
+        node.step(from_coordinator(protocol, 1, Fold([0])))
 
 
 def test_a_share_for_one_node_cannot_be_turned_to_another() -> None:
     protocol = opened()
-    envelopes = protocol.party(0, np.ones(8, dtype=np.uint64), SecretStream()).step(b"")
+    envelopes = protocol.party(0, SecretStream()).submit(np.ones(8, dtype=np.uint64))
     with pytest.raises(Rejected, match="a share for node 1 came to node 2"):
-        protocol.helpers()[address(2)].step(envelopes[1].body)
+        node_of(protocol, 2).step(envelopes[1].body)
 
 
-def test_a_party_outside_the_study_is_refused() -> None:
+def test_only_the_coordinator_can_ask_a_node() -> None:
     protocol = opened()
-    envelope = protocol.party(9, np.ones(8, dtype=np.uint64), SecretStream()).step(b"")[0]
-    with pytest.raises(Rejected, match="party 9, who is not among the 5"):
-        protocol.helpers()[envelope.to].step(envelope.body)
+    stranger = opened().coordinator()
+    body = stranger._channels[0].wrap(msgspec.msgpack.encode(Roll()))
+    with pytest.raises(Rejected, match="did not send as it is"):
+        node_of(protocol, 0).step(msgspec.msgpack.encode(Framed(protocol.session.label(), 0, body)))
 
 
-def test_nodes_that_counted_different_parties_give_no_total() -> None:
-    protocol = opened()
-    coordinator, label = protocol.coordinator(), protocol.session.label()
-    for node in range(NODES):
-        coordinator.step(sealed(protocol, Held(label, node, [0, 1, 2, 3])))
-    coordinator.finish()
-    with pytest.raises(Aborted, match="node 1 has counted other parties"):
-        coordinator.step(sealed(protocol, Part(label, 1, b"x" * 32, bytes(64))))
+def run(protocol: ComputeNodes, without: str | None = None) -> Words:
+    coordinator = protocol.coordinator()
+    endpoints = {**protocol.helpers(), COORDINATOR: coordinator}
+    for ask in (coordinator.settle, coordinator.finish):
+        waiting = ask()
+        while waiting:
+            envelope = waiting.pop(0)
+            if envelope.to != without or ask == coordinator.settle:
+                waiting += endpoints[envelope.to].step(envelope.body)
+    return coordinator.total()
 
 
 def test_a_missing_node_ends_in_an_abort_that_names_it() -> None:
     protocol = opened()
-    rows = np.ones((5, 8), dtype=np.uint64)
-    post(protocol, rows)
-    coordinator = protocol.coordinator()
-    for envelope in coordinator.settle():
-        for answer in protocol.helpers()[envelope.to].step(envelope.body):
-            folds = coordinator.step(answer.body)
-    for envelope in folds:
-        protocol.helpers()[envelope.to].step(envelope.body)
-    for envelope in coordinator.finish():
-        if envelope.to != address(2):
-            for answer in protocol.helpers()[envelope.to].step(envelope.body):
-                assert answer.to == COORDINATOR
-                coordinator.step(answer.body)
+    post(protocol, np.ones((5, 8), dtype=np.uint64))
     with pytest.raises(Aborted, match="node:2"):
-        coordinator.total()
+        run(protocol, without=address(2))
+
+
+@pytest.mark.parametrize(("nodes", "per_party"), [(4, 2), (5, 3), (3, 3)])
+def test_a_party_may_use_some_of_the_nodes_only(nodes: int, per_party: int) -> None:
+    protocol = opened(parties=7, dropouts=0, nodes=nodes, per_party=per_party)
+    rows = np.arange(56, dtype=np.uint64).reshape(7, 8)
+    post(protocol, rows)
+    assert (run(protocol) == rows.sum(axis=0)).all()
+    assert len(protocol.party(0, SecretStream()).submit(rows[0])) == per_party
+
+
+def test_more_nodes_a_party_than_there_are_is_refused() -> None:
+    with pytest.raises(Unsuitable, match="there are only 3 nodes"):
+        opened(nodes=3, per_party=4)
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])
