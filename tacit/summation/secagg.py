@@ -113,6 +113,7 @@ class PartyState(NeighbourState):
     self_seed: bytes = b""
     noise_seeds: list[bytes] = []
     seals: dict[int, bytes] = {}
+    masks: list[tuple[bytes, bool]] = []
     inbox: dict[int, bytes] = {}
     answered: bytes = b""
 
@@ -155,8 +156,7 @@ class SecAggParty(NeighbourParty):
             raise Aborted("a party was asked for its vector before its neighbours' shares had come")
         state = self.state
         if not state.submitted:
-            seeds = [(state.self_seed, True), *self._masks_with(list(state.inbox))]
-            masked = self._session.pack(add_masks(vector, seeds, self._session))
+            masked = self._session.pack(add_masks(vector, [(state.self_seed, True), *state.masks], self._session))
             hashes = [commitment(self._label, self._index, seed) for seed in (state.self_seed, *state.noise_seeds)]
             # Kept as sent: a second vector under the same masks would reveal the difference.
             state.submitted = self._wrapped(Masked(masked, hashes)).body
@@ -192,6 +192,8 @@ class SecAggParty(NeighbourParty):
             raise Aborted("shares came from parties that are no neighbours, or twice from the same")
         if len(senders) < self._degree.threshold:
             raise Aborted(f"shares came from {len(senders)} neighbours only; {self._degree.threshold} are needed")
+        # Agreed on now, so that nothing but the cipher runs when the vector is there.
+        state.masks = self._masks_with(senders)
         state.inbox = dict(zip(senders, relay.sealed, strict=True))
 
     def _open(self, request: Unmask) -> Opened:
