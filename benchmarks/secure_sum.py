@@ -62,9 +62,7 @@ def main() -> None:
 def measure(parties: int, length: int, bits: int) -> dict[str, Any]:
     protocol = secagg_plus(parties, length, bits)
     degree = protocol.degree
-    say(
-        f"{parties} parties, {length} numbers of {bits} bits, {degree.neighbours} neighbours, threshold {degree.threshold}"
-    )
+    say(f"{parties} parties, {length} numbers of {bits} bits, degree {degree.neighbours} ({degree.threshold})")
     say("client …")
     client = best(3, lambda: time_client(protocol))
     client["bare_aes"] = min(time_bare_aes(degree.neighbours + 1, length * bits // 8) for _ in range(5))

@@ -196,6 +196,19 @@ def simulate(
         terminal.show_run(result.plan, result.outcome, result.metrics, files)
 
 
+@app.command()
+@_explained
+def degrees(
+    dropouts: Annotated[float, typer.Option(help="The fraction of parties that may drop out.")] = 0.05,
+) -> None:
+    """Show with how many neighbours parties mask in secagg+, by their number and the corrupt fraction."""
+    from tacit.summation.graph import degree_table
+
+    if not 0.0 <= dropouts < 1.0:
+        raise TacitError(f"--dropouts is {dropouts}, but should be a fraction from 0 to below 1.")
+    print(degree_table(dropouts))
+
+
 @app.callback(invoke_without_command=True)
 def main(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,

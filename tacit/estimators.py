@@ -207,7 +207,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             "parties": {
                 "count": len(sizes),
                 "records": int(sizes.min()),
-                "max_records": max(1_000_000, int(sizes.max())),
+                "max_records": int(sizes.max()),
             },
             "privacy": {
                 "epsilon": self.epsilon,

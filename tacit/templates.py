@@ -35,6 +35,7 @@ _TAIL = """
 [parties]
 count = {count}
 records = {records}                  # at least, at each party
+max_records = {max_records}          # at most: a tight bound halves what parties send
 
 [privacy]
 epsilon = {epsilon}                 # smaller is more private and less accurate; 0.1 to 3 is usual
@@ -49,7 +50,7 @@ learner = "softmax"           # or "logistic", "svm"
 regularization = {regularization}          # larger: less noise, simpler models
 
 [summation]
-protocol = "compute-nodes"    # or "ideal" (adds in the clear: simulation only)
+protocol = "compute-nodes"    # or "secagg+", "secagg", "pairwise"; "ideal" adds in the clear: simulation only
 nodes = 3                     # (of compute-nodes) the total is safe while one of them keeps its share to itself
 """
 
@@ -61,6 +62,7 @@ def study_text(
     matrix: bool,
     count: int = 1000,
     records: int = 50,
+    max_records: int = 1000,
     epsilon: float = 1.0,
     delta: str = "1e-6",
     colluding: float = 0.5,
@@ -71,6 +73,7 @@ def study_text(
     tail = _TAIL.format(
         count=count,
         records=records,
+        max_records=max_records,
         epsilon=epsilon,
         delta=delta,
         colluding=colluding,

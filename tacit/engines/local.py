@@ -145,8 +145,9 @@ class _Sum:
         for index in self._early:
             del self._post.endpoints[address_of(index)]
         for stage in range(self._coordinator.setup_stages):
-            self._report("exchanging keys", stage * count // self._coordinator.setup_stages)
-            self._post.send(self._coordinator.advance())
+            for done, envelope in enumerate(self._coordinator.advance()):
+                self._report(f"exchanging keys and shares ({stage + 1}/{self._coordinator.setup_stages})", done)
+                self._post.send([envelope])
         for index in self._late:
             self._post.endpoints.pop(address_of(index), None)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from tacit.noise.encoding import Encoding, bits_for
+from tacit.noise.encoding import Encoding
 from tacit.noise.schedule import COMPONENTS, NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.privacy import integer
@@ -23,7 +23,9 @@ from tacit.summation.base import Protocol, Session
 from tacit.summation.registry import open_session
 
 _FINENESS = 1024.0
-"""The sensitivity is at least this many times the error that rounding may add to it."""
+"""The sensitivity is at least this many times the error that rounding may add to it …"""
+_COARSEST = 128.0
+"""… or this many times, if a 32-bit word then suffices: half the upload for less than 1 % more noise."""
 _TAIL = 14.0
 """A sum of noise beyond this many standard deviations has probability below 2⁻¹⁴⁰."""
 
@@ -100,6 +102,12 @@ class Plan:
         """What one party sends in all."""
         return sum(p.count * self.protocol(p, SecretStream()).upload_bytes() for p in self.sums)
 
+    @cached_property
+    def summation_parameters(self) -> dict[str, int]:
+        """What the protocol chose: word size, neighbours, thresholds, nodes."""
+        planned = self.sums[0]
+        return {"bits": planned.encoding.bits, **self.protocol(planned, SecretStream()).parameters}
+
     def planned(self, name: str) -> PlannedSum:
         return next(planned for planned in self.sums if planned.name == name)
 
@@ -135,6 +143,7 @@ class Plan:
             "rounds": self.rounds,
             "upload_bytes": self.upload_bytes,
             "summation": self.study.summation.protocol,
+            "summation_parameters": self.summation_parameters,
             "parties": self.trust.parties,
             "notes": list(self.notes),
         }
@@ -169,30 +178,44 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
 
 
 def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
-    """Encoding and noise of one sum: fine enough units, large enough shares, a word that cannot overflow."""
+    """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
+    counts = float(trust.parties * study.parties.max_records)
+    for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
+        fineness = _FINENESS
+        while fineness >= coarsest:
+            planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits)
+            if max(_largest_total(trust, planned), counts) < 2.0 ** (bits - 1):
+                return planned
+            fineness /= 2.0
+    raise study.error("parties.max_records", f"is {study.parties.max_records}, too many for 64-bit totals; lower it")
+
+
+def _with_fineness(
+    trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool, fineness: float, bits: int
+) -> PlannedSum:
+    """The noise of a sum whose sensitivity is at least `fineness` times what rounding adds to it."""
     rounding = math.sqrt(release.dimension)
     honest = math.sqrt(trust.honest_survivors)
-    finest = max(_FINENESS * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
-    scale = 2.0 ** math.ceil(math.log2(finest))
+    units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
+    scale = 2.0 ** math.ceil(math.log2(units_per_one))
     units = release.sensitivity * scale + rounding
     needed = integer.discrete_deviation(units / mu)
     least = integer.LEAST_SHARE**2 if opens_noise else math.inf
-    schedule = NoiseSchedule.plan(trust.parties, max(trust.colluding, 1), trust.dropouts, needed**2, least)
-    everyone = trust.parties * (release.bound * scale + rounding) + _TAIL * math.sqrt(trust.parties * schedule.whole)
-    bits = bits_for(max(everyone, float(trust.parties * study.parties.max_records)))
-    if bits is None:
-        raise study.error(
-            "parties.max_records", f"is {study.parties.max_records}, too many for 64-bit totals; lower it"
-        )
     return PlannedSum(
         name=release.name,
         dimension=release.dimension,
         exact=release.exact,
         encoding=Encoding(scale, bits, release.bound),
-        schedule=schedule,
+        schedule=NoiseSchedule.plan(trust.parties, max(trust.colluding, 1), trust.dropouts, needed**2, least),
         sensitivity=units / scale,
         noise_std=integer.continuous_deviation(needed) / scale,
     )
+
+
+def _largest_total(trust: Trust, planned: PlannedSum) -> float:
+    """What no coordinate of a total exceeds, in units, except with probability 2⁻¹⁴⁰ each."""
+    largest = planned.encoding.bound * planned.encoding.scale + math.sqrt(planned.dimension)
+    return trust.parties * largest + _TAIL * math.sqrt(trust.parties * planned.schedule.whole)
 
 
 def _session(study: Study, trust: Trust, name: str, length: int, bits: int, schedule: NoiseSchedule | None) -> Session:

@@ -47,15 +47,3 @@ class Encoding:
         3.0
         """
         return math.sqrt(dimension)
-
-
-def bits_for(largest_total: float) -> int | None:
-    """The smaller word, of 32 or 64 bits, that holds totals of this magnitude; None if neither does.
-
-    >>> bits_for(1e9), bits_for(1e12), bits_for(1e30)
-    (32, 64, None)
-    """
-    for bits in (32, 64):
-        if largest_total < 2.0 ** (bits - 1):
-            return bits
-    return None

@@ -54,7 +54,8 @@ def show_plan(plan: Plan) -> None:
             f"{planned.dimension:,} numbers; sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} "
             f"against the adversary ({planned.total_std(plan.trust.parties):.4g} if nobody drops out)",
         )
-    table.add_row("summation", f"{plan.study.summation.protocol}, {plan.sums[0].encoding.bits}-bit integers")
+    chosen = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in plan.summation_parameters.items())
+    table.add_row("summation", f"{plan.study.summation.protocol} ({chosen})")
     table.add_row(
         "upload", f"{size(plan.upload_bytes)} per party, in {plan.rounds} round{'s' if plan.rounds != 1 else ''}"
     )
@@ -70,6 +71,8 @@ def show_run(plan: Plan, outcome: Outcome, accuracies: dict[str, float], files: 
     table.add_row("parties", f"{outcome.survivors:,} of {plan.trust.parties:,} took part to the end")
     for name, value in accuracies.items():
         table.add_row(name.replace("_", " "), f"{100 * value:.1f} %")
+    spent = plan.released(outcome.sums).epsilon
+    table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
     table.add_row("time", f"{outcome.seconds:.2f} s")
     table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")
     for name, path in files.items():

@@ -201,6 +201,11 @@ class Protocol(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
 
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What was chosen for this session, for people to see."""
+        return {}
+
     @abstractmethod
     def coordinator(self) -> Coordinator: ...
 

@@ -431,6 +431,10 @@ class ComputeNodes(Protocol):
         }
 
     @property
+    def parameters(self) -> dict[str, int]:
+        return {"nodes": self._count, "per_party": self._per_party}
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         whose = f"the {self._count} compute nodes" if self._per_party == self._count else "each party's compute nodes"
         return (f"at least one of {whose} keeps to itself what it receives",)

@@ -234,6 +234,10 @@ class NeighbourProtocol(Protocol):
         self._roster = Roster(self._identities, public_key(self._coordinator_secret))
 
     @property
+    def parameters(self) -> dict[str, int]:
+        return {"neighbours": self.degree.neighbours, "threshold": self.degree.threshold}
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         return ("the coordinator, curious as it may be, follows the protocol",)
 

@@ -103,9 +103,9 @@ def test_what_is_left_of_the_noise_keeps_the_promise_exactly(
     left = math.sqrt(worst) / planned.encoding.scale
     assert planned.noise_std <= left
     assert planned.noise_std == pytest.approx(left, rel=1e-3)
-    # Rounding and integer noise may cost a little, not much.
+    # Rounding may cost a little: 0.1 %, or up to 0.8 % where it makes a 32-bit word suffice.
     unrounded = planned.sensitivity - planned.encoding.rounding(planned.dimension) / planned.encoding.scale
-    assert planned.sensitivity <= 1.001 * unrounded
+    assert planned.sensitivity <= (1.001 if planned.encoding.bits == 64 else 1.008) * unrounded
 
 
 def test_a_study_without_an_honest_party_is_refused() -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.noise.encoding import Encoding, bits_for
+from tacit.noise.encoding import Encoding
 
 VECTORS = arrays(np.float64, (2, 6), elements=st.floats(-50.0, 50.0))
 
@@ -46,10 +44,3 @@ def test_sums_of_residues_decode_to_sums_of_numbers(bits: int) -> None:
     encoding = Encoding(scale=2.0**8, bits=bits, bound=1e9)
     total = encoding.encode(vectors).sum(axis=0, dtype=np.uint64) & np.uint64(2**bits - 1)
     assert np.allclose(encoding.decode(total), vectors.sum(axis=0), atol=1000 / encoding.scale)
-
-
-def test_the_smaller_word_is_chosen_when_it_suffices() -> None:
-    assert bits_for(2.0**31 - 1) == 32
-    assert bits_for(2.0**31) == 64
-    assert bits_for(2.0**63) is None
-    assert bits_for(math.inf) is None
