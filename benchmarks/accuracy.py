@@ -7,9 +7,9 @@ by its own mean and brought to unit length: by itself alone, so nothing of other
 record replaced.
 
 Each cell is the mean of some runs of the whole engine with fresh noise, for the best Λ of a small grid. That Λ was
-chosen on the test records (marked *), which favours us and costs no privacy in the table only: a study has to fix Λ in
-advance. Where the noise is large, choosing among noisy means also favours us by a point or two. "no noise": the same
-average without noise. The claims allow 3 points of chance below the listed accuracies.
+chosen on the test records (marked *), which favours us: a study has to fix Λ in advance. Where the noise is large,
+choosing among noisy means adds another point or two. "no noise": the same average without noise. The claims allow 3
+points of chance below the listed accuracies.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def show(experiment: Experiment, result: dict[str, Any], arguments: argparse.Nam
 
 
 def shown(cell: dict[str, Any]) -> str:
-    spread = "" if cell["epsilon"] is None else f" ±{cell['deviation']:.1f}"
+    spread = f" ±{cell['deviation']:.1f}" if cell["deviation"] > 0.0 else ""
     return f"{cell['accuracy']:.1f}{spread} ({cell['regularization']:g}*)"
 
 

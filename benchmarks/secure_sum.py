@@ -155,6 +155,7 @@ def time_server(protocol: SecAggPlus) -> dict[str, float]:
     state, count = coordinator.state, protocol.session.parties
     clock = {"keys": 0.0, "shares": 0.0, "vectors": 0.0, "unmask": 0.0}
     parties = [protocol.party(index, SecretStream()) for index in range(count)]
+    list(protocol._roster.parties)
     for body in [party.step(b"")[0].body for party in parties]:
         timed(clock, "keys", lambda body=body: coordinator.step(body))
     timed(clock, "keys", coordinator.advance)
@@ -168,7 +169,7 @@ def time_server(protocol: SecAggPlus) -> dict[str, float]:
     vector = agreed.pack(np.zeros(agreed.length, dtype=np.uint64))
     for index in survivors:
         hashes = [commitment(label, index, parties[index].state.self_seed)]
-        receive(coordinator, clock, "vectors", index, Masked(vector, hashes))
+        receive(coordinator, clock, "vectors", index, Masked(memoryview(vector), hashes))
     timed(clock, "unmask", coordinator.finish)
     shares = [
         shamir.split(
@@ -200,11 +201,11 @@ def receive(coordinator: Any, clock: dict[str, float], stage: str, sender: int, 
     """A message as a party would have wrapped it, taken by the coordinator."""
     channel = coordinator._channel(sender)
     flipped = channel.__class__.__new__(channel.__class__)
-    flipped._cipher, flipped._me, flipped._other = channel._cipher, channel._other, channel._me
+    flipped._mine = channel._theirs
     from tacit.summation.neighbours import Framed
 
     body = flipped.wrap(msgspec.msgpack.encode(message))
-    framed = msgspec.msgpack.encode(Framed(coordinator._label, sender, body))
+    framed = msgspec.msgpack.encode(Framed(coordinator._label, sender, memoryview(body)))
     timed(clock, stage, lambda: coordinator.step(framed))
 
 

@@ -106,12 +106,12 @@ class Session:
         """Residues as bytes on the wire."""
         return words.astype(self.wire_type).tobytes()
 
-    def unpack(self, data: bytes) -> Words:
+    def unpack(self, data: bytes | memoryview) -> Words:
         """Bytes on the wire as residues; `Rejected` unless they are exactly one vector."""
         expected = self.length * self.wire_type.itemsize
         if len(data) != expected:
             raise Rejected(f"a vector of {len(data)} bytes came where {expected} were due")
-        return np.frombuffer(data, dtype=self.wire_type).astype(np.uint64)
+        return np.frombuffer(data, dtype=self.wire_type).astype(np.uint64, copy=False)
 
 
 class Endpoint(ABC):
@@ -239,7 +239,7 @@ def from_bitmap(packed: bytes, parties: int) -> Flags:
     return flags[:parties]
 
 
-def decode(incoming: bytes, kind: Any) -> Any:
+def decode(incoming: bytes | memoryview, kind: Any) -> Any:
     """A typed message from its bytes, or `Rejected`."""
     try:
         return msgspec.msgpack.decode(incoming, type=kind)

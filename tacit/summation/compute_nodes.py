@@ -70,7 +70,7 @@ class Framed(Message, frozen=True, tag="nodes/framed"):
 
     session: str
     node: int
-    body: bytes
+    body: memoryview
 
 
 class Roll(Message, frozen=True, tag="nodes/roll"):
@@ -98,7 +98,7 @@ class Reveal(Message, frozen=True, tag="nodes/reveal"):
 class Part(Message, frozen=True, tag="nodes/part"):
     """Node to coordinator: the total of its shares, and its shares of the noise seeds that are to be opened."""
 
-    total: bytes
+    total: memoryview
     opened: bytes
 
 
@@ -283,11 +283,13 @@ class ComputeNode(Endpoint):
         state.revealed = reveal.survivors
         opened = list(session.opened(int(survivors.sum())))
         noise = state.noise.reshape(session.parties, session.components, KEY_BYTES)[state.counted][:, opened]
-        return Part(session.pack(session.reduce(state.total)), noise.tobytes())
+        return Part(memoryview(session.pack(session.reduce(state.total))), noise.tobytes())
 
     def _answer(self, message: FromNode) -> Envelope:
         body = self._channel.wrap(msgspec.msgpack.encode(message))
-        return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._session.label(), self._node, body)))
+        return Envelope(
+            COORDINATOR, msgspec.msgpack.encode(Framed(self._session.label(), self._node, memoryview(body)))
+        )
 
     def _nodes_of(self, party: int) -> list[int]:
         return nodes_of(party, self._nodes, self._per_party)
@@ -405,7 +407,7 @@ class NodesCoordinator(Coordinator):
 
     def _to(self, node: int, message: ToNode) -> Envelope:
         body = self._channels[node].wrap(msgspec.msgpack.encode(message))
-        return Envelope(address(node), msgspec.msgpack.encode(Framed(self._session.label(), node, body)))
+        return Envelope(address(node), msgspec.msgpack.encode(Framed(self._session.label(), node, memoryview(body))))
 
 
 class ComputeNodes(Protocol):

@@ -8,6 +8,7 @@ a key that serves for that one message, bound by HKDF to the sum, the sender and
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,6 +24,10 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tacit.noise.stream import KEY_BYTES
 from tacit.summation.base import Rejected
+
+NONCE_BYTES = 12
+WRAPPING_BYTES = NONCE_BYTES + 16
+"""What a channel puts before a body: a nonce and an authentication tag."""
 
 
 @dataclass(frozen=True)
@@ -118,19 +123,22 @@ class Channel:
 
     def __init__(self, secret: bytes, peer: bytes, label: str, me: str, other: str) -> None:
         first, second = sorted((me, other))
-        self._cipher = AESGCM(agree(secret, peer, f"channel/{label}/{first}/{second}".encode()))
-        self._me, self._other = me.encode(), other.encode()
+        common = agree(secret, peer, f"channel/{label}/{first}/{second}".encode())
+        # A key for each direction: a message cannot be turned back to its sender.
+        self._mine, self._theirs = (AESGCM(hmac.digest(common, name.encode(), "sha256")) for name in (me, other))
+        self._other = other
 
     def wrap(self, body: bytes) -> bytes:
         """The body behind a random nonce and its authentication tag."""
-        nonce = os.urandom(12)
-        return nonce + self._cipher.encrypt(nonce, b"", self._me + b"\0" + body) + body
+        nonce = os.urandom(NONCE_BYTES)
+        return nonce + self._mine.encrypt(nonce, b"", body) + body
 
-    def unwrap(self, wrapped: bytes) -> bytes:
-        """The body, or `Rejected` if it is not what the other side wrapped."""
-        nonce, tag, body = wrapped[:12], wrapped[12:28], wrapped[28:]
+    def unwrap(self, wrapped: bytes | memoryview) -> memoryview:
+        """The body, or `Rejected` if it is not what the other side wrapped. Nothing is copied: bodies may be large."""
+        view = memoryview(wrapped)
+        nonce, tag, body = view[:NONCE_BYTES], view[NONCE_BYTES:WRAPPING_BYTES], view[WRAPPING_BYTES:]
         try:
-            self._cipher.decrypt(nonce, tag, self._other + b"\0" + body)
+            self._theirs.decrypt(nonce, tag, body)
         except (InvalidTag, ValueError):
-            raise Rejected(f"a message that {self._other.decode()} did not send as it is came") from None
+            raise Rejected(f"a message that {self._other} did not send as it is came") from None
         return body

@@ -31,7 +31,7 @@ from tacit.summation.base import (
     decode,
 )
 from tacit.summation.graph import Degree, neighbours_of
-from tacit.summation.keys import Channel, Identity, SimulatedIdentities, agree, public_key, verify
+from tacit.summation.keys import WRAPPING_BYTES, Channel, Identity, SimulatedIdentities, agree, public_key, verify
 
 NONCE_BYTES = 16
 _FORGOTTEN = b"sent"
@@ -58,7 +58,7 @@ class Framed(Message, frozen=True, tag="keys/framed"):
 
     session: str
     sender: int
-    body: bytes
+    body: memoryview
 
 
 def check_advertised(advertised: Advertise, label: str, roster: Roster) -> None:
@@ -147,7 +147,7 @@ class NeighbourParty(Party):
         return self._framed(self._channel().wrap(msgspec.msgpack.encode(message)))
 
     def _framed(self, body: bytes) -> Envelope:
-        return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, body)))
+        return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, memoryview(body))))
 
     def _channel(self) -> Channel:
         me = address_of(self._index)
@@ -187,7 +187,7 @@ class NeighbourCoordinator(Coordinator):
         return []
 
     @abstractmethod
-    def _take(self, sender: int, body: bytes) -> None:
+    def _take(self, sender: int, body: memoryview) -> None:
         """Take an authenticated message of one of the parties that advertised keys."""
 
     def _take_keys(self, framed: Framed) -> None:
@@ -249,8 +249,11 @@ class NeighbourProtocol(Protocol):
         last, label = self.session.parties - 1, self.session.label()
         key = bytes(32)
         advertised = msgspec.msgpack.encode(Advertise(last, key, key, bytes(64)))
-        bodies = [advertised, *(bytes(28) + msgspec.msgpack.encode(message) for message in self._rehearsal())]
-        return sum(len(msgspec.msgpack.encode(Framed(label, last, body))) for body in bodies)
+        bodies = [
+            advertised,
+            *(bytes(WRAPPING_BYTES) + msgspec.msgpack.encode(message) for message in self._rehearsal()),
+        ]
+        return sum(len(msgspec.msgpack.encode(Framed(label, last, memoryview(body)))) for body in bodies)
 
     @abstractmethod
     def _rehearsal(self) -> list[Message]:

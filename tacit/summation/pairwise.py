@@ -40,7 +40,7 @@ class Options(Section):
 class Masked(Message, frozen=True, tag="pairwise/masked"):
     """Party to coordinator: its vector under its masks."""
 
-    vector: bytes
+    vector: memoryview
 
 
 class PairwiseParty(NeighbourParty):
@@ -66,7 +66,7 @@ class PairwiseParty(NeighbourParty):
         if not self.state.submitted:
             masked = add_masks(vector, self._masks_with(list(self.state.keys)), self._session)
             # Kept as sent: a second vector under the same masks would reveal the difference.
-            self.state.submitted = self._wrapped(Masked(self._session.pack(masked))).body
+            self.state.submitted = self._wrapped(Masked(memoryview(self._session.pack(masked)))).body
         return self._sent()
 
 
@@ -109,7 +109,7 @@ class PairwiseCoordinator(NeighbourCoordinator):
     def total(self) -> Words:
         return self._session.reduce(self.state.total)
 
-    def _take(self, sender: int, body: bytes) -> None:
+    def _take(self, sender: int, body: memoryview) -> None:
         masked: Masked = decode(body, Masked)
         if self.state.arrived[sender]:
             raise Rejected(f"a second message came from party {sender}")
@@ -139,4 +139,4 @@ class Pairwise(NeighbourProtocol):
         return PairwiseParty(self.session, self._roster, self.degree, index, self._identities.identity(index), secrets)
 
     def _rehearsal(self) -> list[Message]:
-        return [Masked(self.session.pack(np.zeros(self.session.length, dtype=np.uint64)))]
+        return [Masked(memoryview(self.session.pack(np.zeros(self.session.length, dtype=np.uint64))))]

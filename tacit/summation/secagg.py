@@ -17,7 +17,7 @@ authenticated, and the opened seeds are checked against commitments, so what com
 from __future__ import annotations
 
 import hashlib
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -76,7 +76,7 @@ class Relay(Message, frozen=True, tag="secagg/relay"):
 class Masked(Message, frozen=True, tag="secagg/masked"):
     """Party to coordinator: its masked vector, and hashes of the seeds that may be opened later."""
 
-    vector: bytes
+    vector: memoryview
     commitments: list[bytes]
 
 
@@ -159,7 +159,7 @@ class SecAggParty(NeighbourParty):
             masked = self._session.pack(add_masks(vector, [(state.self_seed, True), *state.masks], self._session))
             hashes = [commitment(self._label, self._index, seed) for seed in (state.self_seed, *state.noise_seeds)]
             # Kept as sent: a second vector under the same masks would reveal the difference.
-            state.submitted = self._wrapped(Masked(masked, hashes)).body
+            state.submitted = self._wrapped(Masked(memoryview(masked), hashes)).body
         return self._sent()
 
     def _deal(self) -> Deal:
@@ -232,9 +232,7 @@ class CoordinatorState(MeetingState):
     commitments: dict[int, list[bytes]] = {}
     total: np.ndarray = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
     settled: list[int] = []
-    answers: list[int] = []
-    alive: dict[int, dict[int, bytes]] = {}
-    gone: dict[int, dict[int, bytes]] = {}
+    answers: dict[int, Opened] = {}
 
 
 class SecAggCoordinator(NeighbourCoordinator):
@@ -247,8 +245,9 @@ class SecAggCoordinator(NeighbourCoordinator):
         self.state: CoordinatorState = CoordinatorState(
             secrets.take(NONCE_BYTES), total=np.zeros(session.length, dtype=np.uint64)
         )
+        self._opened_shares: dict[str, dict[int, tuple[Words, Words]]] = {}
 
-    def _take(self, sender: int, body: bytes) -> None:
+    def _take(self, sender: int, body: memoryview) -> None:
         message: FromParty = decode(body, FromParty)
         match self.state.stage, message:
             case "shares", Deal():
@@ -292,6 +291,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         state, session = self.state, self._session
         if state.stage != "unmasking":
             raise Aborted("the total was asked for before it was complete")
+        self._opened_shares = {}
         seeds: list[tuple[bytes, bool]] = [(self._seed(party, 0), False) for party in state.settled]
         for party in sorted(state.deals.keys() - state.commitments.keys()):
             seeds += self._pair_seeds(party)
@@ -333,35 +333,38 @@ class SecAggCoordinator(NeighbourCoordinator):
         lengths = (len(opened.alive_shares), len(opened.gone_shares))
         if (opened.alive, opened.gone) != (alive, gone) or lengths != (size * len(alive), SHARE_BYTES * len(gone)):
             raise Rejected(f"party {sender} opened other shares than it was asked for")
-        state.answers.append(sender)
-        for position, party in enumerate(alive):
-            self._keep(state.alive, party, sender, opened.alive_shares[size * position : size * (position + 1)])
-        for position, party in enumerate(gone):
-            share = opened.gone_shares[SHARE_BYTES * position : SHARE_BYTES * (position + 1)]
-            self._keep(state.gone, party, sender, share)
+        state.answers[sender] = opened
 
-    def _keep(self, kept: dict[int, dict[int, bytes]], party: int, sender: int, share: bytes) -> None:
-        """As many shares as are needed, and no more."""
-        shares = kept.setdefault(party, {})
-        if len(shares) < self._degree.threshold:
-            shares[sender] = share
+    def _shares(self, kind: Literal["alive", "gone"]) -> dict[int, tuple[Words, Words]]:
+        """The opened shares by the party they are of: the points, and the shares (points, secrets, symbols)."""
+        answers = self.state.answers
+        owners = np.concatenate([np.array(getattr(a, kind), dtype=np.int64) for a in answers.values()])
+        senders = np.repeat(np.array(list(answers), dtype=np.uint64), [len(getattr(a, kind)) for a in answers.values()])
+        joined = b"".join(getattr(answer, f"{kind}_shares") for answer in answers.values())
+        shares = np.frombuffer(joined, dtype="<u4").reshape(len(owners), -1, shamir.SYMBOLS)
+        order = np.argsort(owners, kind="stable")
+        parties, starts = np.unique(owners[order], return_index=True)
+        return {
+            int(party): (senders[rows] + np.uint64(1), shares[rows].astype(np.uint64))
+            for party, rows in zip(parties, np.split(order, starts[1:]), strict=True)
+        }
 
-    def _combined(self, kept: dict[int, dict[int, bytes]], party: int, position: int) -> bytes:
-        shares = kept.get(party, {})
-        if len(shares) < self._degree.threshold:
+    def _combined(self, kind: Literal["alive", "gone"], party: int, position: int) -> bytes:
+        """One of a party's secrets, from as many shares as are needed."""
+        if kind not in self._opened_shares:
+            self._opened_shares[kind] = self._shares(kind) if self.state.answers else {}
+        none = np.empty(0, dtype=np.uint64)
+        points, shares = self._opened_shares[kind].get(party, (none, none))
+        needed = self._degree.threshold
+        if len(points) < needed:
             raise Aborted(
-                f"only {len(shares)} shares of party {party} were opened and {self._degree.threshold} are needed; "
-                "nothing was revealed"
+                f"only {len(points)} shares of party {party} were opened and {needed} are needed; nothing was revealed"
             )
-        points = np.array(list(shares), dtype=np.uint64) + np.uint64(1)
-        start = position * SHARE_BYTES
-        parts = b"".join(share[start : start + SHARE_BYTES] for share in shares.values())
-        rows = np.frombuffer(parts, dtype="<u4").astype(np.uint64).reshape(len(shares), shamir.SYMBOLS)
-        return shamir.combine(rows, points)
+        return shamir.combine(shares[:needed, position], points[:needed])
 
     def _seed(self, party: int, position: int, number: int = 0) -> bytes:
         """A party's self-mask seed (or one of its noise seeds), checked against its commitment."""
-        seed = self._combined(self.state.alive, party, position)
+        seed = self._combined("alive", party, position)
         if commitment(self._label, party, seed) != self.state.commitments[party][number]:
             raise Aborted(
                 f"the opened shares of party {party} do not give what it had committed to; nothing was revealed"
@@ -370,7 +373,7 @@ class SecAggCoordinator(NeighbourCoordinator):
 
     def _pair_seeds(self, party: int) -> list[tuple[bytes, bool]]:
         """The masks that survivors had in common with a party that is gone, with the sign that takes them away."""
-        secret = self._combined(self.state.gone, party, 0) if self._has_survivors(party) else b""
+        secret = self._combined("gone", party, 0) if self._has_survivors(party) else b""
         if secret and public_key(secret) != self.state.keys[party].mask_key:
             raise Aborted(f"the opened shares of party {party} do not give its mask key; nothing was revealed")
         seeds = []
@@ -413,7 +416,7 @@ class SecAgg(NeighbourProtocol):
         opened = bytes(degree * SHARE_BYTES * (1 + len(session.opened(session.parties))))
         return [
             Deal(others, [share] * degree),
-            Masked(vector, [bytes(32)] * (1 + session.components)),
+            Masked(memoryview(vector), [bytes(32)] * (1 + session.components)),
             Opened(others, opened, [], b""),
         ]
 

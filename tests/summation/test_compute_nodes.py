@@ -70,7 +70,7 @@ def from_coordinator(protocol: ComputeNodes, number: int, message: Message) -> b
     """A message that a node takes for the coordinator's: the adversary plays the coordinator."""
     channel = protocol.coordinator()._channels[number]
     label = protocol.session.label()
-    return msgspec.msgpack.encode(Framed(label, number, channel.wrap(msgspec.msgpack.encode(message))))
+    return msgspec.msgpack.encode(Framed(label, number, memoryview(channel.wrap(msgspec.msgpack.encode(message)))))
 
 
 def reveal(parties: int, survivors: list[int]) -> Reveal:
@@ -176,7 +176,7 @@ def test_only_the_coordinator_can_ask_a_node() -> None:
     stranger = opened().coordinator()
     body = stranger._channels[0].wrap(msgspec.msgpack.encode(Roll()))
     with pytest.raises(Rejected, match="did not send as it is"):
-        node_of(protocol, 0).step(msgspec.msgpack.encode(Framed(protocol.session.label(), 0, body)))
+        node_of(protocol, 0).step(msgspec.msgpack.encode(Framed(protocol.session.label(), 0, memoryview(body))))
 
 
 def run(protocol: ComputeNodes, without: str | None = None) -> Words:

@@ -215,12 +215,12 @@ def test_a_wrong_share_ends_in_an_abort_and_never_in_a_wrong_total() -> None:
         for envelope in run.coordinator.finish():
             for answer in run.at(envelope.to).step(envelope.body):
                 run.coordinator.step(answer.body)
-        shares = getattr(run.coordinator.state, kind)
-        victim = next(iter(shares))
-        holder = next(iter(shares[victim]))
-        share = shares[victim][holder]
+        answers = run.coordinator.state.answers
+        holder, victim = next((sender, getattr(a, kind)[0]) for sender, a in answers.items() if getattr(a, kind))
+        shares = getattr(answers[holder], f"{kind}_shares")
         # Not the lowest bits: X25519 ignores three of them in a key, so a change there changes nothing.
-        shares[victim][holder] = share[:2] + bytes([share[2] ^ 1]) + share[3:]
+        damaged = shares[:2] + bytes([shares[2] ^ 1]) + shares[3:]
+        answers[holder] = msgspec.structs.replace(answers[holder], **{f"{kind}_shares": damaged})
         with pytest.raises(Aborted, match=f"opened shares of party {victim} do not give"):
             run.coordinator.total()
 
