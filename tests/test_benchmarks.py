@@ -69,3 +69,12 @@ def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
 @pytest.mark.parametrize("script", ["local_training.py", "convergence.py", "accuracy.py"])
 def test_every_benchmark_opens_with_its_claim(script: str) -> None:
     assert (BENCHMARKS / script).read_text(encoding="utf-8").startswith('"""Claim: ')
+
+
+def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) -> None:
+    result = run("secure_sum.py", "--growth", "--plot", str(tmp_path / "plot.png"))
+    found = claims(result)
+    assert found["upload"][0]["holds"]
+    assert found["sampler"][0]["measured"] > 10
+    assert result["server"]["whole"] > 0
+    assert (tmp_path / "plot.png").stat().st_size > 10_000

@@ -15,6 +15,8 @@ from tacit.types import Floats, Integers
 
 BLOCK_BYTES = 16 << 20
 """How much memory the features of one block may take (unless a single party needs more)."""
+BLOCK_PARTIES = 256
+"""How many parties a block has at most: more would not fit the processor's cache while they are trained."""
 
 
 class Federation(ABC):
@@ -68,7 +70,7 @@ class ArrayFederation(Federation):
         start = 0
         while start < len(order):
             largest = int(self._counts[order[start]])
-            size = max(1, BLOCK_BYTES // (largest * row_bytes))
+            size = min(BLOCK_PARTIES, max(1, BLOCK_BYTES // (largest * row_bytes)))
             parties = order[start : start + size]
             yield parties, self._block(parties, largest)
             start += size

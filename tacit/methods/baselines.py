@@ -13,7 +13,7 @@ from tacit.learners.losses import Softmax
 from tacit.study import Study
 from tacit.types import Floats, Integers
 
-_REGULARIZATION = 1e-3
+_REGULARIZATION = 1e-5
 
 
 def pooled_accuracy(study: Study, train: Records, test: Records) -> float:

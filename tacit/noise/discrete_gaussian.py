@@ -77,17 +77,21 @@ def _decompose(sigma: float) -> tuple[float, Integers]:
 
 @lru_cache(maxsize=64)
 def _table(sigma: float) -> _Table:
-    """The cumulative distribution of |x|, computed with 60 decimal digits."""
+    """The cumulative distribution of |x|, with 100 decimal digits.
+
+    e^(−r(k+1)²) = e^(−rk²) · e^(−r(2k+1)): one multiplication leads from a mass to the next, another from factor to
+    factor.
+    """
     with localcontext() as context:
-        context.prec = 60
+        context.prec = 100
         rate = Decimal(1) / (2 * Decimal(sigma) * Decimal(sigma))
         last = max(1, math.ceil(_TAIL * sigma))
-        masses = [(-rate * k * k).exp() * (1 if k == 0 else 2) for k in range(last + 1)]
-        total = sum(masses)
-        cumulative, thresholds = Decimal(0), []
-        for mass in masses:
-            cumulative += mass
-            thresholds.append(int((cumulative / total * 2**127).to_integral_value()))
+        mass, factor, step = Decimal(1), (-rate).exp(), (-2 * rate).exp()
+        sums = [mass]
+        for _ in range(last):
+            mass, factor = mass * factor, factor * step
+            sums.append(sums[-1] + 2 * mass)
+        thresholds = [int((partial / sums[-1] * 2**127).to_integral_value()) for partial in sums]
     thresholds[-1] = 2**127
     # The last entry is never compared: it would not fit, and nothing lies above it.
     high = np.array([threshold >> 64 for threshold in thresholds[:-1]], dtype=np.uint64)

@@ -11,6 +11,7 @@ import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import msgspec
@@ -82,6 +83,10 @@ class Session:
 
     def label(self) -> str:
         """Binds messages to this study, this sum and these parameters."""
+        return self._label
+
+    @cached_property
+    def _label(self) -> str:
         facts = (self.study, self.name, self.parties, self.colluding, self.least_survivors, self.length, self.bits)
         noise = repr(self.schedule).encode()
         return "/".join(map(str, ("tacit-1", *facts, hashlib.sha256(noise).hexdigest()[:16])))
