@@ -355,7 +355,11 @@ def draw(plot: Path, by_parties: list[dict[str, Any]], by_length: list[dict[str,
         axis.legend()
     for row in by_parties:
         left.annotate(
-            f"k = {row['neighbours']}", (row["parties"], row["client"]), textcoords="offset points", xytext=(0, 7)
+            f"k = {row['neighbours']}",
+            (row["parties"], row["client"]),
+            textcoords="offset points",
+            xytext=(0, 7),
+            ha="center",
         )
     left.set(xlabel="parties n (half corrupt, 5 % dropouts)", title="vectors of 10,000 numbers")
     right.set(xlabel="numbers in a vector", title=f"{parties} parties")
