@@ -87,6 +87,8 @@ class Plan:
     method: str
     sums: tuple[PlannedSum, ...]
     guarantee: Guarantee
+    slack: float
+    """What the summation's dice and the drawing of noise cost in δ"""
     notes: tuple[str, ...] = ()
 
     @property
@@ -119,7 +121,7 @@ class Plan:
     def released(self, survivors: dict[str, int]) -> Guarantee:
         """The guarantee of what was really released, by the number of parties in each sum."""
         mu = compose(planned.released_mu(survivors[planned.name]) for planned in self.sums)
-        spent = epsilon_of(mu, self.study.privacy.delta - _slack(self.study, self.sums))
+        spent = epsilon_of(mu, self.study.privacy.delta - self.slack)
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
     def to_json(self) -> dict[str, Any]:
@@ -159,11 +161,15 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
             f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
         )
     epsilon, delta = min(study.privacy.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
-    slack = _slack(study, declared)
-    if slack >= delta:
-        raise study.error("privacy.delta", f"is {delta:g}, below what so many drawn numbers allow ({slack:.1g})")
-    mu_each = mu_for(epsilon, delta - slack) / math.sqrt(len(declared))
     protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
+    slack = protocol.exposure + integer.slack(epsilon, _samples(study, declared))
+    if slack >= delta:
+        raise study.error(
+            "privacy.delta",
+            f"is {delta:g}, but the summation and the drawing of noise already cost {slack:.1g}; choose a larger "
+            'delta, or protocol = "secagg"',
+        )
+    mu_each = mu_for(epsilon, delta - slack) / math.sqrt(len(declared))
     sums = tuple(_plan_sum(study, trust, release, mu_each, protocol.opens_noise) for release in declared)
     mu = compose(planned.mu for planned in sums)
     guarantee = Guarantee(
@@ -174,7 +180,7 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
         mu=mu,
         assumptions=protocol.assumptions,
     )
-    return Plan(study, method, sums, guarantee, notes + _cautions(study))
+    return Plan(study, method, sums, guarantee, slack, notes + _cautions(study))
 
 
 def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
@@ -223,10 +229,9 @@ def _session(study: Study, trust: Trust, name: str, length: int, bits: int, sche
     return Session(study.digest(), name, trust.parties, trust.colluding, survivors, length, bits, schedule)
 
 
-def _slack(study: Study, sums: Sequence[DeclaredSum | PlannedSum]) -> float:
-    """What drawing all parties' noise, in all its components, costs in δ."""
-    samples = sum(release.dimension for release in sums) * study.parties.count * (COMPONENTS + 1)
-    return integer.slack(min(study.privacy.epsilon, integer.LARGEST_EPSILON), samples)
+def _samples(study: Study, sums: Sequence[DeclaredSum]) -> int:
+    """How many numbers all parties draw, in all components of their noise."""
+    return sum(release.dimension for release in sums) * study.parties.count * (COMPONENTS + 1)
 
 
 def _cautions(study: Study) -> tuple[str, ...]:

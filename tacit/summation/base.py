@@ -207,6 +207,11 @@ class Protocol(ABC):
         """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
 
     @property
+    def exposure(self) -> float:
+        """The probability, over the protocol's own dice, that colluders can see more than the total: counted in δ."""
+        return 0.0
+
+    @property
     def parameters(self) -> dict[str, int]:
         """What was chosen for this session, for people to see."""
         return {}

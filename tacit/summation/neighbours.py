@@ -30,7 +30,7 @@ from tacit.summation.base import (
     check_survivors,
     decode,
 )
-from tacit.summation.graph import Degree, neighbours_of
+from tacit.summation.graph import SECURITY_BITS, Degree, neighbours_of
 from tacit.summation.keys import WRAPPING_BYTES, Channel, Identity, SimulatedIdentities, agree, public_key, verify
 
 NONCE_BYTES = 16
@@ -232,6 +232,11 @@ class NeighbourProtocol(Protocol):
         self._coordinator_secret, self._secrets = secrets.key(), secrets
         self._identities = SimulatedIdentities(secrets.key(), session.parties)
         self._roster = Roster(self._identities, public_key(self._coordinator_secret))
+
+    @property
+    def exposure(self) -> float:
+        """In a random graph: too many colluding neighbours, or honest parties cut off; each 2^−security at most."""
+        return 0.0 if self.degree.neighbours >= self.session.parties - 1 else 2.0 * 2.0**-SECURITY_BITS
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -18,7 +18,13 @@ from tacit.study import Study, make_study
 LEARNERS = {"softmax": math.sqrt(2), "logistic": math.sqrt(3), "svm": math.sqrt(3)}
 
 
-def study(*, method: dict[str, Any] | None = None, parties: dict[str, Any] | None = None, **privacy: Any) -> Study:
+def study(
+    *,
+    method: dict[str, Any] | None = None,
+    parties: dict[str, Any] | None = None,
+    summation: dict[str, Any] | None = None,
+    **privacy: Any,
+) -> Study:
     return make_study(
         {
             "study": {"name": "test", "task": "classification"},
@@ -26,6 +32,7 @@ def study(*, method: dict[str, Any] | None = None, parties: dict[str, Any] | Non
             "parties": {"count": 20, "records": 5, **(parties or {})},
             "privacy": {"epsilon": 0.8, "delta": 1e-6, **privacy},
             "method": {"name": "helmet", "regularization": 4.0, **(method or {})},
+            "summation": summation or {},
         }
     )
 
@@ -170,6 +177,21 @@ def test_a_regression_study_is_told_that_helmet_classifies() -> None:
     content["data"] = {"features": 3, "label_bounds": [0.0, 1.0]}
     with pytest.raises(ValueError, match="learns classification only"):
         method_for(make_study(content))
+
+
+def test_what_a_random_graph_may_expose_is_counted_in_delta() -> None:
+    """SecAgg+ leaves a chance of 2⁻³⁹ that colluders surround someone: a delta of that size promises too much."""
+    many = {"count": 1000}
+    plans = {
+        protocol: method_for(study(parties=many, colluding=0.2, summation={"protocol": protocol}, delta=1e-11)).plan()
+        for protocol in ("secagg+", "secagg")
+    }
+    assert plans["secagg+"].slack == pytest.approx(2.0**-39, rel=1e-3)
+    assert plans["secagg"].slack < 1e-20
+    assert plans["secagg+"].planned("model").noise_std > plans["secagg"].planned("model").noise_std
+    assert delta_of(plans["secagg+"].guarantee.mu, 0.8) <= 1e-11 - 2.0**-39
+    with pytest.raises(ValueError, match='choose a larger delta, or protocol = "secagg"'):
+        method_for(study(parties=many, colluding=0.2, summation={"protocol": "secagg+"}, delta=1e-12)).plan()
 
 
 def test_cautions_are_given_for_weak_promises() -> None:
