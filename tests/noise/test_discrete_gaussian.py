@@ -66,12 +66,12 @@ def test_consecutive_integers_are_equally_filled(sigma: float) -> None:
 
 @pytest.mark.parametrize("sigma", [2.5, 700.0])
 def test_it_agrees_with_an_independent_sampler(sigma: float) -> None:
-    """Two-sample Kolmogorov–Smirnov against OpenDP's exact sampler; false alarms: 1 in 10,000."""
+    """Two-sample Kolmogorov–Smirnov against OpenDP's exact sampler, which cannot be seeded; false alarms: 1 in 10⁶."""
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l2_distance(T=float)
     independent = dp.m.make_gaussian(*space, scale=sigma)([0] * 20_000)
     ours = sample(sigma, 20_000, SecretStream(KEY))
-    assert stats.ks_2samp(ours, np.array(independent)).pvalue > 1e-4
+    assert stats.ks_2samp(ours, np.array(independent)).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 57.3, 512.0])

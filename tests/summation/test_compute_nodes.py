@@ -47,7 +47,7 @@ def opened(
 
 def post(protocol: ComputeNodes, rows: Words) -> None:
     for party, row in enumerate(rows):
-        for envelope in protocol.party(party, SecretStream()).submit(row):
+        for envelope in protocol.party(party, SecretStream(bytes([party]) * 32)).submit(row):
             protocol.helpers()[envelope.to].step(envelope.body)
 
 

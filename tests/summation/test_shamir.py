@@ -44,8 +44,9 @@ def test_shares_are_the_values_of_a_polynomial_in_exact_arithmetic() -> None:
 def test_fewer_shares_than_the_threshold_look_the_same_for_any_secret() -> None:
     """Threshold − 1 shares of two very different secrets: Kolmogorov–Smirnov; false alarms: 1 in 10,000."""
     points = np.arange(1, 5, dtype=np.uint64)
+    stream = SecretStream(bytes(range(32)))
     drawn = [
-        np.concatenate([split([secret], points, 4, SecretStream())[:3].ravel() for _ in range(300)])
+        np.concatenate([split([secret], points, 4, stream)[:3].ravel() for _ in range(300)])
         for secret in (bytes(32), b"\xff" * 32)
     ]
     assert stats.ks_2samp(*drawn).pvalue > 1e-4
