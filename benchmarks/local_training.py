@@ -293,7 +293,7 @@ class GeneratedFederation(Federation):
         self._records, self._features, self._seed = records, features, seed
         self._means = 0.3 * np.random.default_rng(seed).standard_normal((CLASSES, features))
 
-    def blocks(self) -> Iterator[tuple[Integers, Block]]:
+    def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
         size = max(1, BLOCK_BYTES // (self._records * self._features * 8))
         for start in range(0, self.parties, size):
             yield np.arange(start, min(start + size, self.parties)), self.block(start, size)

@@ -32,8 +32,12 @@ class PrivacyWarning(UserWarning):
     """Something was taken from the data that the guarantee treats as public."""
 
 
+_OPTIONS = {"helmet": ("learner", "regularization", "weights", "radius", "solver"), "moments": ("ridge",)}
+"""Which parameters a method takes: as in a study's [method]."""
+
+
 def _gives_probabilities(estimator: PrivateClassifier) -> bool:
-    return estimator.learner != "svm"
+    return estimator.method == "helmet" and estimator.learner != "svm"
 
 
 class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -41,17 +45,19 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : the published system to use: "helmet" (blind averaging).
-    learner : "softmax", "logistic" or "svm".
+    method : the system to use: "helmet" (blind averaging of the parties' models) or "moments" (least squares from
+        pooled second moments, which does not care how records are spread over parties).
+    learner : of helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
     unit : what is protected: "record", "party", or {"group": k} for any k records.
     colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
-    regularization : Λ; larger means less noise and simpler models.
+    regularization : of helmet: Λ; larger means less noise and simpler models.
+    ridge : of moments: the ridge in units of the noise's scale.
     norm : every record, its constant 1 included, is clipped to this L2 norm. Scale features by *public* bounds first.
     intercept : append a constant 1 to each record?
     classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
-    weights, radius, solver : as in a study's [method].
+    weights, radius, solver : of helmet, as in a study's [method].
     protocol : the summation, "compute-nodes" or "ideal".
     parties : over how many parties to deal out the rows when `fit` gets no groups.
     seed : public seed of that deal; the noise has none.
@@ -80,6 +86,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         weights: str | None = None,
         radius: float | None = None,
         solver: str = "certified",
+        ridge: float | None = None,
         protocol: str = "compute-nodes",
         parties: int = 10,
         seed: int = 0,
@@ -98,6 +105,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.weights = weights
         self.radius = radius
         self.solver = solver
+        self.ridge = ridge
         self.protocol = protocol
         self.parties = parties
         self.seed = seed
@@ -188,14 +196,8 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _study(self, features: int, parties: Integers) -> Study:
         sizes = np.bincount(parties)
-        method = {
-            "name": self.method,
-            "learner": self.learner,
-            "regularization": self.regularization,
-            "weights": self.weights,
-            "radius": self.radius,
-            "solver": self.solver,
-        }
+        options = {name: getattr(self, name) for name in _OPTIONS.get(self.method, ())}
+        method = {"name": self.method} | {name: value for name, value in options.items() if value is not None}
         content = {
             "study": {"name": type(self).__name__, "task": "classification"},
             "data": {
@@ -216,7 +218,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 "colluding": self.colluding,
                 "dropouts": self.dropouts,
             },
-            "method": {key: value for key, value in method.items() if value is not None},
+            "method": method,
             "summation": {"protocol": self.protocol},
         }
         return make_study(content, source=type(self).__name__)

@@ -45,7 +45,7 @@ colluding = {colluding}               # parties that may pool what they know: a 
 dropouts = {dropouts}               # parties that may vanish on the way: a fraction or a number
 
 [method]
-name = "helmet"               # blind averaging: one message a party
+name = "helmet"               # blind averaging; or "moments" (least squares; it has neither of the next two keys)
 learner = "softmax"           # or "logistic", "svm"
 regularization = {regularization}          # larger: less noise, simpler models
 

@@ -25,8 +25,8 @@ class Federation(ABC):
     parties: int
 
     @abstractmethod
-    def blocks(self) -> Iterator[tuple[Integers, Block]]:
-        """All parties, each once, as blocks of bounded records with the parties' numbers."""
+    def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
+        """All parties, each once, as blocks of at most `most`: their numbers, and their bounded records."""
 
 
 class ArrayFederation(Federation):
@@ -63,14 +63,14 @@ class ArrayFederation(Federation):
                 f"{section.max_records}; raise it in the study."
             )
 
-    def blocks(self) -> Iterator[tuple[Integers, Block]]:
+    def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
         # Parties of like size go together, so that little is padded.
         order = np.argsort(self._counts, kind="stable")[::-1]
         row_bytes = self._study.data.dimension * 8
         start = 0
         while start < len(order):
             largest = int(self._counts[order[start]])
-            size = min(BLOCK_PARTIES, max(1, BLOCK_BYTES // (largest * row_bytes)))
+            size = min(most, max(1, BLOCK_BYTES // (largest * row_bytes)))
             parties = order[start : start + size]
             yield parties, self._block(parties, largest)
             start += size

@@ -18,13 +18,16 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data.block import Block
-from tacit.data.federation import Federation
+from tacit.data.federation import BLOCK_PARTIES, Federation
 from tacit.methods.base import Method, Release, Sum, Total
 from tacit.methods.plan import Plan
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.stream import SecretStream
 from tacit.summation.base import COORDINATOR, Endpoint, Envelope, Party, address_of
 from tacit.types import Integers, Words
+
+_BLOCK_BYTES = 64 << 20
+"""How much memory the contributions of one block may take (unless a single party's needs more)."""
 
 Progress = Callable[[str, int, int], None]
 """Called with what is going on, how many parties are done, and how many there are."""
@@ -154,7 +157,8 @@ class _Sum:
     def _collect(self, pool: ThreadPoolExecutor) -> None:
         """Every party's vector, a block at a time: trained, noised, masked, sent, and forgotten."""
         done = 0
-        for indices, messages in _in_order(self._federation.blocks(), self._prepare, pool):
+        most = min(BLOCK_PARTIES, max(1, _BLOCK_BYTES // (8 * self._planned.length)))
+        for indices, messages in _in_order(self._federation.blocks(most), self._prepare, pool):
             for index, envelopes in zip(indices.tolist(), messages, strict=True):
                 self._post.send(envelopes[:-1] if index in self._late else envelopes, address_of(index))
             self._post.send(self._coordinator.settle())

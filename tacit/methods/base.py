@@ -8,7 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tacit.data.block import Block
 from tacit.methods.plan import Plan
@@ -47,6 +47,8 @@ class Release:
     """What becomes public: a linear model, one row of weights an output (see `report.model`)."""
 
     weights: Floats
+    probabilities: Literal["softmax", "sigmoid"] | None
+    """How scores become probabilities, if they do: together, or each for itself"""
     details: dict[str, Any]
 
 

@@ -107,7 +107,13 @@ class Helmet(Method):
             "records": count if self.by_records else None,
             "noise_std_per_weight": plan.planned("model").total_std(total.survivors) / count,
         }
-        return Release(average.reshape(self.learner.loss.outputs, -1), details)
+        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
+            "softmax": "softmax",
+            "logistic": "sigmoid",
+            "svm": None,
+        }
+        weights = average.reshape(self.learner.loss.outputs, -1)
+        return Release(weights, kinds[self.options.learner], details)
 
 
 def _loss(options: Options, classes: int) -> Loss:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tacit.methods.base import Method
 from tacit.methods.helmet import Helmet
+from tacit.methods.moments import Moments
 from tacit.study import Study
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Helmet,)}
+METHODS: dict[str, type[Method]] = {method.name: method for method in (Helmet, Moments)}
 
 
 def method_for(study: Study) -> Method:

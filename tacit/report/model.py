@@ -24,11 +24,11 @@ def to_sklearn(study: Study, release: Release) -> Any:
     if study.data.has_intercept:
         weights, intercepts = weights[:, :-1], weights[:, -1]
     if not study.data.is_table:
-        return _classifier(study, weights, intercepts)
+        return _classifier(study, release, weights, intercepts)
     from sklearn.pipeline import Pipeline
 
     preprocessing, order = _preprocessing(study)
-    return Pipeline([("bound", preprocessing), ("model", _classifier(study, weights[:, order], intercepts))])
+    return Pipeline([("bound", preprocessing), ("model", _classifier(study, release, weights[:, order], intercepts))])
 
 
 def save(model: Any, path: Path) -> None:
@@ -37,17 +37,16 @@ def save(model: Any, path: Path) -> None:
     skops.io.dump(model, path)
 
 
-def _classifier(study: Study, weights: Floats, intercepts: Floats) -> Any:
+def _classifier(study: Study, release: Release, weights: Floats, intercepts: Floats) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
     from sklearn.svm import LinearSVC
 
     classes = np.array(study.data.class_names)
-    learner = (study.method.model_extra or {}).get("learner", "softmax")
-    if learner == "softmax" and len(classes) == 2:
+    if len(weights) == 2:
         weights, intercepts = weights[1:] - weights[:1], intercepts[1:] - intercepts[:1]
-    if learner == "logistic" and len(classes) > 2:
+    if release.probabilities == "sigmoid" and len(classes) > 2:
         model = OneVsRestClassifier(LogisticRegression())
         pairs = zip(weights, intercepts, strict=True)
         model.estimators_ = [_fitted(LogisticRegression(), np.array([0, 1]), w[None], b[None]) for w, b in pairs]
@@ -56,7 +55,7 @@ def _classifier(study: Study, weights: Floats, intercepts: Floats) -> Any:
         model.classes_ = classes
         model.n_features_in_ = weights.shape[1]
         return model
-    return _fitted(LinearSVC() if learner == "svm" else LogisticRegression(), classes, weights, intercepts)
+    return _fitted(LogisticRegression() if release.probabilities else LinearSVC(), classes, weights, intercepts)
 
 
 def _fitted(model: Any, classes: Any, weights: Floats, intercepts: Floats) -> Any:

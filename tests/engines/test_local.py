@@ -173,7 +173,7 @@ class Endless(Federation):
     def __init__(self, parties: int) -> None:
         self.parties = parties
 
-    def blocks(self) -> Iterator[tuple[np.ndarray, Block]]:
+    def blocks(self, most: int = 100) -> Iterator[tuple[np.ndarray, Block]]:
         rng = np.random.default_rng(0)
         for start in range(0, self.parties, 100):
             features = rng.normal(size=(100, 4, 6)) / math.sqrt(6)

@@ -45,7 +45,9 @@ def release(agreed: Study, rng: np.random.Generator) -> Release:
     """A model as the study's learner would have it, with random weights."""
     classes = len(agreed.data.class_names)
     single = classes == 2 and (agreed.method.model_extra or {})["learner"] != "softmax"
-    return Release(rng.normal(size=(1 if single else classes, agreed.data.dimension)), {})
+    kinds = {"softmax": "softmax", "logistic": "sigmoid", "svm": None}
+    weights = rng.normal(size=(1 if single else classes, agreed.data.dimension))
+    return Release(weights, kinds[(agreed.method.model_extra or {})["learner"]], {})
 
 
 def saved_and_loaded(model: Any, folder: Path) -> Any:
