@@ -200,13 +200,17 @@ def simulate(
 @_explained
 def degrees(
     dropouts: Annotated[float, typer.Option(help="The fraction of parties that may drop out.")] = 0.05,
+    as_json: AsJson = False,
 ) -> None:
     """Show with how many neighbours parties mask in secagg+, by their number and the corrupt fraction."""
-    from tacit.summation.graph import degree_table
+    from tacit.summation.graph import degree_rows, degree_table
 
     if not 0.0 <= dropouts < 1.0:
         raise TacitError(f"--dropouts is {dropouts}, but should be a fraction from 0 to below 1.")
-    print(degree_table(dropouts))
+    if as_json:
+        _print_json({"dropouts": dropouts, "degrees": degree_rows(dropouts)})
+    else:
+        print(degree_table(dropouts))
 
 
 @app.callback(invoke_without_command=True)

@@ -332,3 +332,23 @@ def test_importing_tacit_imports_nothing_heavy(tmp_path: Path) -> None:
 
 def test_the_version_is_printed(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", shown(tmp_path, "--version"))
+
+
+def test_the_degrees_of_secagg_plus_are_shown(tmp_path: Path) -> None:
+    assert "140 (113)" in shown(tmp_path, "degrees", run=in_process)
+    rows = answer(tmp_path, "degrees", "--json", run=in_process)["degrees"]
+    assert {"parties": 1000, "corrupt": 0.5, "neighbours": 140, "threshold": 113} in rows
+    assert "--dropouts is 1.5" in complaint(tmp_path, "degrees", "--dropouts", "1.5", run=in_process)
+
+
+def test_every_protocol_and_method_learns_from_the_command_line(folder: Path) -> None:
+    text = (folder / "study.toml").read_text(encoding="utf-8")
+    moments = text.replace('name = "helmet"\nregularization = 0.1', 'name = "moments"')
+    assert moments != text
+    variants = {protocol: text for protocol in ("secagg+", "secagg", "pairwise")} | {"compute-nodes": moments}
+    for protocol, study in variants.items():
+        (folder / "study.toml").write_text(f'{study}\n[summation]\nprotocol = "{protocol}"\n', encoding="utf-8")
+        result = answer(folder, "simulate", "study.toml", "--data", "train.csv", "--json", run=in_process)
+        assert result["summation"] == protocol
+        assert result["survivors"] == result["parties"]
+    assert result["method"] == "moments"

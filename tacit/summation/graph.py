@@ -111,14 +111,29 @@ def _circle(parties: int, seed: bytes) -> tuple[Integers, Integers]:
     return order, position
 
 
+_TABLE_PARTIES = (100, 300, 1_000, 3_000, 10_000)
+_TABLE_CORRUPT = (0.05, 0.2, 1 / 3, 0.5)
+
+
+def degree_rows(dropout_fraction: float = 0.05) -> list[dict[str, float | int | None]]:
+    """Degrees and thresholds by number of parties and corrupt fraction; None where all mask with all."""
+    rows: list[dict[str, float | int | None]] = []
+    for parties in _TABLE_PARTIES:
+        for fraction in _TABLE_CORRUPT:
+            degree = choose_degree(parties, int(fraction * parties), int(dropout_fraction * parties))
+            row: dict[str, float | int | None] = {"parties": parties, "corrupt": fraction}
+            row["neighbours"] = degree.neighbours if degree else None
+            row["threshold"] = degree.threshold if degree else None
+            rows.append(row)
+    return rows
+
+
 def degree_table(dropout_fraction: float = 0.05) -> str:
     """Degrees and thresholds as in Bell et al.'s Figure 2: rows are numbers of parties, columns corrupt fractions."""
-    fractions = (0.05, 0.2, 1 / 3, 0.5)
-    lines = ["parties  " + "  ".join(f"{fraction:>10.0%} corrupt" for fraction in fractions)]
-    for parties in (100, 300, 1_000, 3_000, 10_000):
-        cells = []
-        for fraction in fractions:
-            degree = choose_degree(parties, int(fraction * parties), int(dropout_fraction * parties))
-            cells.append(f"{degree.neighbours} ({degree.threshold})" if degree else "all")
+    lines = ["parties  " + "  ".join(f"{fraction:>10.0%} corrupt" for fraction in _TABLE_CORRUPT)]
+    rows = iter(degree_rows(dropout_fraction))
+    for parties in _TABLE_PARTIES:
+        found = [next(rows) for _ in _TABLE_CORRUPT]
+        cells = [f"{row['neighbours']} ({row['threshold']})" if row["neighbours"] else "all" for row in found]
         lines.append(f"{parties:>7}  " + "  ".join(f"{cell:>18}" for cell in cells))
     return "\n".join(lines)
