@@ -345,7 +345,7 @@ def test_every_protocol_and_method_learns_from_the_command_line(folder: Path) ->
     text = (folder / "study.toml").read_text(encoding="utf-8")
     moments = text.replace('name = "helmet"\nregularization = 0.1', 'name = "moments"')
     assert moments != text
-    variants = {protocol: text for protocol in ("secagg+", "secagg", "pairwise")} | {"compute-nodes": moments}
+    variants = dict.fromkeys(("secagg+", "secagg", "pairwise"), text) | {"compute-nodes": moments}
     for protocol, study in variants.items():
         (folder / "study.toml").write_text(f'{study}\n[summation]\nprotocol = "{protocol}"\n', encoding="utf-8")
         result = answer(folder, "simulate", "study.toml", "--data", "train.csv", "--json", run=in_process)
