@@ -15,7 +15,7 @@ import tomllib
 from fractions import Fraction
 from itertools import takewhile
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
@@ -231,6 +231,24 @@ class SummationSection(BaseModel):
     protocol: str = Field("compute-nodes", description='the name of a protocol, such as "compute-nodes"')
 
 
+PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class RosterSection(Section):
+    """Who takes part, by public keys of 32 bytes. Simulations make up their own parties and need none."""
+
+    parties: list[PublicKey] = Field(description="the parties' Ed25519 keys, a list of 64 hexadecimal digits each")
+    coordinator: PublicKey = Field(description="the coordinator's X25519 key, 64 hexadecimal digits")
+    helpers: list[PublicKey] = Field([], description="the helpers' X25519 keys, a list of 64 hexadecimal digits each")
+
+    @model_validator(mode="after")
+    def _distinct(self) -> RosterSection:
+        everyone = [*self.parties, self.coordinator, *self.helpers]
+        if len(set(everyone)) != len(everyone):
+            raise ValueError("names a key twice; everyone has a key of their own")
+        return self
+
+
 class Study(Section):
     """A whole study. `source` names the file it came from, for messages only."""
 
@@ -240,6 +258,7 @@ class Study(Section):
     privacy: PrivacySection
     method: MethodSection
     summation: SummationSection = SummationSection()
+    roster: RosterSection | None = None
     source: str = Field("the study", exclude=True)
 
     @model_validator(mode="after")
@@ -248,6 +267,9 @@ class Study(Section):
             raise self.error("data", 'lacks classes: all possible labels, such as ["no", "yes"]')
         if self.study.task == "regression" and self.data.label_bounds is None:
             raise self.error("data", "lacks label_bounds: the smallest and the largest possible label, as [0, 110]")
+        if self.roster is not None and len(self.roster.parties) != self.parties.count:
+            listed, count = len(self.roster.parties), self.parties.count
+            raise self.error("roster.parties", f"has {listed} keys, but [parties] count is {count}; list every party")
         return self
 
     @property
@@ -277,6 +299,8 @@ class Study(Section):
     def with_parties(self, count: int) -> Study:
         """The same study for another number of parties."""
         parties = {**self.parties.model_dump(), "count": count}
+        if self.roster is not None and count != self.parties.count:
+            raise self.error("roster.parties", f"names {self.parties.count} parties, so there cannot be {count}")
         return self.model_copy(update={"parties": _checked(PartiesSection, parties, self.source, "parties")})
 
     def options(self, section: Literal["method", "summation"], model: type[OptionsType]) -> OptionsType:
@@ -398,8 +422,7 @@ def _resolve(model: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[s
                 break
             field = current.model_fields[part]
             description = field.description or ""
-            annotation = field.annotation
-            current = annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+            current = _model_of(field.annotation)
         elif place[-1] == "columns":
             place.append(part)
             description = "{ min = …, max = … } or { categories = [ … ] }"
@@ -407,6 +430,13 @@ def _resolve(model: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[s
         elif part == "GroupUnit":
             current = GroupUnit
     return tuple(place), description, siblings
+
+
+def _model_of(annotation: Any) -> type[BaseModel] | None:
+    """The section that a field holds, if it holds one (or nothing)."""
+    members = [member for member in get_args(annotation) if member is not type(None)] or [annotation]
+    only = members[0] if len(members) == 1 else None
+    return only if isinstance(only, type) and issubclass(only, BaseModel) else None
 
 
 def _where(source: str, place: tuple[str, ...]) -> str:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from tacit.errors import TacitError
 from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
+from tacit.study import Study
 from tacit.types import Flags, Words
 
 COORDINATOR = "coordinator"
@@ -63,6 +64,17 @@ class Roster:
     """X25519 key"""
     helpers: tuple[bytes, ...] = ()
     """X25519 keys"""
+
+    @classmethod
+    def of(cls, study: Study) -> Roster:
+        """The study's own roster: it is part of the digest that every message of a sum is bound to."""
+        if study.roster is None:
+            raise study.error(
+                "roster", "is missing; list the public keys of the parties, the coordinator and the helpers"
+            )
+        parties = tuple(bytes.fromhex(key) for key in study.roster.parties)
+        helpers = tuple(bytes.fromhex(key) for key in study.roster.helpers)
+        return cls(parties, bytes.fromhex(study.roster.coordinator), helpers)
 
 
 @dataclass(frozen=True)
