@@ -57,7 +57,8 @@ def test_noise_has_the_stated_distribution(protocol: str) -> None:
     method = method_for(agreed)
     plan = method.plan()
     parties = federation(agreed)
-    released = run(method, plan, parties, secrets=SecretStream(KEY)).release.weights.ravel()
+    outcome = run(method, plan, parties, secrets=SecretStream(KEY))
+    released = outcome.release.weights.ravel()
     exact = np.zeros_like(released)
     records = 0
     for _, block in parties.blocks():
@@ -69,6 +70,9 @@ def test_noise_has_the_stated_distribution(protocol: str) -> None:
     assert stats.kstest(scaled, "norm").pvalue > 1e-4
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], len(scaled))
     assert low < (scaled**2).sum() < high
+    # What the certificate says of the noise on a weight of the model is the same noise, over the number of records.
+    said = outcome.release.details["noise_std_per_weight"]
+    assert low < ((noise / records / said) ** 2).sum() < high
 
 
 @pytest.mark.parametrize("dropped", [0, 2, 4])

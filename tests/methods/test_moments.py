@@ -71,6 +71,18 @@ def test_no_two_records_lie_further_apart_than_the_sensitivity_and_some_do_reach
     assert reached >= 0.995 * stated
 
 
+def test_replacing_several_records_moves_the_sum_within_the_planned_sensitivity_and_close_to_it() -> None:
+    """Three records at ρ = −β²τ²/2 from what replaces them, all in the same directions."""
+    method = moments(study(privacy={"unit": {"group": 3}}))
+    rho = -(1.0 - 1.0 / 3.0) / 2.0
+    one = np.tile([2.0, 0.0, 0.0, 0.0], (3, 1))
+    other = np.tile([2.0 * rho, 2.0 * math.sqrt(1.0 - rho**2), 0.0, 0.0], (3, 1))
+    labels = np.zeros(3, dtype=np.int64)
+    moved = np.linalg.norm(contribution(method, one, labels) - contribution(method, other, labels))
+    stated = method.plan().planned("moments").sensitivity
+    assert 0.99 * stated <= moved <= stated
+
+
 def test_the_bound_on_a_contribution_holds_for_the_largest_records() -> None:
     method = moments(study())
     features = np.tile([2.0, 0.0, 0.0, 0.0], (50, 1))

@@ -1,12 +1,15 @@
 """The certificate says what was promised and what happened, and nothing that the promise does not cover."""
 
 import json
+import math
 import re
 from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting import GaussianDpEvent, NeighboringRelation
+from dp_accounting.pld import PLDAccountant
 
 import tacit
 from tacit.simulation import Simulation
@@ -59,6 +62,19 @@ def test_it_says_what_happened(simulation: Simulation) -> None:
     assert happened["largest_upload_of_a_party"] <= simulation.certificate["upload_bytes"]
     assert happened["seconds"] > 0
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", simulation.certificate["made"])
+
+
+@pytest.mark.parametrize("drop", [0, 1, 2])
+def test_the_epsilon_of_what_was_released_is_what_an_independent_accountant_makes_of_the_noise(drop: int) -> None:
+    """From the certificate's own numbers: the noise of a weight, without the shares of the five colluders."""
+    certificate = run(study(), drop=drop).certificate
+    happened = certificate["happened"]
+    total = happened["noise_std_per_weight"] * happened["records"]
+    honest = total * math.sqrt((happened["survivors"] - 5) / happened["survivors"])
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-4)
+    accountant.compose(GaussianDpEvent(honest / certificate["releases"][0]["sensitivity"]))
+    assert happened["epsilon"] == pytest.approx(accountant.get_epsilon(1e-5), rel=1e-3)
+    assert happened["epsilon"] <= certificate["guarantee"]["epsilon"] <= 1.5
 
 
 def test_it_names_the_versions_and_the_study_with_its_hash(simulation: Simulation) -> None:
