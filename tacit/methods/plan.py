@@ -200,7 +200,7 @@ def _with_fineness(
     trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool, fineness: float, bits: int
 ) -> PlannedSum:
     """The noise of a sum whose sensitivity is at least `fineness` times what rounding adds to it."""
-    rounding = math.sqrt(release.dimension)
+    rounding = Encoding.rounding(release.dimension)
     honest = math.sqrt(trust.honest_survivors)
     units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
     scale = 2.0 ** math.ceil(math.log2(units_per_one))
@@ -220,7 +220,7 @@ def _with_fineness(
 
 def _largest_total(trust: Trust, planned: PlannedSum) -> float:
     """What no coordinate of a total exceeds, in units, except with probability 2⁻¹⁴⁰ each."""
-    largest = planned.encoding.bound * planned.encoding.scale + math.sqrt(planned.dimension)
+    largest = planned.encoding.bound * planned.encoding.scale + planned.encoding.rounding(planned.dimension)
     return trust.parties * largest + _TAIL * math.sqrt(trust.parties * planned.schedule.whole)
 
 

@@ -40,10 +40,11 @@ class Encoding:
         shift = np.uint64(64 - self.bits)
         return (words << shift).view(np.int64) >> np.int64(64 - self.bits)
 
-    def rounding(self, dimension: int) -> float:
+    @staticmethod
+    def rounding(dimension: int) -> float:
         """What rounding adds to an L2 sensitivity, in units: √dimension.
 
-        >>> Encoding(scale=1.0, bits=64, bound=1.0).rounding(9)
+        >>> Encoding.rounding(9)
         3.0
         """
         return math.sqrt(dimension)

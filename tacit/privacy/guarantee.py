@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.privacy.gaussian import epsilon_of
+from tacit.privacy.gaussian import advantage, epsilon_of
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,7 @@ class Guarantee:
     @property
     def attack_success(self) -> float:
         """How often, at best, an attacker who knows all else is right about which of two neighbours was used."""
-        from scipy.special import ndtr
-
-        return float(ndtr(self.mu / 2.0))
+        return (1.0 + advantage(self.mu)) / 2.0
 
     def epsilon_at(self, delta: float) -> float:
         """The ε of the same release for another δ."""
