@@ -27,8 +27,8 @@ from tacit.data.federation import ArrayFederation
 from tacit.data.files import Records
 from tacit.data.splits import split
 from tacit.methods.base import Sum
-from tacit.methods.baselines import accuracy, pooled_accuracy
 from tacit.methods.registry import method_for
+from tacit.report.evaluation import accuracy, pooled_accuracy
 from tacit.simulation import simulate_records
 from tacit.study import Study, make_study
 from tacit.types import Floats, Integers

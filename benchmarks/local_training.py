@@ -39,8 +39,8 @@ from tacit.data.federation import BLOCK_BYTES, Federation
 from tacit.engines import local
 from tacit.learners.linear import SLACK, LinearLearner
 from tacit.learners.losses import HuberSVM, Loss, Softmax
-from tacit.methods.baselines import accuracy
 from tacit.methods.registry import method_for
+from tacit.report.evaluation import accuracy
 from tacit.study import make_study
 from tacit.types import Floats, Integers
 

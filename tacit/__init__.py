@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tacit.errors import TacitError as TacitError
     from tacit.estimators import PrivateClassifier as PrivateClassifier
+    from tacit.estimators import PrivateRegressor as PrivateRegressor
     from tacit.simulation import Simulation as Simulation
+    from tacit.simulation import compute as compute
     from tacit.simulation import simulate as simulate
     from tacit.study import Study as Study
     from tacit.study import make_study as make_study
@@ -21,9 +23,11 @@ if TYPE_CHECKING:
 # Imported when first used, so that `import tacit` and `tacit --help` are quick.
 _HOMES = {
     "PrivateClassifier": "tacit.estimators",
+    "PrivateRegressor": "tacit.estimators",
     "Simulation": "tacit.simulation",
     "Study": "tacit.study",
     "TacitError": "tacit.errors",
+    "compute": "tacit.simulation",
     "make_study": "tacit.study",
     "read_study": "tacit.study",
     "simulate": "tacit.simulation",

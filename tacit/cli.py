@@ -104,6 +104,7 @@ def demo(
 def new(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.toml"),
     name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
+    task: Annotated[str, typer.Option(help="classification, regression or statistics.")] = "classification",
     matrix: Annotated[bool, typer.Option("--matrix", help="For a feature matrix (NPZ) instead of a table.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
@@ -117,7 +118,7 @@ def new(
     if path.exists() and not force:
         raise TacitError(f"{path}: exists already; choose another name, or overwrite it with --force.")
     # What JSON writes between quotes means the same in TOML.
-    text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix)
+    text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix, task=task)
     make_study(tomllib.loads(text), source="--name")
     try:
         path.write_text(text, encoding="utf-8")
@@ -160,7 +161,7 @@ def simulate(
     output: Annotated[Path, typer.Option(help="Where to put the model and the certificate.")] = Path(),
     as_json: AsJson = False,
 ) -> None:
-    """Run a study with all parties on this machine; write the model and the certificate."""
+    """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
     from tacit.study import LARGEST_COUNT, read_study
 
     agreed = read_study(study)
@@ -178,7 +179,8 @@ def simulate(
     from tacit.data.splits import split as spread
     from tacit.methods.registry import method_for
     from tacit.report import terminal
-    from tacit.simulation import evaluate, simulate_records
+    from tacit.report.evaluation import evaluate
+    from tacit.simulation import simulate_records
 
     method_for(agreed).plan()
     train = read_records(data, agreed)
@@ -187,7 +189,8 @@ def simulate(
     with terminal.progress_bar(quiet=as_json) as progress:
         result = simulate_records(agreed, train, groups, held_out, drop=drop, seed=seed, progress=progress)
     if held_out is None:
-        result.metrics["training_accuracy"] = evaluate(agreed, result.outcome, train)["accuracy"]
+        measured = evaluate(agreed, result.outcome.release, train, train)
+        result.metrics.update({f"training_{name}": value for name, value in measured.items()})
     _make_folder(output)
     files = _write_results(result, output)
     if as_json:
@@ -232,21 +235,26 @@ def _make_folder(folder: Path) -> None:
 
 
 def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
-    """Write the model and the certificate, which names the model's hash."""
+    """Write the model (or the statistics) and the certificate, which names its hash."""
     import hashlib
 
     from tacit.report import model
 
-    name = simulation.plan.study.study.name
-    model_path, certificate_path = folder / f"{name}.model.skops", folder / f"{name}.certificate.json"
+    name, statistics = simulation.plan.study.study.name, simulation.outcome.release.statistics
+    kind = "statistics" if statistics else "model"
+    result_path = folder / f"{name}.{kind}.{'json' if statistics else 'skops'}"
+    certificate_path = folder / f"{name}.certificate.json"
     try:
-        model.save(simulation.model, model_path)
-        digest = hashlib.sha256(model_path.read_bytes()).hexdigest()
-        content = {**simulation.certificate, "model_sha256": digest}
+        if statistics:
+            result_path.write_text(json.dumps(statistics, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        else:
+            model.save(simulation.model, result_path)
+        digest = hashlib.sha256(result_path.read_bytes()).hexdigest()
+        content = {**simulation.certificate, f"{kind}_sha256": digest}
         certificate_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise TacitError(f"{folder}: cannot be written to ({error.strerror}); choose another --output.") from None
-    return {"model": str(model_path), "certificate": str(certificate_path)}
+    return {kind: str(result_path), "certificate": str(certificate_path)}
 
 
 def _print_json(content: dict[str, Any]) -> None:

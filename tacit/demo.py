@@ -11,7 +11,7 @@ from tacit.data.federation import ArrayFederation
 from tacit.data.files import Records, read_records
 from tacit.data.splits import split
 from tacit.engines.local import Progress
-from tacit.methods.baselines import mean_alone_accuracy, pooled_accuracy
+from tacit.report.evaluation import mean_alone_accuracy, pooled_accuracy
 from tacit.simulation import Simulation, simulate_records
 from tacit.study import Study, read_study
 from tacit.templates import study_text

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from scipy.special import expit, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,31 +22,100 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from tacit.data.bounding import clip_rows
 from tacit.data.files import Records
 from tacit.data.splits import split
-from tacit.methods.baselines import predict
-from tacit.simulation import number_parties, simulate_records
+from tacit.report.evaluation import classify, predict_numbers, scores_of, with_constant
+from tacit.simulation import Simulation, number_parties, simulate_records
 from tacit.study import Study, make_study
-from tacit.types import Floats, Integers
+from tacit.types import Floats, Integers, Labels
 
 
 class PrivacyWarning(UserWarning):
     """Something was taken from the data that the guarantee treats as public."""
 
 
-_OPTIONS = {"helmet": ("learner", "regularization", "weights", "radius", "solver"), "moments": ("ridge",)}
-"""Which parameters a method takes: as in a study's [method]."""
+class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """What the classifier and the regressor have in common: the study that their parameters describe."""
+
+    _task: str
+
+    def _learn(self, features: Floats, labels: Labels, groups: npt.ArrayLike | None) -> None:
+        parties = self._parties(labels, groups)
+        self._study = self._make_study(features.shape[1], parties)
+        simulation = simulate_records(self._study, Records(features, labels), parties)
+        self._keep(simulation)
+
+    def _keep(self, simulation: Simulation) -> None:
+        self._release = simulation.outcome.release
+        self.plan_, self.guarantee_ = simulation.plan, simulation.plan.guarantee
+        self.certificate_ = simulation.certificate
+
+    def _checked(self, X: npt.ArrayLike) -> Floats:
+        check_is_fitted(self)
+        features: Floats = validate_data(self, X, dtype=np.float64, reset=False)
+        return features
+
+    def _parties(self, labels: Labels, groups: npt.ArrayLike | None) -> Integers:
+        if groups is None:
+            if not isinstance(self.parties, Integral) or self.parties < 2:
+                raise ValueError(f"Expected a whole number of parties, 2 or more, got parties={self.parties!r}.")
+            return split("iid", labels, min(int(self.parties), len(labels)), self.seed)
+        parties = number_parties(groups, len(labels))
+        if parties.max() == 0:
+            raise ValueError("Expected groups to name at least two parties, got only one.")
+        return parties
+
+    def _data(self) -> dict[str, Any]:
+        """The study's [data], but for the number of features."""
+        raise NotImplementedError
+
+    def _method_options(self) -> dict[str, Any]:
+        """The study's [method], but for the name."""
+        return dict(self.options or {})
+
+    def _make_study(self, features: int, parties: Integers) -> Study:
+        sizes = np.bincount(parties)
+        content = {
+            "study": {"name": type(self).__name__, "task": self._task},
+            "data": {"features": features, "norm": self.norm, "intercept": self.intercept, **self._data()},
+            "parties": {
+                "count": len(sizes),
+                "records": int(sizes.min()),
+                "max_records": int(sizes.max()),
+            },
+            "privacy": {
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "unit": self.unit,
+                "colluding": self.colluding,
+                "dropouts": self.dropouts,
+            },
+            "method": {"name": self.method, **self._method_options()},
+            "summation": {"protocol": self.protocol},
+        }
+        return make_study(content, source=type(self).__name__)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # Noise that could be repeated would be no protection, and on a few records it drowns everything.
+        tags.non_deterministic = True
+        return tags
+
+
+_OWN_OPTIONS = {"helmet": ("learner", "regularization", "weights", "radius", "solver"), "moments": ("ridge",)}
+"""Which methods have parameters of their own; others take theirs in `options`."""
 
 
 def _gives_probabilities(estimator: PrivateClassifier) -> bool:
-    return estimator.method == "helmet" and estimator.learner != "svm"
+    return estimator.method != "moments" and (estimator.method != "helmet" or estimator.learner != "svm")
 
 
-class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A linear classifier learnt from many parties' records under differential privacy.
+class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
+    """A classifier learnt from many parties' records under differential privacy.
 
     Parameters
     ----------
-    method : the system to use: "helmet" (blind averaging of the parties' models) or "moments" (least squares from
-        pooled second moments, which does not care how records are spread over parties).
+    method : the system to use: "helmet" (blind averaging of the parties' models), "moments" (least squares from pooled
+        second moments, which does not care how records are spread over parties), "cape" (correlated noise), or a
+        baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
     learner : of helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
     unit : what is protected: "record", "party", or {"group": k} for any k records.
@@ -58,16 +127,21 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
     weights, radius, solver : of helmet, as in a study's [method].
+    options : the method's further keys, as in a study's [method]; for example {"function": "network", "hidden": 32} of
+        cape.
     protocol : the summation, "compute-nodes" or "ideal".
     parties : over how many parties to deal out the rows when `fit` gets no groups.
     seed : public seed of that deal; the noise has none.
 
     Attributes
     ----------
-    classes_, coef_, intercept_, n_features_in_ : the released model.
+    classes_, n_features_in_ : the labels, and how many features there were.
+    coef_, intercept_ : the released model, unless it is a network.
     guarantee_ : the promise it was made under (`guarantee_.sentence()` says it in words).
     plan_, certificate_ : what was planned, and what happened.
     """
+
+    _task = "classification"
 
     def __init__(
         self,
@@ -87,6 +161,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         radius: float | None = None,
         solver: str = "certified",
         ridge: float | None = None,
+        options: dict[str, Any] | None = None,
         protocol: str = "compute-nodes",
         parties: int = 10,
         seed: int = 0,
@@ -106,6 +181,7 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.radius = radius
         self.solver = solver
         self.ridge = ridge
+        self.options = options
         self.protocol = protocol
         self.parties = parties
         self.seed = seed
@@ -115,51 +191,54 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         features, targets = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(targets)
         self.classes_, labels = self._encode(targets)
-        parties = self._parties(labels, groups)
-        study = self._study(features.shape[1], parties)
-        simulation = simulate_records(study, Records(features, labels), parties)
-        self._data, self._weights = study.data, simulation.outcome.release.weights
-        self.coef_ = self._weights[:, : self.n_features_in_]
-        self.intercept_ = self._weights[:, -1] if self.intercept else np.zeros(len(self._weights))
-        self.plan_, self.guarantee_ = simulation.plan, simulation.plan.guarantee
-        self.certificate_ = simulation.certificate
+        self._learn(features, labels, groups)
+        if self._release.hidden is None:
+            weights = self._release.weights
+            self.coef_ = weights[:, : self.n_features_in_]
+            self.intercept_ = weights[:, -1] if self.intercept else np.zeros(len(weights))
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The likeliest class of each row."""
-        features = self._features(X)
-        labels: npt.NDArray[Any] = self.classes_[predict(self._weights, features)]
+        numbers = classify(self._scores(X))
+        labels: npt.NDArray[Any] = self.classes_[numbers]
         return labels
 
     def decision_function(self, X: npt.ArrayLike) -> Floats:
         """The scores of the classes; for two classes a single one, positive for the second."""
-        scores: Floats = self._features(X) @ self._weights.T
+        scores = self._scores(X)
         if len(self.classes_) > 2:
             return scores
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
-        """The classes' probabilities according to the model (softmax and logistic only)."""
+        """The classes' probabilities according to the model, if it has any."""
         scores = self.decision_function(X)
         if scores.ndim == 1:
             second = expit(scores)
             return np.column_stack([1.0 - second, second])
-        if self.learner == "softmax":
+        if self._release.probabilities == "softmax":
             return np.asarray(softmax(scores, axis=1))
         each = expit(scores)
         return np.asarray(each / each.sum(axis=1, keepdims=True))
 
+    def _scores(self, X: npt.ArrayLike) -> Floats:
+        features, data = self._checked(X), self._study.data
+        bounded = with_constant(features, data) if self._release.hidden is not None else clip_rows(features, data)
+        return scores_of(self._release, bounded)
+
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # Noise that could be repeated would be no protection, and on a few records it drowns everything.
-        tags.non_deterministic = True
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _features(self, X: npt.ArrayLike) -> Floats:
-        check_is_fitted(self)
-        return clip_rows(validate_data(self, X, dtype=np.float64, reset=False), self._data)
+    def _data(self) -> dict[str, Any]:
+        return {"classes": len(self.classes_)}
+
+    def _method_options(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in _OWN_OPTIONS.get(self.method, ())}
+        return {name: value for name, value in own.items() if value is not None} | super()._method_options()
 
     def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
         """All classes in order, and each label's number among them."""
@@ -184,41 +263,91 @@ class PrivateClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y has the label {label!r}, which is not among classes={self.classes!r}.")
         return classes, positions[labels]
 
-    def _parties(self, labels: Integers, groups: npt.ArrayLike | None) -> Integers:
-        if groups is None:
-            if not isinstance(self.parties, Integral) or self.parties < 2:
-                raise ValueError(f"Expected a whole number of parties, 2 or more, got parties={self.parties!r}.")
-            return split("iid", labels, min(int(self.parties), len(labels)), self.seed)
-        parties = number_parties(groups, len(labels))
-        if parties.max() == 0:
-            raise ValueError("Expected groups to name at least two parties, got only one.")
-        return parties
 
-    def _study(self, features: int, parties: Integers) -> Study:
-        sizes = np.bincount(parties)
-        options = {name: getattr(self, name) for name in _OPTIONS.get(self.method, ())}
-        method = {"name": self.method} | {name: value for name, value in options.items() if value is not None}
-        content = {
-            "study": {"name": type(self).__name__, "task": "classification"},
-            "data": {
-                "features": features,
-                "classes": len(self.classes_),
-                "norm": self.norm,
-                "intercept": self.intercept,
-            },
-            "parties": {
-                "count": len(sizes),
-                "records": int(sizes.min()),
-                "max_records": int(sizes.max()),
-            },
-            "privacy": {
-                "epsilon": self.epsilon,
-                "delta": self.delta,
-                "unit": self.unit,
-                "colluding": self.colluding,
-                "dropouts": self.dropouts,
-            },
-            "method": method,
-            "summation": {"protocol": self.protocol},
-        }
-        return make_study(content, source=type(self).__name__)
+class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
+    """A linear regression learnt from many parties' records under differential privacy.
+
+    Parameters
+    ----------
+    method : the system to use: "moments" (a secure sum of second moments), "cape" (messages under correlated noise), or
+        a baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
+    label_bounds : the smallest and the largest possible label; labels beyond them count as the nearer one. If not given
+        they are taken from y, with a `PrivacyWarning`: the guarantee does not cover what they reveal.
+    norm : every record, its constant 1 included, is clipped to this L2 norm while learning. Scale features by *public*
+        bounds first, so that hardly any is longer: predictions are made for records as they are.
+    epsilon, delta, unit, colluding, dropouts, intercept, options, protocol, parties, seed : as of `PrivateClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_features_in_ : the released model, in the units of the label.
+    guarantee_, plan_, certificate_ : as of `PrivateClassifier`.
+    """
+
+    _task = "regression"
+
+    def __init__(
+        self,
+        method: str = "moments",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str | dict[str, int] = "record",
+        colluding: float = 0,
+        dropouts: float = 0,
+        label_bounds: tuple[float, float] | None = None,
+        norm: float = 1.0,
+        intercept: bool = True,
+        options: dict[str, Any] | None = None,
+        protocol: str = "compute-nodes",
+        parties: int = 10,
+        seed: int = 0,
+    ) -> None:
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.colluding = colluding
+        self.dropouts = dropouts
+        self.label_bounds = label_bounds
+        self.norm = norm
+        self.intercept = intercept
+        self.options = options
+        self.protocol = protocol
+        self.parties = parties
+        self.seed = seed
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> PrivateRegressor:
+        """Learn from the records X, y; groups names the party of each row."""
+        features, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        labels = np.asarray(targets, dtype=np.float64)
+        self._bounds = self._label_bounds(labels)
+        self._learn(features, labels, groups)
+        weights, half = self._release.weights[0], (self._bounds[1] - self._bounds[0]) / 2.0
+        self.coef_ = weights[: self.n_features_in_] * half
+        self.intercept_ = sum(self._bounds) / 2.0 + (float(weights[-1]) * half if self.intercept else 0.0)
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> Floats:
+        """The label of each row, as it is: neither the row nor the label is clipped."""
+        return predict_numbers(self._release, self._checked(X), self._study.data)
+
+    def _label_bounds(self, labels: Floats) -> tuple[float, float]:
+        if self.label_bounds is None:
+            warnings.warn(
+                "The bounds of the label were taken from y: the guarantee does not cover what they reveal. Pass "
+                "label_bounds=(smallest, largest) from public knowledge.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+            low, high = float(labels.min()), float(labels.max())
+            return (low, high) if low < high else (low - 1.0, low + 1.0)
+        low, high = (float(bound) for bound in self.label_bounds)
+        return low, high
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _data(self) -> dict[str, Any]:
+        return {"label_bounds": list(self._bounds)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,17 +11,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.bounding import clip_rows
 from tacit.data.federation import ArrayFederation
 from tacit.data.files import DataError, Records, check_arrays
 from tacit.engines import local
-from tacit.methods.baselines import accuracy
+from tacit.methods.base import Method
+from tacit.methods.functions import Custom, FunctionMethod
 from tacit.methods.plan import Plan
-from tacit.methods.registry import method_for
+from tacit.methods.registry import METHODS, method_for
+from tacit.privacy.guarantee import Guarantee
 from tacit.report.certificate import certificate
+from tacit.report.evaluation import evaluate
 from tacit.report.model import to_sklearn
 from tacit.study import Study, make_study, read_study
-from tacit.types import Integers
+from tacit.types import Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,7 @@ class Simulation:
 
     @property
     def model(self) -> Any:
-        """The released model as a fitted scikit-learn classifier."""
+        """The released model as a fitted scikit-learn estimator."""
         return to_sklearn(self.plan.study, self.outcome.release)
 
     @property
@@ -44,6 +48,7 @@ class Simulation:
         return {
             **self.plan.to_json(),
             "metrics": self.metrics,
+            **({"statistics": self.outcome.release.statistics} if self.outcome.release.statistics else {}),
             "survivors": self.outcome.survivors,
             "seconds": self.outcome.seconds,
             "bytes": self.outcome.bytes,
@@ -53,7 +58,7 @@ class Simulation:
 def simulate(
     study: Study | dict[str, Any] | str | Path,
     X: npt.ArrayLike,  # noqa: N803 (the name that everyone expects)
-    y: npt.ArrayLike,
+    y: npt.ArrayLike | None,
     groups: npt.ArrayLike,
     *,
     X_test: npt.ArrayLike | None = None,  # noqa: N803
@@ -62,7 +67,7 @@ def simulate(
     seed: int = 0,
     progress: local.Progress | None = None,
 ) -> Simulation:
-    """Run any matrix study on arrays: row i of X belongs to the party groups[i].
+    """Run any matrix study on arrays: row i of X belongs to the party groups[i]. Statistics need no y.
 
     The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must be that of
     the distinct groups. Metrics are measured on the test arrays, if given.
@@ -85,6 +90,100 @@ def simulate(
             "for example with study.with_parties."
         )
     return simulate_records(study, records, parties, test, drop=drop, seed=seed, progress=progress)
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What `compute` gave: the function's total over all parties, with noise."""
+
+    total: Floats
+    noise_std: float
+    """The standard deviation of the noise in each number of the total"""
+    simulation: Simulation
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.simulation.plan.guarantee
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        return self.simulation.certificate
+
+
+def compute(
+    function: Callable[[Floats], npt.ArrayLike],
+    X: npt.ArrayLike,  # noqa: N803
+    groups: npt.ArrayLike,
+    *,
+    dimension: int,
+    sensitivity: float,
+    bound: float,
+    epsilon: float,
+    delta: float,
+    method: str = "cape",
+    unit: str | dict[str, int] = "record",
+    colluding: float = 0,
+    dropouts: float = 0,
+    norm: float | None = None,
+    protocol: str = "compute-nodes",
+    drop: int = 0,
+    seed: int = 0,
+    progress: local.Progress | None = None,
+) -> Computation:
+    """The total over parties of any function of their records, by "cape", "conv", "local" or "central".
+
+    `function` takes the rows of one party and gives `dimension` numbers. `sensitivity` is your word that replacing one
+    row moves them by at most so much, in L2 norm; the promise rests on it. A party's numbers are clipped to the L2 norm
+    `bound`, and rows to `norm` if it is given.
+
+    >>> rows = np.random.default_rng(0).uniform(size=(1000, 1))
+    >>> above = compute(lambda rows: [(rows > 0.5).sum()], rows, np.arange(1000) % 10, dimension=1, sensitivity=1,
+    ...                 bound=1000, epsilon=1, delta=1e-6)
+    >>> bool(abs(above.total[0] - 500) < 100)
+    True
+    """
+    if not (isinstance(dimension, int) and dimension >= 1):
+        raise DataError(f"dimension is {dimension}, but should be how many numbers the function gives, 1 or more.")
+    for name, value in (("sensitivity", sensitivity), ("bound", bound)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise DataError(f"{name} is {value}, but should be a number above 0.")
+    features = np.asarray(X)
+    if features.ndim != 2:
+        raise DataError(f"X has the shape {features.shape}, but should have one row a record.")
+    parties = number_parties(groups, len(features))
+    sizes = np.bincount(parties)
+    study = make_study(
+        {
+            "study": {"name": "compute", "task": "statistics"},
+            "data": {"features": features.shape[1], "norm": _UNCLIPPED if norm is None else norm},
+            "parties": {"count": len(sizes), "records": int(sizes.min()), "max_records": int(sizes.max())},
+            "privacy": {
+                "epsilon": epsilon,
+                "delta": delta,
+                "unit": unit,
+                "colluding": colluding,
+                "dropouts": dropouts,
+            },
+            "method": {"name": method},
+            "summation": {"protocol": protocol},
+        },
+        source="compute",
+    )
+    kind = METHODS.get(method)
+    if kind is None or not issubclass(kind, FunctionMethod):
+        able = ", ".join(f'"{name}"' for name, known in METHODS.items() if issubclass(known, FunctionMethod))
+        raise study.error("method.name", f'is "{method}", but to compute a function it should be one of: {able}')
+    custom = Custom(function, dimension, sensitivity, bound)
+    records = check_arrays(features, None, study, "X")
+    simulation = simulate_records(
+        study, records, parties, drop=drop, seed=seed, progress=progress, method=kind(study, custom)
+    )
+    release = simulation.outcome.release
+    return Computation(np.array(release.statistics["total"]), float(release.details["noise_std"]), simulation)
+
+
+_UNCLIPPED = 1e6
+"""The largest norm that a study may have: rows are taken as they are."""
 
 
 def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
@@ -111,19 +210,14 @@ def simulate_records(
     drop: int = 0,
     seed: int = 0,
     progress: local.Progress | None = None,
+    method: Method | None = None,
 ) -> Simulation:
-    """Run a study on records that already fit it."""
+    """Run a study on records that already fit it, by its own method unless one is given."""
     if not 0 <= drop <= study.parties.count:
         raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
-    method = method_for(study)
+    method = method or method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)
     outcome = local.run(method, plan, federation, drop=drop, seed=seed, progress=progress)
-    metrics = {} if test is None else evaluate(study, outcome, test)
+    metrics = {} if test is None else evaluate(study, outcome.release, test, train)
     return Simulation(plan, outcome, metrics)
-
-
-def evaluate(study: Study, outcome: local.Outcome, test: Records) -> dict[str, float]:
-    """How good the released model is on these records."""
-    features = clip_rows(test.features, study.data)
-    return {"accuracy": accuracy(outcome.release.weights, features, test.labels)}

@@ -27,6 +27,7 @@ LARGEST_COUNT = 10**9
 Group = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Share = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0.0, lt=1.0)]
 Category = str | int | bool
+Bound = Annotated[float, Field(ge=-1e100, le=1e100)]
 OptionsType = TypeVar("OptionsType", bound="Section")
 
 
@@ -45,7 +46,9 @@ class StudySection(Section):
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
         description='a name of letters, digits, dots, dashes and underscores, such as "heart"',
     )
-    task: Literal["classification", "regression"] = Field(description='"classification" or "regression"')
+    task: Literal["classification", "regression", "statistics"] = Field(
+        description='"classification", "regression" or "statistics"'
+    )
 
 
 class GroupUnit(Section):
@@ -90,14 +93,16 @@ class Column(Section):
 
 
 class DataSection(Section):
-    """Either a table (label, classes, columns) or a matrix (features, classes)."""
+    """Either a table (columns) or a matrix (features), and what is predicted of it: one of the classes, a number
+    within label_bounds, or nothing. The norm and the constant that a study leaves open are put in by `Study`."""
 
     label: str | None = Field(None, description="the name of the label's column, in quotes")
     classes: list[Category] | Annotated[int, Field(ge=2)] | None = Field(
         None, description='all possible labels, such as ["no", "yes"], or for a matrix their number, 2 or more'
     )
-    label_bounds: tuple[float, float] | None = Field(
-        None, description="the smallest and the largest possible label (of a regression), such as [0, 110]"
+    label_bounds: tuple[Bound, Bound] | None = Field(
+        None,
+        description="the smallest and the largest possible label (of a regression), publicly known, such as [0, 110]",
     )
     columns: dict[str, Column] | None = Field(
         None, description="for each column { min = …, max = … } or { categories = [ … ] }"
@@ -143,15 +148,8 @@ class DataSection(Section):
             raise ValueError(
                 f"{has} either [data.columns] with the columns' public bounds (a table) or features = … (a matrix)"
             )
-        if self.columns is not None:
-            if not self.columns:
-                raise ValueError("needs at least one column under [data.columns]")
-            if self.label is None:
-                raise ValueError("needs label = the name of the label's column")
-            if self.label in self.columns:
-                raise ValueError(f"has the label {self.label!r} among its columns too; take it out of [data.columns]")
-            if isinstance(self.classes, int):
-                raise ValueError('of a table needs classes = the list of its labels, such as ["no", "yes"]')
+        if self.columns is not None and not self.columns:
+            raise ValueError("needs at least one column under [data.columns]")
         return self
 
     @property
@@ -261,16 +259,67 @@ class Study(Section):
     roster: RosterSection | None = None
     source: str = Field("the study", exclude=True)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _defaults(cls, values: Any) -> Any:
+        """What a study may leave to its task: statistics have no constant; and the norm of a table for regression,
+        statistics or a network is √(number of columns, constant included), which no record exceeds: a number is at most
+        1 in absolute value, and a category's indicators have the norm 1."""
+        match values:
+            case {"study": {"task": "regression" | "statistics" as task}, "data": dict(data)} | {
+                "study": {"task": task},
+                "data": dict(data),
+                "method": {"function": "network"},
+            }:
+                if task == "statistics" and data.get("intercept") is None:
+                    data = data | {"intercept": False}
+                columns = data.get("columns")
+                if "norm" not in data and isinstance(columns, dict) and columns:
+                    data = data | {"norm": math.sqrt(len(columns) + (data.get("intercept") is not False))}
+                return values | {"data": data}
+        return values
+
     @model_validator(mode="after")
     def _task(self) -> Study:
-        if self.study.task == "classification" and self.data.classes is None:
-            raise self.error("data", 'lacks classes: all possible labels, such as ["no", "yes"]')
-        if self.study.task == "regression" and self.data.label_bounds is None:
-            raise self.error("data", "lacks label_bounds: the smallest and the largest possible label, as [0, 110]")
+        """What is predicted is described as the task needs it, and by no key that would mean nothing."""
+        if self.study.task == "statistics":
+            self._refuse(("label", "classes", "label_bounds", "intercept"), "which predicts nothing; remove it")
+            return self
+        if self.data.is_table and self.data.label is None:
+            raise self.error("data", "needs label = the name of the label's column")
+        if self.study.task == "regression":
+            if self.data.label_bounds is None:
+                raise self.error("data", "lacks label_bounds: the smallest and the largest possible label, as [0, 110]")
+            self._refuse(("classes",), 'whose labels are numbers; remove it, or set task = "classification"')
+        else:
+            if self.data.classes is None:
+                raise self.error("data", 'lacks classes: all possible labels, such as ["no", "yes"]')
+            self._refuse(("label_bounds",), 'whose labels are classes; remove it, or set task = "regression"')
+        return self
+
+    @model_validator(mode="after")
+    def _table_labels(self) -> Study:
+        label = self.data.label
+        if label is not None and label in (self.data.columns or {}):
+            raise self.error("data", f"has the label {label!r} among its columns too; take it out of [data.columns]")
+        if self.data.is_table and isinstance(self.data.classes, int):
+            raise self.error("data", 'of a table needs classes = the list of its labels, such as ["no", "yes"]')
+        return self
+
+    @model_validator(mode="after")
+    def _whole_roster(self) -> Study:
         if self.roster is not None and len(self.roster.parties) != self.parties.count:
             listed, count = len(self.roster.parties), self.parties.count
             raise self.error("roster.parties", f"has {listed} keys, but [parties] count is {count}; list every party")
         return self
+
+    def _refuse(self, keys: tuple[str, ...], why: str) -> None:
+        """Keys of [data] that would be ignored in silence."""
+        for key in keys:
+            value = getattr(self.data, key)
+            if value is not None and value is not False:
+                problem = f'is {_shown(value)}, but the task is "{self.study.task}", {why}'
+                raise self.error(f"data.{key}", problem)
 
     @property
     def colluding(self) -> int:

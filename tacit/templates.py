@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+from tacit.errors import TacitError
+
 _HEAD = """\
 # A tacit study: what all parties agree on before anyone touches data.
 # Everyone runs the same file; `tacit plan {path}` says what it promises and costs.
 
 [study]
 name = "{name}"
-task = "classification"
+task = "{task}"
 """
 
 _TABLE = """
 [data]                        # a table: CSV (with a line of column names) or Parquet
+"""
+
+_TABLE_LABELS = {
+    "classification": """\
 label = "died"                # the column to predict ...
 classes = ["no", "yes"]       # ... and all its possible values
 norm = 1.0                    # each record's vector, constant 1 included, is clipped to this L2 norm
+""",
+    "regression": """\
+label = "pressure"            # the column to predict ...
+label_bounds = [0, 300]       # ... and its public bounds
+# norm = 1.0                  # clips each record's vector, constant 1 included, to this L2 norm; unset: clips nothing
+""",
+    "statistics": """\
+# norm = 1.0                  # clips each record's vector to this L2 norm; unset: clips nothing
+""",
+}
 
+_COLUMNS = """
 [data.columns]                # public knowledge only: never look the bounds up in the data
 age = { min = 0, max = 110 }
 weight = { min = 0, max = 300 }
@@ -24,14 +41,28 @@ sex = { categories = ["f", "m"] }
 """
 
 _MATRIX = """
-[data]                        # a matrix: NPZ with X (records x features) and y (whole numbers from 0)
+[data]                        # a matrix: NPZ with X (records x features)"""
+
+_MATRIX_LABELS = {
+    "classification": """ and y (whole numbers from 0)
 features = 64
 classes = 10
 norm = 1.0                    # each record's vector is clipped to this L2 norm
 intercept = false             # append a constant 1 to each record (before clipping)?
-"""
+""",
+    "regression": """ and y (real numbers)
+features = 64
+label_bounds = [0, 300]       # public knowledge: labels are clipped to these bounds
+norm = 1.0                    # each record's vector is clipped to this L2 norm
+intercept = false             # append a constant 1 to each record (before clipping)?
+""",
+    "statistics": """
+features = 64
+norm = 1.0                    # each record's vector is clipped to this L2 norm
+""",
+}
 
-_TAIL = """
+_AGREEMENT = """
 [parties]
 count = {count}
 records = {records}                  # at least, at each party
@@ -43,12 +74,28 @@ delta = {delta}                  # well below one over the number of records
 unit = "record"               # what is protected: "record", {{ group = 5 }} records, or all of a "party"
 colluding = {colluding}               # parties that may pool what they know: a fraction or a number
 dropouts = {dropouts}               # parties that may vanish on the way: a fraction or a number
+"""
 
+_METHODS = {
+    "classification": """
 [method]
 name = "helmet"               # blind averaging; or "moments" (least squares; it has neither of the next two keys)
 learner = "softmax"           # or "logistic", "svm"
 regularization = {regularization}          # larger: less noise, simpler models
+""",
+    "regression": """
+[method]
+name = "cape"                 # noise correlated across parties, so that most of it cancels in the sum
+function = "linear-regression"  # least squares, the function that fits this task
+""",
+    "statistics": """
+[method]
+name = "cape"                 # noise correlated across parties, so that most of it cancels in the sum
+function = "mean"             # of each column; or "histogram", with bins = 10
+""",
+}
 
+_SUMMATION = """
 [summation]
 protocol = "compute-nodes"    # or "secagg+", "secagg", "pairwise"; "ideal" adds in the clear: simulation only
 nodes = 3                     # (of compute-nodes) the total is safe while one of them keeps its share to itself
@@ -60,6 +107,7 @@ def study_text(
     name: str,
     *,
     matrix: bool,
+    task: str = "classification",
     count: int = 1000,
     records: int = 50,
     max_records: int = 1000,
@@ -69,8 +117,11 @@ def study_text(
     dropouts: float = 0.05,
     regularization: float = 0.1,
 ) -> str:
-    """A commented study file."""
-    tail = _TAIL.format(
+    """A commented study file for a task."""
+    if task not in _METHODS:
+        raise TacitError(f"the task is {task!r}, but should be one of: {', '.join(_METHODS)}.")
+    data = _MATRIX + _MATRIX_LABELS[task] if matrix else _TABLE + _TABLE_LABELS[task] + _COLUMNS
+    agreement = (_AGREEMENT + _METHODS[task]).format(
         count=count,
         records=records,
         max_records=max_records,
@@ -80,4 +131,4 @@ def study_text(
         dropouts=dropouts,
         regularization=regularization,
     )
-    return _HEAD.format(path=path, name=name) + (_MATRIX if matrix else _TABLE) + tail
+    return _HEAD.format(path=path, name=name, task=task) + data + agreement + _SUMMATION

@@ -11,3 +11,5 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 Flags: TypeAlias = NDArray[np.bool_]
+Labels: TypeAlias = Integers | Floats
+"""Class numbers, or the numbers of a regression"""

@@ -1,17 +1,21 @@
 """A study is read, or what is wrong with it is told in one sentence."""
 
+import math
 import tomllib
 from fractions import Fraction
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit.errors import TacitError
 from tacit.methods.registry import method_for
 from tacit.study import Study, StudyError, make_study, read_study
+from tacit.templates import study_text
 
 EXAMPLE = """\
 [study]
@@ -170,7 +174,7 @@ HUGE = "1" + "0" * 30
         ("colluding", SHARE, ["1.0", "-0.1", "-1", "nan", "inf", "true", '"half"']),
         ("dropouts", SHARE.replace("0.5", "0.05"), ["1.0", "-0.1", "-1", "nan", "inf", "true", '"half"']),
         ("unit", UNIT, ['"records"', "{ group = 0 }", "{ group = 1.5 }", "{ group = true }", "3", "{}", "[5]"]),
-        ("task", '"classification" or "regression"', ['"clustering"', "1"]),
+        ("task", '"classification", "regression" or "statistics"', ['"clustering"', "1"]),
         ("label", "the name of the label's column, in quotes", ["3", "true"]),
         ("classes", 'all possible labels, such as ["no", "yes"]', ['"no"', "true", "1.5"]),
         ("regularization", "a number from 1e-6 up, such as 0.1", ["0", "-1", "nan", "inf", "true", '"x"']),
@@ -217,6 +221,8 @@ DIED = 'label = "died"'
         (DIED, DIED + "\nintercept = 1", "intercept", "[data] intercept is 1, but should be true or false."),
         (DIED, DIED + "\nlabel_bounds = [1]", "label_bounds", "[data] label_bounds has [1], but should be the small"),
         (DIED, DIED + "\nlabel_bounds = [2, 1]", "label_bounds", "[data] label_bounds is [2.0, 1.0], but should have"),
+        (DIED, DIED + "\nlabel_bounds = [0, 1e200]", "label_bounds", "[data] label_bounds has 1e+200, but should be t"),
+        (DIED, DIED + "\nlabel_bounds = [nan, 1]", "label_bounds", "[data] label_bounds has nan, but should be the sm"),
         ("[privacy]", "[[privacy]]", "[[privacy]]", "[privacy] is [{ epsilon = 0.59, delta = 1e-05"),
         ("colluding = 0.5 ", "colluding = 950 ", "[privacy]", "[privacy] leaves no honest party: of 1000 parties, 950"),
     ],
@@ -275,7 +281,7 @@ def test_a_column_whose_name_has_a_dot_is_found_and_quoted(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("missing", "section", "expected"),
     [
-        ("task", "[study]", '[study] task is missing; it should be "classification" or "regression".'),
+        ("task", "[study]", '[study] task is missing; it should be "classification", "regression" or'),
         ("count", "[parties]", "[parties] count is missing; it should be a whole number of parties"),
         ("epsilon", "[privacy]", "[privacy] epsilon is missing; it should be a number above 0"),
         ("delta", "[privacy]", "[privacy] delta is missing; it should be a number from 1e-30"),
@@ -292,6 +298,205 @@ def test_a_regression_needs_the_bounds_of_its_labels(tmp_path: Path) -> None:
     text = example("task", '"regression"')
     message = complaint(tmp_path, text)
     assert message.startswith(f", line {line_of(text, '[data]')}: [data] lacks label_bounds: the smallest and the")
+
+
+def of_task(task: str, *, matrix: bool = False, **data: Any) -> dict[str, Any]:
+    """The content of a study of another task, with more keys in its [data]."""
+    content = tomllib.loads(with_matrix() if matrix else EXAMPLE)
+    del content["data"]["classes"]
+    if task == "statistics":
+        content["data"].pop("label", None)
+    else:
+        content["data"]["label_bounds"] = [0, 300]
+    content["study"]["task"] = task
+    content["data"] |= data
+    return content
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("task", ["regression", "statistics"])
+def test_regression_and_statistics_need_no_classes(task: str, matrix: bool) -> None:
+    study = make_study(of_task(task, matrix=matrix))
+    assert study.study.task == task
+    assert study.data.label_bounds == ((0.0, 300.0) if task == "regression" else None)
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+def test_statistics_have_no_constant(matrix: bool) -> None:
+    content = of_task("statistics", matrix=matrix)
+    content["data"].pop("intercept", None)
+    study = make_study(content)
+    assert (study.data.has_intercept, study.data.dimension) == (False, 1280 if matrix else 3)
+    assert make_study(of_task("statistics", matrix=matrix, intercept=False)).digest() == study.digest()
+
+
+PREDICTS_NOTHING = 'but the task is "statistics", which predicts nothing; remove it.'
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize(
+    ("task", "key", "value", "expected"),
+    [
+        ("statistics", "label", "died", f'label is "died", {PREDICTS_NOTHING}'),
+        ("statistics", "label", "age", f'label is "age", {PREDICTS_NOTHING}'),
+        ("statistics", "classes", ["no", "yes"], f'classes is ["no", "yes"], {PREDICTS_NOTHING}'),
+        ("statistics", "classes", 2, f"classes is 2, {PREDICTS_NOTHING}"),
+        ("statistics", "label_bounds", [0, 1], f"label_bounds is [0.0, 1.0], {PREDICTS_NOTHING}"),
+        ("statistics", "intercept", True, f"intercept is true, {PREDICTS_NOTHING}"),
+        (
+            "regression",
+            "classes",
+            ["no", "yes"],
+            'classes is ["no", "yes"], but the task is "regression", whose labels are numbers; remove it, or set task '
+            '= "classification".',
+        ),
+        (
+            "regression",
+            "classes",
+            2,
+            'classes is 2, but the task is "regression", whose labels are numbers; remove it, or set task = '
+            '"classification".',
+        ),
+    ],
+)
+def test_a_key_that_would_be_ignored_is_refused(task: str, key: str, value: Any, expected: str, matrix: bool) -> None:
+    with pytest.raises(StudyError) as caught:
+        make_study(of_task(task, matrix=matrix, **{key: value}))
+    assert str(caught.value) == f"the study: [data] {expected}"
+
+
+@pytest.mark.parametrize("original", [EXAMPLE, with_matrix()])
+def test_bounds_of_labels_are_refused_in_a_classification_with_their_line(tmp_path: Path, original: str) -> None:
+    text = original.replace("[data] ", "[data]").replace("[data]", "[data]\nlabel_bounds = [0, 110]#")
+    assert complaint(tmp_path, text) == (
+        f", line {line_of(text, 'label_bounds')}: [data] label_bounds is [0.0, 110.0], but the task is "
+        '"classification", whose labels are classes; remove it, or set task = "regression".'
+    )
+
+
+def test_a_regression_of_a_table_needs_a_label_that_is_no_column() -> None:
+    content = of_task("regression", label="age")
+    with pytest.raises(StudyError, match=r"has the label 'age' among its columns too; take it out of \[data.columns\]"):
+        make_study(content)
+    del content["data"]["label"]
+    with pytest.raises(StudyError, match=r"^the study: \[data\] needs label = the name of the label's column\.$"):
+        make_study(content)
+
+
+@pytest.mark.parametrize("task", ["regression", "statistics"])
+def test_a_roster_names_every_party_whatever_the_task(task: str) -> None:
+    keys = [f"{number:064x}" for number in range(3)]
+    content = of_task(task) | {"roster": {"parties": keys[:2], "coordinator": keys[2]}}
+    with pytest.raises(StudyError, match=r"parties has 2 keys, but \[parties\] count is 1000; list every party\.$"):
+        make_study(content)
+
+
+COLUMNS = st.dictionaries(
+    st.text(min_size=1, max_size=3),
+    st.sampled_from([{"min": 0, "max": 1}, {"categories": ["a", "b", "c"]}]),
+    min_size=1,
+    max_size=12,
+)
+
+
+@settings(deadline=None)
+@given(COLUMNS, st.sampled_from([None, True, False]))
+def test_a_table_s_norm_is_by_default_what_no_record_exceeds(columns: dict[str, Any], intercept: bool | None) -> None:
+    described = {"columns": columns} | ({} if intercept is None else {"intercept": intercept})
+    label = {"label": "a label"}
+    wide = make_study(of_task("regression", **described, **label)).data
+    assert wide.norm == math.sqrt(len(columns) + (intercept is not False))
+    if intercept is not True:
+        assert make_study(of_task("statistics", **described)).data.norm == math.sqrt(len(columns))
+    content = tomllib.loads(EXAMPLE)
+    content["data"] |= described | label
+    assert make_study(content).data.norm == 1.0
+
+
+@pytest.mark.parametrize("task", ["regression", "statistics"])
+def test_a_norm_in_the_study_is_respected_and_a_matrix_has_1_by_default(task: str) -> None:
+    assert make_study(of_task(task, norm=0.5)).data.norm == 0.5
+    assert make_study(of_task(task, norm=1)).data.norm == 1.0
+    content = of_task(task, matrix=True)
+    del content["data"]["norm"]
+    assert make_study(content).data.norm == 1.0
+
+
+@pytest.mark.parametrize("task", ["regression", "statistics"])
+def test_the_default_norm_is_part_of_the_digest(task: str) -> None:
+    study = make_study(of_task(task))
+    assert make_study(of_task(task, norm=study.data.norm)).digest() == study.digest()
+    assert make_study(of_task(task, norm=1.0)).digest() != study.digest()
+    assert make_study(study.model_dump(mode="json", exclude_none=True)).digest() == study.digest()
+
+
+def test_the_digests_of_classification_studies_stay_what_they_were() -> None:
+    """Parties that agreed long ago still agree: these are from before the other tasks."""
+    assert from_text(EXAMPLE).digest() == "ea62db80b02e727d34e47734f537937032f0a3a2a2dbd7bb0204cd3a9cf55de3"
+    assert from_text(with_matrix()).digest() == "8813ebdde01a020a8697867819127cf04aeddf1e0a9b98f6969d9af4c5332694"
+
+
+@pytest.mark.parametrize("task", ["regression", "statistics"])
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ({"columns": 3}, "[data] columns is 3, but should be for each column"),
+        ({"columns": {}}, "[data] needs at least one column under [data.columns]."),
+        ({"columns": {"age": 5}}, "[data] columns.age is 5, but should be { min = …"),
+        ({"columns": None}, "[data] needs either [data.columns]"),
+        ({"norm": "x"}, '[data] norm is "x", but should be a number'),
+        ({"intercept": 1}, "[data] intercept is 1, but should be true or false."),
+        ({"features": 3}, "[data] has both [data.columns] and features"),
+    ],
+)
+def test_defaults_leave_the_explanation_of_mistakes_alone(task: str, data: dict[str, Any], expected: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        make_study(of_task(task, **data))
+    assert str(caught.value).startswith(f"the study: {expected}")
+
+
+@pytest.mark.parametrize(
+    ("section", "value", "expected"),
+    [
+        ("data", 3, "[data] is 3, but should be a section"),
+        ("study", 3, "[study] is 3, but should be a section"),
+        ("study", {"name": "heart", "task": ["regression"]}, '[study] task is ["regression"], but should be'),
+    ],
+)
+def test_a_section_of_another_kind_is_explained(section: str, value: Any, expected: str) -> None:
+    with pytest.raises(StudyError) as caught:
+        make_study(of_task("regression") | {section: value})
+    assert str(caught.value).startswith(f"the study: {expected}")
+
+
+def test_defaults_leave_the_describedcontent_alone() -> None:
+    content = of_task("statistics")
+    make_study(content)
+    assert content == of_task("statistics")
+
+
+@pytest.mark.parametrize("matrix", [False, True])
+@pytest.mark.parametrize("task", ["classification", "regression", "statistics"])
+def test_the_study_to_start_from_is_valid_for_every_task(task: str, matrix: bool) -> None:
+    text = study_text("study.toml", "lung", matrix=matrix, task=task)
+    study = make_study(tomllib.loads(text))
+    assert (study.study.name, study.study.task, study.data.is_table) == ("lung", task, not matrix)
+    assert study.method.name == ("helmet" if task == "classification" else "cape")
+    assert all(len(line) <= 120 for line in text.splitlines())
+    if task == "classification":
+        assert text == study_text("study.toml", "lung", matrix=matrix)
+        method_for(study).plan()
+    if task == "statistics":
+        assert study.method.model_extra == {"function": "mean"}
+        assert '"histogram", with bins = 10' in text
+
+
+def test_an_unknown_task_to_start_from_is_told() -> None:
+    with pytest.raises(TacitError) as caught:
+        study_text("study.toml", "lung", matrix=False, task="clustering")
+    assert str(caught.value) == (
+        "the task is 'clustering', but should be one of: classification, regression, statistics."
+    )
 
 
 @pytest.mark.parametrize("section", ["study", "data", "parties", "privacy", "method"])

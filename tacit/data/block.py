@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.types import Floats, Integers
+from tacit.types import Floats, Integers, Labels
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Block:
 
     features: Floats
     """(B, n, d)"""
-    labels: Integers
-    """(B, n)"""
+    labels: Labels
+    """(B, n): numbers of classes, or for a regression labels scaled to [−1, 1]"""
     counts: Integers
     """(B,): how many of a party's rows are records"""
 

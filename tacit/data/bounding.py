@@ -3,13 +3,14 @@
 A table's numbers are clipped to their bounds and scaled to [−1, 1], its categories become indicators; a matrix is
 taken as it is. Then a constant 1 is appended (if the study has an intercept) and the whole vector, constant included,
 is clipped to the study's norm c. (DP-Helmet's code appends the constant after clipping, so its vectors exceed c.)
+A regression's labels are clipped and scaled as a table's numbers are.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from tacit.study import Column, DataSection
+from tacit.study import Column, DataSection, StudyError
 from tacit.types import Floats, Integers
 
 
@@ -19,10 +20,39 @@ def scale_column(values: Floats, column: Column) -> Floats:
     >>> scale_column(np.array([0.0, 55.0, 999.0]), Column(min=0, max=110)).tolist()
     [-1.0, 0.0, 1.0]
     """
-    low, high = column.min or 0.0, column.max or 0.0
+    return _scale(values, column.min or 0.0, column.max or 0.0)
+
+
+def scale_labels(values: Floats, data: DataSection) -> Floats:
+    """A regression's labels to [−1, 1] by their public bounds; what lies outside is moved to the nearer bound.
+
+    >>> scale_labels(np.array([0.0, 55.0, 999.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return _scale(values, *_label_bounds(data))
+
+
+def unscale_labels(scaled: Floats, data: DataSection) -> Floats:
+    """Predictions of scaled labels in the labels' own units. A prediction beyond −1 or 1 lies beyond the bounds.
+
+    >>> unscale_labels(np.array([-1.0, 0.0, 1.0, 2.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
+    [0.0, 55.0, 110.0, 165.0]
+    """
+    low, high = _label_bounds(data)
+    values: Floats = low + (scaled + 1.0) / 2.0 * (high - low)
+    return values
+
+
+def _scale(values: Floats, low: float, high: float) -> Floats:
     # In this order rounding errors lead neither beyond −1 and 1 nor away from them at the bounds.
     scaled: Floats = (np.clip(values, low, high) - low) / (high - low) * 2.0 - 1.0
     return scaled
+
+
+def _label_bounds(data: DataSection) -> tuple[float, float]:
+    if data.label_bounds is None:
+        raise StudyError("[data] lacks label_bounds: the smallest and the largest possible label, as [0, 110].")
+    return data.label_bounds
 
 
 def indicate(codes: Integers, column: Column) -> Floats:

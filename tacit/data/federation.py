@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tacit.data.block import Block
-from tacit.data.bounding import clip_rows
+from tacit.data.bounding import clip_rows, scale_labels
 from tacit.data.files import DataError, Records
 from tacit.study import Study
 from tacit.types import Floats, Integers
@@ -80,8 +80,11 @@ class ArrayFederation(Federation):
         rows = np.concatenate([self._rows[self._starts[p] : self._starts[p] + self._counts[p]] for p in parties])
         bounded = clip_rows(self._records.features[rows], self._study.data)
         real = np.arange(largest) < counts[:, None]
-        labels = np.zeros(real.shape, dtype=np.int64)
-        labels[real] = self._records.labels[rows]
+        known = self._records.labels[rows]
+        if self._study.study.task == "regression":
+            known = scale_labels(known.astype(np.float64, copy=False), self._study.data)
+        labels = np.zeros(real.shape, dtype=known.dtype)
+        labels[real] = known
         if real.all():
             return Block(bounded.reshape(*real.shape, -1), labels, counts)
         features: Floats = np.zeros((*real.shape, bounded.shape[1]))

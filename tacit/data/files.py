@@ -21,7 +21,7 @@ import numpy as np
 from tacit.data.bounding import indicate, scale_column
 from tacit.errors import TacitError
 from tacit.study import Category, Column, Study
-from tacit.types import Floats, Integers
+from tacit.types import Floats, Integers, Labels
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -33,10 +33,14 @@ class DataError(TacitError, ValueError):
 
 @dataclass(frozen=True)
 class Records:
-    """Records as numbers: features (n, raw dimension) before the constant and the clipping, labels (n,)."""
+    """Records as numbers: features (n, raw dimension) before the constant and the clipping, labels (n,).
+
+    Labels are the numbers of classes, for a regression real numbers as they stand in the file (unclipped, in their own
+    units), and for statistics, where nothing is predicted, zeros.
+    """
 
     features: Floats
-    labels: Integers
+    labels: Labels
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -63,9 +67,21 @@ def read_records(path: str | Path, study: Study) -> Records:
 
 
 def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Records:
-    """Arrays as records of a matrix study, or `DataError`."""
-    features, labels = np.asarray(features), np.asarray(labels)
-    dimension, classes = study.data.raw_dimension, len(study.data.class_names)
+    """Arrays as records of a matrix study, or `DataError`. For statistics the labels are ignored, and may be None."""
+    features = _checked_features(np.asarray(features), study, source)
+    if study.study.task == "statistics":
+        return Records(features, np.zeros(len(features), dtype=np.int64))
+    labels = np.asarray(labels)
+    if labels.shape != features.shape[:1]:
+        raise DataError(
+            f"{source}: y has the shape {_shape(labels)}, but X has {len(features)} rows; each row needs one label."
+        )
+    check = _checked_numbers if study.study.task == "regression" else _checked_classes
+    return Records(features, check(labels, study, source))
+
+
+def _checked_features(features: np.ndarray[Any, Any], study: Study, source: str) -> Floats:
+    dimension = study.data.raw_dimension
     if features.ndim != 2 or features.shape[1] != dimension:
         raise DataError(
             f"{source}: X has the shape {_shape(features)}, but the study's [data] features = {dimension} asks for "
@@ -73,19 +89,35 @@ def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Recor
         )
     if features.dtype.kind not in _REAL_KINDS:
         raise DataError(f"{source}: X holds {features.dtype}, but should hold real numbers.")
-    if labels.shape != features.shape[:1]:
+    numbers = _as_floats(features)
+    if not np.isfinite(numbers).all():
+        row, column = np.argwhere(~np.isfinite(numbers))[0]
         raise DataError(
-            f"{source}: y has the shape {_shape(labels)}, but X has {len(features)} rows; each row needs one label."
-        )
-    # A number that the type cannot hold becomes infinite, and is then named.
-    with np.errstate(over="ignore"):
-        features = features.astype(np.float64, copy=False)
-    if not np.isfinite(features).all():
-        row, column = np.argwhere(~np.isfinite(features))[0]
-        raise DataError(
-            f"{source}: X[{row}, {column}] is {features[row, column]}, but should be a finite number; repair or "
+            f"{source}: X[{row}, {column}] is {numbers[row, column]}, but should be a finite number; repair or "
             "remove the record."
         )
+    if len(numbers) == 0:
+        raise DataError(f"{source}: has no records; at least one is needed.")
+    return numbers
+
+
+def _checked_numbers(labels: np.ndarray[Any, Any], study: Study, source: str) -> Floats:
+    """A regression's labels."""
+    if labels.dtype.kind not in _REAL_KINDS:
+        raise DataError(f"{source}: y holds {labels.dtype}, but should hold real numbers {_within(study)}.")
+    numbers = _as_floats(labels)
+    if not np.isfinite(numbers).all():
+        row = int(np.flatnonzero(~np.isfinite(numbers))[0])
+        raise DataError(
+            f"{source}: y[{row}] is {numbers[row]}, but should be a finite number {_within(study)}; repair or remove "
+            "the record."
+        )
+    return numbers
+
+
+def _checked_classes(labels: np.ndarray[Any, Any], study: Study, source: str) -> Integers:
+    """A classification's labels."""
+    classes = len(study.data.class_names)
     if labels.dtype.kind not in _REAL_KINDS:
         raise DataError(f"{source}: y holds {labels.dtype}, but should hold whole numbers from 0 to {classes - 1}.")
     allowed = np.isin(labels, np.arange(classes))
@@ -95,9 +127,13 @@ def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Recor
             f"{source}: y[{row}] is {labels[row]}, but the study's [data] classes asks for whole numbers from 0 to "
             f"{classes - 1}; correct the label or the study."
         )
-    if len(labels) == 0:
-        raise DataError(f"{source}: has no records; at least one is needed.")
-    return Records(features, labels.astype(np.int64))
+    return labels.astype(np.int64)
+
+
+def _as_floats(array: np.ndarray[Any, Any]) -> Floats:
+    # A number that the type cannot hold becomes infinite, and is then named.
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64, copy=False)
 
 
 _REAL_KINDS = "biuf"
@@ -105,22 +141,23 @@ _REAL_KINDS = "biuf"
 
 
 def _from_matrix(path: Path, study: Study) -> Records:
+    names = ("X",) if study.study.task == "statistics" else ("X", "y")
+    remedy = f"save it with numpy.savez(file, {', '.join(f'{name}=…' for name in names)})"
     if not zipfile.is_zipfile(path):
-        raise DataError(f"{path}: is not an NPZ file; save it with numpy.savez(file, X=…, y=…).")
+        raise DataError(f"{path}: is not an NPZ file; {remedy}.")
     try:
         with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] if name in ("X", "y") else None for name in arrays}
+            found = {name: arrays[name] if name in names else None for name in arrays}
     except (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise DataError(
             f"{path}: is not an NPZ file of plain arrays ({_one_line(error)}); save it with numpy.savez."
         ) from None
-    for name in ("X", "y"):
+    for name in names:
         if name not in found:
             raise DataError(
-                f"{path}: has no array {name!r} (it has: {', '.join(map(repr, found)) or 'none'}); save it with "
-                "numpy.savez(file, X=…, y=…)."
+                f"{path}: has no array {name!r} (it has: {', '.join(map(repr, found)) or 'none'}); {remedy}."
             )
-    return check_arrays(found["X"], found["y"], study, str(path))
+    return check_arrays(found["X"], found.get("y"), study, str(path))
 
 
 def _read_csv(path: Path, names: list[str]) -> pd.DataFrame:
@@ -182,12 +219,20 @@ def _from_table(path: Path, study: Study, table: pd.DataFrame, first_line: int) 
     for name, column in (study.data.columns or {}).items():
         place = _Place(path, name, first_line)
         if column.categories is None:
-            parts.append(scale_column(_numbers(table[name], column, place), column)[:, None])
+            parts.append(scale_column(_numbers(table[name], place, _within(column)), column)[:, None])
         else:
             parts.append(indicate(_codes(table[name], column.categories, place, "categories"), column))
-    label = study.data.label or ""
-    labels = _codes(table[label], study.data.class_names, _Place(path, label, first_line), "classes")
-    return Records(np.concatenate(parts, axis=1), labels)
+    return Records(np.concatenate(parts, axis=1), _labels(path, study, table, first_line))
+
+
+def _labels(path: Path, study: Study, table: pd.DataFrame, first_line: int) -> Labels:
+    label = study.data.label
+    if label is None:  # statistics
+        return np.zeros(len(table), dtype=np.int64)
+    place = _Place(path, label, first_line)
+    if study.study.task == "regression":
+        return _numbers(table[label], place, _within(study))
+    return _codes(table[label], study.data.class_names, place, "classes")
 
 
 @dataclass(frozen=True)
@@ -205,7 +250,7 @@ class _Place:
         )
 
 
-def _numbers(values: pd.Series[Any], column: Column, place: _Place) -> Floats:
+def _numbers(values: pd.Series[Any], place: _Place, within: str) -> Floats:
     import pandas as pd
 
     if isinstance(values.dtype, pd.CategoricalDtype):
@@ -216,11 +261,16 @@ def _numbers(values: pd.Series[Any], column: Column, place: _Place) -> Floats:
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all():
         row = int(np.flatnonzero(~np.isfinite(numbers))[0])
-        remedy = (
-            f"should be a number (the study's bounds are {column.min:g} to {column.max:g}); repair or remove the record"
-        )
-        raise place.error(row, values.iloc[row], remedy)
+        raise place.error(row, values.iloc[row], f"should be a number {within}; repair or remove the record")
     return numbers
+
+
+def _within(described: Column | Study) -> str:
+    """The public bounds of a column, or of a regression's labels, as messages mention them."""
+    if isinstance(described, Column):
+        return f"(the study's bounds are {described.min:g} to {described.max:g})"
+    low, high = described.data.label_bounds or (0.0, 0.0)
+    return f"(the study's label_bounds are {low:g} to {high:g})"
 
 
 def _codes(values: pd.Series[Any], allowed: list[Category], place: _Place, key: str) -> Integers:
@@ -259,7 +309,7 @@ def _written(value: Any, kind: type) -> str:
 
 def _names(study: Study) -> list[str]:
     """The columns that a table must have."""
-    return [*(study.data.columns or {}), study.data.label or ""]
+    return [*(study.data.columns or {}), *([] if study.data.label is None else [study.data.label])]
 
 
 def _one_line(error: Exception) -> str:

@@ -7,20 +7,21 @@ import re
 import numpy as np
 
 from tacit.errors import TacitError
-from tacit.types import Integers
+from tacit.types import Integers, Labels
 
 
 class SplitError(TacitError, ValueError):
     """Records cannot be spread over the parties as asked."""
 
 
-def split(kind: str, labels: Integers, parties: int, seed: int) -> Integers:
+def split(kind: str, labels: Labels, parties: int, seed: int) -> Integers:
     """The party of each record.
 
     - `iid`: at random, in parts as equal as possible.
-    - `by-class`: records sorted by class and cut into equal parts, so that (almost) every party has a single class.
+    - `by-class`: records sorted by class and cut into equal parts, so that (almost) every party has a single class;
+      a regression's records are sorted by label, so that parties see different ranges of labels.
     - `dirichlet:A`: the classes' shares of each party drawn from a Dirichlet distribution with concentration A
-      (Hsu et al. 2019): small A, unlike parties. Every party gets at least one record.
+      (Hsu et al. 2019): small A, unlike parties. Every party gets at least one record. Not for regression.
     """
     rng = np.random.default_rng(seed)
     if parties > len(labels):
@@ -31,6 +32,8 @@ def split(kind: str, labels: Integers, parties: int, seed: int) -> Integers:
         shuffled = rng.permutation(len(labels))
         return _cut(shuffled[np.argsort(labels[shuffled], kind="stable")], parties)
     if match := re.fullmatch(r"dirichlet:([0-9.eE+-]+)", kind):
+        if labels.dtype.kind == "f":
+            raise SplitError(f"the split is {kind!r}, but a regression has no classes to draw; use iid or by-class.")
         try:
             concentration = float(match.group(1))
         except ValueError:
@@ -48,7 +51,7 @@ def _cut(order: Integers, parties: int) -> Integers:
     return groups
 
 
-def _dirichlet(labels: Integers, parties: int, concentration: float, rng: np.random.Generator) -> Integers:
+def _dirichlet(labels: Labels, parties: int, concentration: float, rng: np.random.Generator) -> Integers:
     groups = np.empty(len(labels), dtype=np.int64)
     for label in np.unique(labels):
         rows = rng.permutation(np.flatnonzero(labels == label))

@@ -9,22 +9,25 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tacit.data.block import Block
 from tacit.data.federation import BLOCK_PARTIES, Federation
-from tacit.methods.base import Method, Release, Sum, Total
-from tacit.methods.plan import Plan
+from tacit.methods.base import Answer, Collect, Method, Pool, Release, Request, Sum, Total, ZeroSum
+from tacit.methods.mechanisms import Correlated, Independent, Turnout
+from tacit.methods.plan import Plan, PlannedSum
 from tacit.noise.discrete_gaussian import sample
+from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
-from tacit.summation.base import COORDINATOR, Endpoint, Envelope, Party, address_of
-from tacit.types import Integers, Words
+from tacit.summation.base import COORDINATOR, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
+from tacit.types import Flags, Integers, Words
 
 _BLOCK_BYTES = 64 << 20
 """How much memory the contributions of one block may take (unless a single party's needs more)."""
@@ -38,8 +41,8 @@ class Outcome:
     """What really happened."""
 
     release: Release
-    sums: dict[str, int]
-    """How many parties are in each sum's total"""
+    turnouts: dict[str, list[Turnout]]
+    """How many parties were in each total, by its name, each time that it was asked for"""
     seconds: float
     bytes: int
     party_bytes: int
@@ -48,7 +51,7 @@ class Outcome:
     @property
     def survivors(self) -> int:
         """How many parties were there to the end."""
-        return min(self.sums.values())
+        return min(turnout.sent for turns in self.turnouts.values() for turnout in turns)
 
 
 class _Post:
@@ -89,28 +92,33 @@ def run(
     `secrets` is where all secret randomness comes from: the operating system, unless a test injects a stream.
     """
     started = time.perf_counter()
-    secrets = secrets or SecretStream()
     vanishing = [int(party) for party in np.random.default_rng(seed).permutation(federation.parties)[:drop]]
-    sent = largest = 0
-    sums: dict[str, int] = {}
+    running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream())
     conversation = method.coordinate(plan)
     try:
         request = next(conversation)
         while True:
-            total, post = _Sum(request, method, plan, federation, vanishing, progress, secrets).run()
-            sent, largest, sums[request.name] = sent + post.bytes, largest + post.largest_party(), total.survivors
-            request = conversation.send(total)
+            request = conversation.send(running.answer(request))
     except StopIteration as end:
         release: Release = end.value
-    return Outcome(release, sums, time.perf_counter() - started, sent, largest)
+    seconds = time.perf_counter() - started
+    return Outcome(release, dict(running.turnouts), seconds, running.bytes, running.largest)
 
 
-class _Sum:
-    """One secure sum over all parties."""
+@dataclass
+class _Common:
+    """Noise that the parties have in common: what each drew can be drawn again from `root`."""
+
+    root: bytes
+    prepared: Flags
+    total: Words
+
+
+class _Run:
+    """Answers the requests of one run of a method, and remembers what lasts from one to the next."""
 
     def __init__(
         self,
-        request: Sum,
         method: Method,
         plan: Plan,
         federation: Federation,
@@ -118,112 +126,280 @@ class _Sum:
         progress: Progress | None,
         secrets: SecretStream,
     ) -> None:
-        self._request, self._method, self._federation, self._progress = request, method, federation, progress
-        self._planned = plan.planned(request.name)
-        self._root, self._total_noise = secrets.key(), SecretStream(secrets.key())
-        self._protocol = plan.protocol(self._planned, SecretStream(secrets.key()))
-        self._coordinator = self._protocol.coordinator()
-        self._post = _Post({**self._protocol.helpers(), COORDINATOR: self._coordinator})
-        # Half of those who vanish do so in the setup, if there is one; the others while they send their vectors.
-        early = len(vanishing) // 2 if self._coordinator.setup_stages else 0
-        self._early, self._late = set(vanishing[:early]), set(vanishing[early:])
-        self._parties: dict[int, Party] = {}
+        self._method, self._plan, self._federation = method, plan, federation
+        self._vanishing, self._progress, self._secrets = vanishing, progress, secrets
+        self._common: dict[str, _Common] = {}
+        self.turnouts: dict[str, list[Turnout]] = defaultdict(list)
+        self.bytes = self.largest = 0
 
-    def run(self) -> tuple[Total, _Post]:
-        with threadpool_limits(limits=1, user_api="blas"), ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            if self._coordinator.setup_stages:
-                self._set_up()
-            self._collect(pool)
-            self._post.send(self._coordinator.finish())
-            return self._decoded(pool), self._post
+    def answer(self, request: Request) -> Answer:
+        match request:
+            case Pool():
+                return self._pool()
+            case ZeroSum():
+                return self._prepare(self._plan.planned(request.name))
+            case Sum() | Collect():
+                planned = self._plan.planned(request.name)
+                if len(self.turnouts[request.name]) >= planned.count:
+                    raise RuntimeError(f"The method asks for {request.name!r} more often than it planned.")
+                return self._sum(request, planned) if isinstance(request, Sum) else self._collect(request, planned)
 
-    def _set_up(self) -> None:
-        """Keys and shares, for protocols that need them: a few kilobytes a party, kept to the end."""
-        count = self._federation.parties
-        for index in range(count):
-            self._parties[index] = self._protocol.party(index, self._secrets_of(index, "keys"))
-            self._post.endpoints[address_of(index)] = self._parties[index]
-        for index, party in self._parties.items():
-            self._post.send(party.step(b""), address_of(index))
-        for index in self._early:
-            del self._post.endpoints[address_of(index)]
-        for stage in range(self._coordinator.setup_stages):
-            for done, envelope in enumerate(self._coordinator.advance()):
-                self._report(f"exchanging keys and shares ({stage + 1}/{self._coordinator.setup_stages})", done)
-                self._post.send([envelope])
-        for index in self._late:
-            self._post.endpoints.pop(address_of(index), None)
+    def _sum(self, request: Sum, planned: PlannedSum) -> Total:
+        """A secure sum of contributions, each with its share of the noise."""
+        root, total_noise = self._secrets.key(), SecretStream(self._secrets.key())
+        turn = len(self.turnouts[request.name])
+        protocol = self._plan.protocol(planned, SecretStream(self._secrets.key()), turn)
 
-    def _collect(self, pool: ThreadPoolExecutor) -> None:
-        """Every party's vector, a block at a time: trained, noised, masked, sent, and forgotten."""
-        done = 0
-        most = min(BLOCK_PARTIES, max(1, _BLOCK_BYTES // (8 * self._planned.length)))
-        for indices, messages in _in_order(self._federation.blocks(most), self._prepare, pool):
-            for index, envelopes in zip(indices.tolist(), messages, strict=True):
-                self._post.send(envelopes[:-1] if index in self._late else envelopes, address_of(index))
-            self._post.send(self._coordinator.settle())
-            done += len(indices)
-            self._report("training, noising and summing", done)
+        def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
+            noisy, exact = self._encoded(request, planned, block)
+            if not protocol.reveals_contributions:
+                for row, index, party in zip(noisy, indices.tolist(), parties, strict=True):
+                    secrets = _secrets_of(root, index, "noise")
+                    row += _share(planned.schedule, planned.dimension, party.seeds, secrets)
+            return list(np.concatenate([noisy, exact], axis=1))
 
-    def _prepare(self, indices: Integers, block: Block) -> list[list[Envelope]]:
-        """What the block's parties do, each for itself: contribute, round, add noise, mask."""
-        contribution = self._method.contribute(self._request, block)
-        words = self._planned.encoding.encode(contribution.noisy)
-        exact = contribution.exact.astype(np.int64).view(np.uint64)
-        messages: list[list[Envelope]] = []
-        for index, noisy, rest in zip(indices.tolist(), words, exact, strict=True):
-            party = self._parties.get(index) or self._protocol.party(index, self._secrets_of(index, "keys"))
-            if not party.ready or index in self._early:
-                messages.append([])
-                continue
-            if not self._protocol.reveals_contributions:
-                noisy += self._noise_of(party.seeds, self._secrets_of(index, "noise"))
-            messages.append(party.submit(np.concatenate([noisy, rest])))
-            party.forget_vector()
-        return messages
+        with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
+            coordinator = exchange.run(self._blocks(planned), vectors, self._vanishing, "training, noising and summing")
+            words = coordinator.total()
+            sent = int(coordinator.survivors().sum())
+            if protocol.reveals_contributions:
+                variance = planned.noise.total(Turnout(sent, sent))
+                words[: planned.dimension] += sample(variance**0.5, planned.dimension, total_noise).view(np.uint64)
+            else:
+                words[: planned.dimension] -= exchange.opened_noise(planned, coordinator, sent)
+        return self._total(request.name, planned, words, Turnout(sent, sent), exchange)
 
-    def _noise_of(self, seeds: list[bytes], secrets: SecretStream) -> Words:
-        """A party's whole share of the noise: the base from its own secrets, each component from its seed."""
-        schedule, count = self._planned.schedule, self._planned.dimension
-        noise = sample(schedule.base**0.5, count, secrets)
-        for variance, seed in zip(schedule.components, seeds, strict=True):
-            noise += sample(variance**0.5, count, SecretStream(seed))
-        return noise.view(np.uint64)
+    def _prepare(self, planned: PlannedSum) -> Total:
+        """The secure sum of the noise that parties have in common, for all turns: no data takes part."""
+        root = self._secrets.key()
+        protocol = self._plan.preparation(planned, SecretStream(self._secrets.key()))
+        deviation = _correlated(planned).common ** 0.5
 
-    def _decoded(self, pool: ThreadPoolExecutor) -> Total:
-        """The total as numbers, without the noise that was opened. The ideal sum gets all its noise here, at once."""
-        planned, schedule = self._planned, self._planned.schedule
-        words = self._coordinator.total()
-        survivors = int(self._coordinator.survivors().sum())
-        noisy, exact = words[: planned.dimension].copy(), words[planned.dimension :]
-        if self._protocol.reveals_contributions:
-            variance = schedule.kept(survivors) * survivors
-            noisy += sample(variance**0.5, planned.dimension, self._total_noise).view(np.uint64)
-        else:
-            numbers = schedule.opened(survivors)
+        def vectors(indices: Integers, block: None, parties: list[Party]) -> list[Words]:
+            turns = range(planned.count)
+            return [
+                np.concatenate([_common_noise(root, index, turn, deviation, planned.dimension) for turn in turns])
+                for index in indices.tolist()
+            ]
 
-            def excess(seeds: list[bytes]) -> Words:
-                noise = np.zeros(planned.dimension, dtype=np.int64)
-                for number, seed in zip(numbers, seeds, strict=True):
-                    noise += sample(schedule.components[number] ** 0.5, planned.dimension, SecretStream(seed))
-                return noise.view(np.uint64)
+        everyone = np.arange(self._federation.parties)
+        most = max(1, _BLOCK_BYTES // (8 * planned.dimension * planned.count))
+        blocks = ((everyone[start : start + most], None) for start in range(0, len(everyone), most))
+        # Half of those who vanish do so here; the others between this noise and their message.
+        vanishing = self._vanishing[: len(self._vanishing) // 2]
+        with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
+            coordinator = exchange.run(blocks, vectors, vanishing, "summing the common noise")
+            prepared, total = coordinator.survivors().copy(), coordinator.total()
+        self._common[planned.name] = _Common(root, prepared, total)
+        self._count(exchange)
+        return Total(np.empty(0), np.empty(0, dtype=np.int64), int(prepared.sum()), 0.0)
 
-            for noise in pool.map(excess, self._coordinator.opened().values()) if numbers else ():
-                noisy -= noise
-        return Total(planned.encoding.decode(noisy), planned.encoding.centered(exact), survivors)
+    def _collect(self, request: Collect, planned: PlannedSum) -> Total:
+        """Messages in the open; the sum of the common noise is taken away."""
+        root, turn = self._secrets.key(), len(self.turnouts[request.name])
+        protocol = self._plan.collection(planned, SecretStream(self._secrets.key()), turn, request.only)
+        common = self._common.get(request.name)
+        own, shared = _deviations(planned)
 
-    def _secrets_of(self, index: int, purpose: str) -> SecretStream:
-        """A party's own secret randomness: the same for each protocol if a test injects the root."""
-        return SecretStream(hashlib.sha256(self._root + f"{purpose}/{index}".encode()).digest())
+        def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
+            noisy, exact = self._encoded(request, planned, block)
+            for row, index in zip(noisy, indices.tolist(), strict=True):
+                row += sample(own, planned.dimension, _secrets_of(root, index, "noise")).view(np.uint64)
+                if common is not None:
+                    row += _common_noise(common.root, index, turn, shared, planned.dimension)
+            return list(np.concatenate([noisy, exact], axis=1))
+
+        with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
+            absent = set() if common is None else set(np.flatnonzero(~common.prepared).tolist())
+            if request.only is not None:
+                absent = set(range(self._federation.parties)) - {request.only}
+            silent = [] if request.only is not None else self._vanishing
+            what = "computing and collecting messages"
+            coordinator = exchange.run(self._blocks(planned), vectors, silent, what, absent)
+            words, sent = coordinator.total(), int(coordinator.survivors().sum())
+        prepared = sent
+        if common is not None:
+            words[: planned.dimension] -= common.total[turn * planned.dimension : (turn + 1) * planned.dimension]
+            prepared = int(common.prepared.sum())
+        return self._total(request.name, planned, words, Turnout(prepared, sent), exchange)
+
+    def _pool(self) -> Block:
+        """The records of all parties that did not vanish, as those of one."""
+        gone, parts = set(self._vanishing), []
+        for indices, block in self._federation.blocks():
+            for index, features, labels, count in zip(
+                indices.tolist(), block.features, block.labels, block.counts, strict=True
+            ):
+                if index not in gone:
+                    parts.append((features[:count], labels[:count]))
+        features, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        self.turnouts["records"].append(Turnout(len(parts), len(parts)))
+        self.bytes += features.nbytes + labels.nbytes
+        self.largest = max(self.largest, *(part[0].nbytes + part[1].nbytes for part in parts))
+        return Block(features[None], labels[None], np.array([len(labels)]))
+
+    def _encoded(self, request: Sum | Collect, planned: PlannedSum, block: Block) -> tuple[Words, Words]:
+        """What the block's parties contribute, as words without noise."""
+        contribution = self._method.contribute(request, block)
+        return planned.encoding.encode(contribution.noisy), contribution.exact.astype(np.int64).view(np.uint64)
+
+    def _blocks(self, planned: PlannedSum) -> Iterator[tuple[Integers, Block]]:
+        return self._federation.blocks(min(BLOCK_PARTIES, max(1, _BLOCK_BYTES // (8 * planned.length))))
+
+    def _total(self, name: str, planned: PlannedSum, words: Words, turnout: Turnout, exchange: _Exchange) -> Total:
+        self.turnouts[name].append(turnout)
+        self._count(exchange)
+        noisy, exact = words[: planned.dimension], words[planned.dimension :]
+        deviation = planned.total_std(turnout.sent, turnout.prepared)
+        return Total(planned.encoding.decode(noisy), planned.encoding.centered(exact), turnout.sent, deviation)
+
+    def _count(self, exchange: _Exchange) -> None:
+        self.bytes += exchange.post.bytes
+        self.largest += exchange.post.largest_party()
 
     def _report(self, what: str, done: int) -> None:
         if self._progress:
             self._progress(what, done, self._federation.parties)
 
 
+class _Exchange:
+    """One run of a protocol over all parties, their vectors made a block at a time."""
+
+    def __init__(self, protocol: Protocol, parties: int, root: bytes, report: Callable[[str, int], None]) -> None:
+        self._protocol, self._count, self._root, self._report = protocol, parties, root, report
+        self._coordinator = protocol.coordinator()
+        self.post = _Post({**protocol.helpers(), COORDINATOR: self._coordinator})
+        self._parties: dict[int, Party] = {}
+        self._early: set[int] = set()
+        self._late: set[int] = set()
+        self._absent: set[int] = set()
+
+    def __enter__(self) -> _Exchange:
+        self._limits = threadpool_limits(limits=1, user_api="blas")
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown()
+        self._limits.restore_original_limits()
+
+    def run(
+        self,
+        blocks: Iterable[tuple[Integers, Any]],
+        vectors: Callable[[Integers, Any, list[Party]], list[Words]],
+        vanishing: list[int],
+        what: str,
+        absent: set[int] | None = None,
+    ) -> Coordinator:
+        """Everyone's vector through the protocol. `absent` parties have left before."""
+        # Half of those who vanish do so in the setup, if there is one; the others while they send their vectors.
+        early = len(vanishing) // 2 if self._coordinator.setup_stages else 0
+        self._early, self._late, self._absent = set(vanishing[:early]), set(vanishing[early:]), absent or set()
+        if self._coordinator.setup_stages:
+            self._set_up()
+        done = 0
+
+        def prepare(indices: Integers, block: Any) -> list[list[Envelope]]:
+            return self._prepare(indices, block, vectors)
+
+        for indices, messages in _in_order(blocks, prepare, self._pool):
+            for index, envelopes in zip(indices.tolist(), messages, strict=True):
+                self.post.send(envelopes[:-1] if index in self._late else envelopes, address_of(index))
+            self.post.send(self._coordinator.settle())
+            done += len(indices)
+            self._report(what, done)
+        self.post.send(self._coordinator.finish())
+        return self._coordinator
+
+    def opened_noise(self, planned: PlannedSum, coordinator: Coordinator, survivors: int) -> Words:
+        """The noise that proved unneeded, from the seeds that were opened."""
+        schedule, total = planned.schedule, np.zeros(planned.dimension, dtype=np.uint64)
+        numbers = schedule.opened(survivors)
+
+        def excess(seeds: list[bytes]) -> Words:
+            noise = np.zeros(planned.dimension, dtype=np.int64)
+            for number, seed in zip(numbers, seeds, strict=True):
+                noise += sample(schedule.components[number] ** 0.5, planned.dimension, SecretStream(seed))
+            return noise.view(np.uint64)
+
+        for noise in self._pool.map(excess, coordinator.opened().values()) if numbers else ():
+            total += noise
+        return total
+
+    def _set_up(self) -> None:
+        """Keys and shares, for protocols that need them: a few kilobytes a party, kept to the end."""
+        for index in range(self._count):
+            self._parties[index] = self._protocol.party(index, _secrets_of(self._root, index, "keys"))
+            self.post.endpoints[address_of(index)] = self._parties[index]
+        for index, party in self._parties.items():
+            self.post.send(party.step(b""), address_of(index))
+        for index in self._early:
+            del self.post.endpoints[address_of(index)]
+        for stage in range(self._coordinator.setup_stages):
+            for done, envelope in enumerate(self._coordinator.advance()):
+                self._report(f"exchanging keys and shares ({stage + 1}/{self._coordinator.setup_stages})", done)
+                self.post.send([envelope])
+        for index in self._late:
+            self.post.endpoints.pop(address_of(index), None)
+
+    def _prepare(
+        self,
+        indices: Integers,
+        block: Any,
+        vectors: Callable[[Integers, Any, list[Party]], list[Words]],
+    ) -> list[list[Envelope]]:
+        """What the block's parties do, each for itself: contribute, round, add noise, mask."""
+        if self._absent.issuperset(indices.tolist()):
+            return [[] for _ in indices]
+        parties = [
+            self._parties.get(index) or self._protocol.party(index, _secrets_of(self._root, index, "keys"))
+            for index in indices.tolist()
+        ]
+        messages: list[list[Envelope]] = []
+        for index, party, vector in zip(indices.tolist(), parties, vectors(indices, block, parties), strict=True):
+            if not party.ready or index in self._early or index in self._absent:
+                messages.append([])
+                continue
+            messages.append(party.submit(vector))
+            party.forget_vector()
+        return messages
+
+
+def _share(schedule: NoiseSchedule, count: int, seeds: list[bytes], secrets: SecretStream) -> Words:
+    """A party's whole share of the noise: the base from its own secrets, each component from its seed."""
+    noise = sample(schedule.base**0.5, count, secrets)
+    # A party whose setup never ended has no seeds, and sends nothing.
+    for variance, seed in zip(schedule.components, seeds, strict=False):
+        noise += sample(variance**0.5, count, SecretStream(seed))
+    return noise.view(np.uint64)
+
+
+def _common_noise(root: bytes, party: int, turn: int, deviation: float, count: int) -> Words:
+    """What a party drew for one turn of the noise whose sum is known: the same whenever it is asked for."""
+    return sample(deviation, count, _secrets_of(root, party, f"common/{turn}")).view(np.uint64)
+
+
+def _correlated(planned: PlannedSum) -> Correlated:
+    if not isinstance(planned.noise, Correlated):
+        raise RuntimeError(f"The messages {planned.name!r} were not planned with correlated noise.")
+    return planned.noise
+
+
+def _deviations(planned: PlannedSum) -> tuple[float, float]:
+    """Of a message's own noise, and of the noise that its sender has in common with others."""
+    if isinstance(planned.noise, Independent):
+        return planned.noise.own**0.5, 0.0
+    return _correlated(planned).own ** 0.5, _correlated(planned).common ** 0.5
+
+
+def _secrets_of(root: bytes, index: int, purpose: str) -> SecretStream:
+    """A party's own secret randomness: the same for each protocol if a test injects the root."""
+    return SecretStream(hashlib.sha256(root + f"{purpose}/{index}".encode()).digest())
+
+
 def _in_order(
-    blocks: Iterator[tuple[Integers, Block]],
-    prepare: Callable[[Integers, Block], list[list[Envelope]]],
+    blocks: Iterable[tuple[Integers, Any]],
+    prepare: Callable[[Integers, Any], list[list[Envelope]]],
     pool: ThreadPoolExecutor,
 ) -> Iterator[tuple[Integers, list[list[Envelope]]]]:
     """Prepare blocks in the pool's threads, a few at a time, and hand them out in order."""

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
-from tacit.types import Floats, Integers
+from tacit.types import Floats, Labels
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Loss(ABC):
         """The largest eigenvalue of the Hessian of the loss with respect to the scores."""
 
     @abstractmethod
-    def targets(self, labels: Integers) -> Floats:
+    def targets(self, labels: Labels) -> Floats:
         """Labels (…, n) as the array (…, n, outputs) that `slopes` and `values` take."""
 
     @abstractmethod
@@ -70,7 +70,7 @@ class OneVersusRest(Loss):
     def slope_norm(self) -> float:
         return math.sqrt(self.outputs)
 
-    def targets(self, labels: Integers) -> Floats:
+    def targets(self, labels: Labels) -> Floats:
         """+1 where the record is of the output's class, −1 elsewhere.
 
         >>> Logistic(classes=2).targets(np.array([0, 1])).ravel().tolist()
@@ -146,7 +146,7 @@ class Softmax(Loss):
     def curvature(self) -> float:
         return 0.5
 
-    def targets(self, labels: Integers) -> Floats:
+    def targets(self, labels: Labels) -> Floats:
         return np.asarray(labels[..., None] == np.arange(self.classes), dtype=np.float64)
 
     def slopes(self, scores: Floats, targets: Floats) -> Floats:

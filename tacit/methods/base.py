@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tacit.data.block import Block
@@ -21,15 +21,49 @@ class Sum:
     """A request: every party's contribution to the named sum, of which only the total is revealed."""
 
     name: str
+    parameters: Floats | None = None
+    """What the parties need to know for their contribution, such as the model so far."""
+
+
+@dataclass(frozen=True)
+class ZeroSum:
+    """A request: noise for the named messages, for all their turns, of which parties learn the sum. It needs no data,
+    so it can be made long before them. The answer is a `Total` without numbers."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Collect:
+    """A request: every party's message, private on its own; the total of the messages is the answer."""
+
+    name: str
+    parameters: Floats | None = None
+    only: int | None = None
+    """The one party that is asked; None: all."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A request: all records in one place. For baselines in simulations: no network engine answers it."""
+
+
+Request = Sum | ZeroSum | Collect | Pool
 
 
 @dataclass(frozen=True)
 class Total:
-    """The answer: the noisy total, the exact totals, and how many parties are in them."""
+    """The answer: the noisy total, the exact totals, how many parties are in them, and how much noise there is."""
 
     noisy: Floats
     exact: Integers
     survivors: int
+    noise_std: float
+    """The standard deviation of all the noise in the total"""
+
+
+Answer = Total | Block
+Conversation = Generator[Request, Any, "Release"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +73,7 @@ class Contribution:
     noisy: Floats
     """(B, dimension): will be rounded, noised and masked."""
     exact: Integers
-    """(B, number of exact coordinates): will be masked only."""
+    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
 
 
 @dataclass(frozen=True)
@@ -47,9 +81,14 @@ class Release:
     """What becomes public: a linear model, one row of weights an output (see `report.model`)."""
 
     weights: Floats
+    """In a regression one row, which gives labels scaled to [−1, 1] by their public bounds."""
     probabilities: Literal["softmax", "sigmoid"] | None
     """How scores become probabilities, if they do: together, or each for itself"""
     details: dict[str, Any]
+    hidden: Floats | None = None
+    """Of a network: the weights of its hidden layer, a constant 1 the last input; `weights` then is the output layer"""
+    statistics: dict[str, Any] = field(default_factory=dict)
+    """Instead of a model: released numbers by the names of columns"""
 
 
 class Method(ABC):
@@ -65,9 +104,9 @@ class Method(ABC):
         """What will happen, and what it promises: no data needed."""
 
     @abstractmethod
-    def contribute(self, request: Sum, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
         """The party's side, for each party of the block."""
 
     @abstractmethod
-    def coordinate(self, plan: Plan) -> Generator[Sum, Total, Release]:
+    def coordinate(self, plan: Plan) -> Conversation:
         """The coordinator's side: asks, and goes on with the answer."""

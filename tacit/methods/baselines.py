@@ -1,46 +1,112 @@
-"""What a private model is compared with: all data in one place without privacy, and every party on its own."""
+"""What CAPE and `moments` are compared with, on the same functions and data, through the same engine.
+
+`conv`: every party's message has all the noise that it needs, so their total has that of all parties. `local`: one
+party alone. `central`: a trusted curator adds the noise once. `none`: no privacy. (`dp_fm` and
+`objective_perturbation` have modules of their own.)
+"""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
 from tacit.data.block import Block
-from tacit.data.bounding import clip_rows
-from tacit.data.federation import Federation
-from tacit.data.files import Records
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Release, Request, Sum, Total
+from tacit.methods.functions import FunctionMethod, FunctionOptions, function_for
+from tacit.methods.plan import OtherRelease, Plan, cautions
+from tacit.noise.discrete_gaussian import sample
+from tacit.noise.stream import SecretStream
+from tacit.privacy.guarantee import Guarantee, Trust
 from tacit.study import Study
-from tacit.types import Floats, Integers
+from tacit.types import Floats
 
 _REGULARIZATION = 1e-5
 
 
-def pooled_accuracy(study: Study, train: Records, test: Records) -> float:
-    """The accuracy of a non-private softmax model of all records."""
-    features = clip_rows(train.features, study.data)
-    block = Block(features[None], train.labels[None], np.array([len(train)]))
-    return accuracy(_learner(study).fit(block)[0], clip_rows(test.features, study.data), test.labels)
+class Conv(FunctionMethod):
+    """Conventional distributed privacy: independent noise at each party (CAPE, Section 3.1)."""
+
+    name = "conv"
+    noise = "independent"
+
+    def request(self, parameters: Floats | None) -> Request:
+        return Collect("function", parameters)
 
 
-def mean_alone_accuracy(study: Study, federation: Federation, test: Records) -> float:
-    """The average accuracy of the non-private softmax models that the parties would have without each other."""
-    learner, features = _learner(study), clip_rows(test.features, study.data)
-    accuracies = [
-        accuracy(model, features, test.labels) for _, block in federation.blocks() for model in learner.fit(block)
-    ]
-    return float(np.mean(accuracies))
+class Local(FunctionMethod):
+    """One party alone, the first: what it could publish of its own records."""
+
+    name = "local"
+    noise = "independent"
+
+    def request(self, parameters: Floats | None) -> Request:
+        return Collect("function", parameters, only=0)
 
 
-def predict(weights: Floats, features: Floats) -> Integers:
-    """Class numbers from a model with one row of weights an output (a single row: the second class where positive)."""
-    scores = features @ weights.T
-    return scores.argmax(axis=1) if len(weights) > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+class Central(FunctionMethod):
+    """A curator whom everyone trusts: all records in one place, and noise once."""
+
+    name = "central"
+    noise = "curator"
+    sizes_known = False
+    secrets: SecretStream | None = None
+    """Where the noise comes from: the operating system, unless a test sets it."""
+
+    def request(self, parameters: Floats | None) -> Request:
+        return Pool()
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        records = yield Pool()
+        conclusion = self.function.conclude()
+        parameters = next(conclusion)
+        planned, secrets = plan.planned("function"), self.secrets or SecretStream()
+        try:
+            while True:
+                contribution = self.function.contribute(records, parameters)
+                words = planned.encoding.encode(contribution.noisy)[0]
+                deviation = planned.total_std(1) * planned.encoding.scale
+                words += sample(deviation, planned.dimension, secrets).view(np.uint64)
+                total = Total(planned.encoding.decode(words), contribution.exact[0], 1, planned.total_std(1))
+                parameters = conclusion.send(total)
+        except StopIteration as end:
+            release: Release = end.value
+            return release
 
 
-def accuracy(weights: Floats, features: Floats, labels: Integers) -> float:
-    return float((predict(weights, features) == labels).mean())
+class Nothing(Method):
+    """No privacy: the softmax model, the least-squares model or the exact statistics of all records."""
 
+    name = "none"
 
-def _learner(study: Study) -> LinearLearner:
-    return LinearLearner(Softmax(len(study.data.class_names)), study.data.norm, _REGULARIZATION)
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        self.options = study.options("method", FunctionOptions)
+        self.function = function_for(study, self.options)
+
+    def plan(self) -> Plan:
+        trust = Trust(self.study.parties.count, self.study.colluding, self.study.dropouts)
+        guarantee = Guarantee(math.inf, 0.0, self.study.group, trust, None)
+        other = OtherRelease("function", self.function.dimension, "none", self.function.sensitivity, 0.0)
+        plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
+        return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
+
+    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+        raise NotImplementedError("nothing is summed: all records are in one place")
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        records: Block = yield Pool()
+        if self.study.study.task == "classification" and self.options.function is None:
+            learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
+            return Release(learner.fit(records)[0], "softmax", {"records": int(records.counts[0])})
+        conclusion = self.function.conclude()
+        parameters = next(conclusion)
+        try:
+            while True:
+                exact = self.function.contribute(records, parameters)
+                parameters = conclusion.send(Total(exact.noisy[0], exact.exact[0], 1, 0.0))
+        except StopIteration as end:
+            release: Release = end.value
+            return release

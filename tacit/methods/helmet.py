@@ -8,7 +8,6 @@ vector-valued release instead of one per class.
 
 from __future__ import annotations
 
-from collections.abc import Generator
 from typing import Literal
 
 import numpy as np
@@ -17,7 +16,7 @@ from pydantic import Field
 from tacit.data.block import Block
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import HuberSVM, Logistic, Loss, Softmax
-from tacit.methods.base import Contribution, Method, Release, Sum, Total
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Sum
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
 from tacit.study import Section, Study
 
@@ -50,7 +49,7 @@ class Helmet(Method):
     def __init__(self, study: Study) -> None:
         super().__init__(study)
         if study.study.task != "classification":
-            raise study.error("study.task", 'is "regression", but the method "helmet" learns classification only')
+            raise study.error("study.task", f'is "{study.study.task}", but "helmet" learns classifications only')
         self.options = study.options("method", Options)
         self.by_records = self.options.weights != "equal" and study.group is not None
         if self.options.weights == "records" and study.group is None:
@@ -92,20 +91,20 @@ class Helmet(Method):
         )
         return make_plan(self.study, self.name, [declared], notes)
 
-    def contribute(self, request: Sum, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
         models = self.learner.fit(block)
         vectors = models.reshape(len(block), -1)
         if not self.by_records:
             return Contribution(vectors, np.empty((len(block), 0), dtype=np.int64))
         return Contribution(vectors * block.counts[:, None], block.counts[:, None])
 
-    def coordinate(self, plan: Plan) -> Generator[Sum, Total, Release]:
+    def coordinate(self, plan: Plan) -> Conversation:
         total = yield Sum("model")
         count = int(total.exact[0]) if self.by_records else total.survivors
         average = total.noisy / count
         details = {
             "records": count if self.by_records else None,
-            "noise_std_per_weight": plan.planned("model").total_std(total.survivors) / count,
+            "noise_std_per_weight": total.noise_std / count,
         }
         kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
             "softmax": "softmax",

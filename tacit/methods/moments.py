@@ -19,14 +19,13 @@ noise and the released sums alone.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
 
 import numpy as np
 from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.learners.losses import Softmax
-from tacit.methods.base import Contribution, Method, Release, Sum, Total
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Sum
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
 from tacit.study import Section, Study
 from tacit.types import Floats
@@ -72,7 +71,7 @@ class Moments(Method):
         )
         return make_plan(self.study, self.name, [declared])
 
-    def contribute(self, request: Sum, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
         rows = np.stack([self._moments(*party) for party in zip(block.features, block.labels, strict=True)])
         return Contribution(rows, np.empty((len(block), 0), dtype=np.int64))
 
@@ -84,7 +83,7 @@ class Moments(Method):
         second[self._rows != self._columns] *= math.sqrt(2.0)
         return np.concatenate([second, self.options.balance * (unit.T @ targets).ravel()])
 
-    def coordinate(self, plan: Plan) -> Generator[Sum, Total, Release]:
+    def coordinate(self, plan: Plan) -> Conversation:
         total = yield Sum("moments")
         second = np.zeros((self._features, self._features))
         noisy = total.noisy[: len(self._rows)].copy()
@@ -92,7 +91,7 @@ class Moments(Method):
         second[self._rows, self._columns] = noisy
         second[self._columns, self._rows] = noisy
         targets = total.noisy[len(self._rows) :].reshape(self._features, self._classes) / self.options.balance
-        deviation = plan.planned("moments").total_std(total.survivors) / math.sqrt(2.0)
+        deviation = total.noise_std / math.sqrt(2.0)
         weights = self._solve(second, targets, deviation)
         return Release(weights.T / self.study.data.norm, None, {"noise_std_per_moment": deviation})
 

@@ -10,8 +10,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+from tacit.methods.mechanisms import Correlated, Curator, Independent, Mechanism, Shares, Turnout
 from tacit.noise.encoding import Encoding
 from tacit.noise.schedule import COMPONENTS, NoiseSchedule
 from tacit.noise.stream import SecretStream
@@ -20,6 +21,7 @@ from tacit.privacy.gaussian import compose, epsilon_of, mu_for
 from tacit.privacy.guarantee import Guarantee, Trust
 from tacit.study import Study
 from tacit.summation.base import Protocol, Session
+from tacit.summation.openly import Openly
 from tacit.summation.registry import open_session
 
 _FINENESS = 1024.0
@@ -32,7 +34,7 @@ _TAIL = 14.0
 
 @dataclass(frozen=True)
 class DeclaredSum:
-    """A secure sum that a method will ask for."""
+    """A total that a method will ask for."""
 
     name: str
     dimension: int
@@ -43,6 +45,14 @@ class DeclaredSum:
     """How far the protected unit moves the total, in L2 norm."""
     exact: tuple[str, ...] = ()
     """Further coordinates, whole numbers that are the same for all neighbours, so that they need no noise."""
+    count: int = 1
+    """How often it is asked for."""
+    share: float = 1.0
+    """Of the budget μ², each time, in proportion to the shares of all."""
+    noise: Literal["shares", "correlated", "independent", "curator"] = "shares"
+    """How the noise gets in: see `mechanisms`."""
+    ratio: float = 1.0
+    """Of correlated noise: the variance of what is taken away over that of what stays."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +63,8 @@ class PlannedSum:
     dimension: int
     exact: tuple[str, ...]
     encoding: Encoding
-    schedule: NoiseSchedule
-    """Each party's noise, in units of the encoding."""
+    noise: Mechanism
+    """In units of the encoding."""
     sensitivity: float
     """With what rounding adds to it."""
     noise_std: float
@@ -66,17 +76,35 @@ class PlannedSum:
         return self.dimension + len(self.exact)
 
     @property
+    def schedule(self) -> NoiseSchedule:
+        """The schedule of the parties' shares."""
+        if not isinstance(self.noise, Shares):
+            raise ValueError(f"Expected noise in shares, got {self.noise}.")
+        return self.noise.schedule
+
+    @property
     def mu(self) -> float:
+        """Of each time that it is asked for."""
         return self.sensitivity / self.noise_std
 
-    def total_std(self, survivors: int) -> float:
+    def total_std(self, sent: int, prepared: int | None = None) -> float:
         """The standard deviation of all the noise in the released total, unneeded components taken away."""
-        return math.sqrt(self.schedule.kept(survivors) * survivors) / self.encoding.scale
+        return math.sqrt(self.noise.total(Turnout(prepared or sent, sent))) / self.encoding.scale
 
-    def released_mu(self, survivors: int) -> float:
+    def released_mu(self, turnout: Turnout) -> float:
         """μ of what was really released: the honest survivors' noise as it was kept."""
-        honest = self.schedule.kept(survivors) * (survivors - self.schedule.known)
-        return self.sensitivity / (integer.continuous_deviation(math.sqrt(honest)) / self.encoding.scale)
+        return self.sensitivity / (math.sqrt(self.noise.hidden(turnout)) / self.encoding.scale)
+
+
+@dataclass(frozen=True)
+class OtherRelease:
+    """A release that is no total under Gaussian noise, for people to see: what baselines publish."""
+
+    name: str
+    dimension: int
+    noise: str
+    sensitivity: float
+    noise_std: float
 
 
 @dataclass(frozen=True)
@@ -90,37 +118,82 @@ class Plan:
     slack: float
     """What the summation's dice and the drawing of noise cost in δ"""
     notes: tuple[str, ...] = ()
+    others: tuple[OtherRelease, ...] = ()
 
     @property
     def rounds(self) -> int:
-        return sum(planned.count for planned in self.sums)
+        """How often parties are asked for something."""
+        preparations = sum(isinstance(planned.noise, Correlated) for planned in self.sums)
+        return preparations + sum(planned.count for planned in self.sums) + len(self.others)
 
     @property
     def trust(self) -> Trust:
         return self.guarantee.trust
 
+    @property
+    def is_pooled(self) -> bool:
+        """Does someone see all records? Then it is a baseline, and its summation does not matter."""
+        return bool(self.others) or any(isinstance(planned.noise, Curator) for planned in self.sums)
+
     @cached_property
     def upload_bytes(self) -> int:
         """What one party sends in all."""
-        return sum(p.count * self.protocol(p, SecretStream()).upload_bytes() for p in self.sums)
+        if self.is_pooled:
+            return self.study.parties.records * (self.study.data.dimension + 1) * 8
+        return sum(self._upload(planned) for planned in self.sums)
+
+    def _upload(self, planned: PlannedSum) -> int:
+        secrets = SecretStream()
+        if isinstance(planned.noise, Shares):
+            return planned.count * self.protocol(planned, secrets).upload_bytes()
+        prepared = self.preparation(planned, secrets).upload_bytes() if isinstance(planned.noise, Correlated) else 0
+        return prepared + planned.count * self.collection(planned, secrets).upload_bytes()
 
     @cached_property
     def summation_parameters(self) -> dict[str, int]:
         """What the protocol chose: word size, neighbours, thresholds, nodes."""
-        planned = self.sums[0]
-        return {"bits": planned.encoding.bits, **self.protocol(planned, SecretStream()).parameters}
+        if self.is_pooled:
+            return {}
+        planned, secrets = self.sums[0], SecretStream()
+        protocol: Protocol
+        match planned.noise:
+            case Shares():
+                protocol = self.protocol(planned, secrets)
+            case Correlated():
+                protocol = self.preparation(planned, secrets)
+            case _:
+                protocol = self.collection(planned, secrets)
+        return {"bits": planned.encoding.bits, **protocol.parameters}
 
     def planned(self, name: str) -> PlannedSum:
         return next(planned for planned in self.sums if planned.name == name)
 
-    def protocol(self, planned: PlannedSum, secrets: SecretStream) -> Protocol:
-        """The summation protocol of the study, for one of the plan's sums."""
+    def protocol(self, planned: PlannedSum, secrets: SecretStream, turn: int = 0) -> Protocol:
+        """The summation protocol of the study, for one of the plan's sums: the turn-th time that it is asked for."""
+        name = f"{planned.name}/{turn}" if turn else planned.name
         shape = (planned.length, planned.encoding.bits, planned.schedule)
-        return open_session(self.study, _session(self.study, self.trust, planned.name, *shape), secrets)
+        return open_session(self.study, _session(self.study, self.trust, name, *shape), secrets)
 
-    def released(self, survivors: dict[str, int]) -> Guarantee:
-        """The guarantee of what was really released, by the number of parties in each sum."""
-        mu = compose(planned.released_mu(survivors[planned.name]) for planned in self.sums)
+    def preparation(self, planned: PlannedSum, secrets: SecretStream) -> Protocol:
+        """The same protocol for the sum of the parties' common noise, for all turns at once."""
+        shape = (planned.dimension * planned.count, planned.encoding.bits, None)
+        return open_session(
+            self.study, _session(self.study, self.trust, f"{planned.name}/common-noise", *shape), secrets
+        )
+
+    def collection(
+        self, planned: PlannedSum, secrets: SecretStream, turn: int = 0, only: int | None = None
+    ) -> Protocol:
+        """Messages in the open, private on their own: all parties', or that of one."""
+        shape = (planned.length, planned.encoding.bits, None)
+        session = _session(self.study, self.trust, f"{planned.name}/message/{turn}", *shape)
+        return Openly(session if only is None else replace(session, least_survivors=1), secrets)
+
+    def released(self, turnouts: dict[str, list[Turnout]]) -> Guarantee:
+        """The guarantee of what was really released, by the parties that were there each time."""
+        if self.is_pooled:
+            return self.guarantee
+        mu = compose(planned.released_mu(turnout) for planned in self.sums for turnout in turnouts[planned.name])
         spent = epsilon_of(mu, self.study.privacy.delta - self.slack)
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
@@ -141,10 +214,21 @@ class Plan:
                     "total_noise_std": planned.total_std(self.trust.parties),
                 }
                 for planned in self.sums
+            ]
+            + [
+                {
+                    "name": other.name,
+                    "sensitivity": other.sensitivity,
+                    "noise_std": other.noise_std,
+                    "count": 1,
+                    "dimension": other.dimension,
+                    "noise": other.noise,
+                }
+                for other in self.others
             ],
             "rounds": self.rounds,
             "upload_bytes": self.upload_bytes,
-            "summation": self.study.summation.protocol,
+            "summation": None if self.is_pooled else self.study.summation.protocol,
             "summation_parameters": self.summation_parameters,
             "parties": self.trust.parties,
             "notes": list(self.notes),
@@ -154,7 +238,8 @@ class Plan:
 def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tuple[str, ...] = ()) -> Plan:
     """Size the noise of the declared sums so that together they keep the study's promise."""
     trust = Trust(study.parties.count, study.colluding, study.dropouts)
-    if trust.honest_survivors < 1:
+    secure = [release for release in declared if release.noise in ("shares", "correlated")]
+    if secure and trust.honest_survivors < 1:
         raise study.error(
             "privacy",
             f"leaves no honest party: of {trust.parties} parties, {max(trust.colluding, 1)} may know their own noise "
@@ -162,25 +247,43 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
         )
     epsilon, delta = min(study.privacy.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
     protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
-    slack = protocol.exposure + integer.slack(epsilon, _samples(study, declared))
+    sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
+    slack = sessions * protocol.exposure + integer.slack(epsilon, _samples(study, declared))
     if slack >= delta:
         raise study.error(
             "privacy.delta",
             f"is {delta:g}, but the summation and the drawing of noise already cost {slack:.1g}; choose a larger "
             'delta, or protocol = "secagg"',
         )
-    mu_each = mu_for(epsilon, delta - slack) / math.sqrt(len(declared))
-    sums = tuple(_plan_sum(study, trust, release, mu_each, protocol.opens_noise) for release in declared)
-    mu = compose(planned.mu for planned in sums)
+    mu_whole = mu_for(epsilon, delta - slack) / math.sqrt(sum(release.share * release.count for release in declared))
+    sums = tuple(
+        _plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
+        for release in declared
+    )
+    mu = compose(planned.mu for planned in sums for _ in range(planned.count))
     guarantee = Guarantee(
         epsilon=min(epsilon, epsilon_of(mu, delta - slack)),
         delta=delta,
         group=study.group,
         trust=trust,
         mu=mu,
-        assumptions=protocol.assumptions,
+        assumptions=protocol.assumptions if secure else _CURATOR if declared[0].noise == "curator" else (),
     )
-    return Plan(study, method, sums, guarantee, slack, notes + _cautions(study))
+    plan = Plan(study, method, sums, guarantee, slack, notes)
+    return replace(plan, notes=notes + cautions(plan))
+
+
+_CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them",)
+
+
+def curator_plan(
+    study: Study, method: str, release: OtherRelease, slack: float, assumptions: tuple[str, ...] = ()
+) -> Plan:
+    """The plan of a baseline that is ε-private by noise of its own, in the hands of a trusted curator."""
+    trust = Trust(study.parties.count, study.colluding, study.dropouts)
+    guarantee = Guarantee(study.privacy.epsilon, slack, study.group, trust, None, _CURATOR + assumptions)
+    plan = Plan(study, method, (), guarantee, slack, (), (release,))
+    return replace(plan, notes=cautions(plan))
 
 
 def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
@@ -201,27 +304,37 @@ def _with_fineness(
 ) -> PlannedSum:
     """The noise of a sum whose sensitivity is at least `fineness` times what rounding adds to it."""
     rounding = Encoding.rounding(release.dimension)
-    honest = math.sqrt(trust.honest_survivors)
+    honest = math.sqrt(max(trust.honest_survivors, 1))
     units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
     scale = 2.0 ** math.ceil(math.log2(units_per_one))
     units = release.sensitivity * scale + rounding
-    needed = integer.discrete_deviation(units / mu)
-    least = integer.LEAST_SHARE**2 if opens_noise else math.inf
+    hidden = (units / mu) ** 2
+    noise: Mechanism
+    match release.noise:
+        case "shares":
+            noise = Shares.plan(trust, hidden, integer.LEAST_SHARE**2 if opens_noise else math.inf)
+        case "correlated":
+            noise = Correlated.plan(trust, hidden, release.ratio)
+        case "independent":
+            noise = Independent.plan(trust, hidden)
+        case "curator":
+            noise = Curator.plan(hidden)
     return PlannedSum(
         name=release.name,
         dimension=release.dimension,
         exact=release.exact,
         encoding=Encoding(scale, bits, release.bound),
-        schedule=NoiseSchedule.plan(trust.parties, max(trust.colluding, 1), trust.dropouts, needed**2, least),
+        noise=noise,
         sensitivity=units / scale,
-        noise_std=integer.continuous_deviation(needed) / scale,
+        noise_std=math.sqrt(hidden) / scale,
+        count=release.count,
     )
 
 
 def _largest_total(trust: Trust, planned: PlannedSum) -> float:
     """What no coordinate of a total exceeds, in units, except with probability 2⁻¹⁴⁰ each."""
     largest = planned.encoding.bound * planned.encoding.scale + planned.encoding.rounding(planned.dimension)
-    return trust.parties * largest + _TAIL * math.sqrt(trust.parties * planned.schedule.whole)
+    return trust.parties * largest + _TAIL * math.sqrt(planned.noise.largest)
 
 
 def _session(study: Study, trust: Trust, name: str, length: int, bits: int, schedule: NoiseSchedule | None) -> Session:
@@ -231,22 +344,24 @@ def _session(study: Study, trust: Trust, name: str, length: int, bits: int, sche
 
 def _samples(study: Study, sums: Sequence[DeclaredSum]) -> int:
     """How many numbers all parties draw, in all components of their noise."""
-    return sum(release.dimension for release in sums) * study.parties.count * (COMPONENTS + 1)
+    return sum(release.dimension * release.count for release in sums) * study.parties.count * (COMPONENTS + 1)
 
 
-def _cautions(study: Study) -> tuple[str, ...]:
+def cautions(plan: Plan) -> tuple[str, ...]:
     """What a careful reader of the promise should be told."""
-    cautions = []
+    study, cautions = plan.study, []
     records = study.parties.count * study.parties.records
-    if study.privacy.delta > 1.0 / records:
+    if plan.guarantee.delta > 1.0 / records:
         cautions.append(
-            f"delta = {study.privacy.delta:g} is above 1/{records:,} (one over the number of records): it would allow "
+            f"delta = {plan.guarantee.delta:g} is above 1/{records:,} (one over the number of records): it would allow "
             "revealing a record outright now and then; choose it well below"
         )
     if study.privacy.epsilon > 10.0:
         cautions.append(f"epsilon = {study.privacy.epsilon:g} promises little; values up to about 3 are called strong")
-    if study.privacy.epsilon > integer.LARGEST_EPSILON:
+    if study.privacy.epsilon > integer.LARGEST_EPSILON and plan.sums:
         cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
-    if study.summation.protocol == "ideal":
+    if plan.is_pooled:
+        cautions.append("this method needs all records in one place: it is a baseline for simulations")
+    elif study.summation.protocol == "ideal":
         cautions.append('summation "ideal" is for simulation only: the coordinator sees every contribution')
     return tuple(cautions)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from tacit.methods.base import Method
+from tacit.methods.baselines import Central, Conv, Local, Nothing
+from tacit.methods.cape import Cape
+from tacit.methods.dp_fm import DpFm
 from tacit.methods.helmet import Helmet
 from tacit.methods.moments import Moments
+from tacit.methods.objective_perturbation import ObjectivePerturbation
 from tacit.study import Study
 
-METHODS: dict[str, type[Method]] = {method.name: method for method in (Helmet, Moments)}
+_ALL = (Helmet, Moments, Cape, Conv, Local, Central, DpFm, ObjectivePerturbation, Nothing)
+METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
 
 
 def method_for(study: Study) -> Method:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,8 +43,9 @@ class Guarantee:
     group: int | None
     """How many records are protected at once; None: all of a party's."""
     trust: Trust
-    mu: float
-    """The whole trade-off in one number: the release is as hard to attack as telling N(0, 1) from N(μ, 1)."""
+    mu: float | None
+    """The whole trade-off in one number: the release is as hard to attack as telling N(0, 1) from N(μ, 1). None for
+    noise that is not Gaussian: then (ε, δ) is all there is."""
     assumptions: tuple[str, ...] = ()
     adjacency: str = "replace"
 
@@ -54,17 +56,27 @@ class Guarantee:
         return "record" if self.group == 1 else {"group": self.group}
 
     @property
+    def is_promise(self) -> bool:
+        """Is anything promised at all?"""
+        return math.isfinite(self.epsilon)
+
+    @property
     def attack_success(self) -> float:
         """How often, at best, an attacker who knows all else is right about which of two neighbours was used."""
-        return (1.0 + advantage(self.mu)) / 2.0
+        if self.mu is not None:
+            return (1.0 + advantage(self.mu)) / 2.0
+        # For (ε, δ) alone: 1/(1 + e^−ε), and δ more.
+        return min(1.0, 1.0 / (1.0 + math.exp(-self.epsilon)) + self.delta)
 
     def epsilon_at(self, delta: float) -> float:
         """The ε of the same release for another δ."""
+        if self.mu is None:
+            return self.epsilon if delta >= self.delta else math.inf
         return epsilon_of(self.mu, delta)
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "epsilon": self.epsilon,
+            "epsilon": self.epsilon if self.is_promise else None,
             "delta": self.delta,
             "unit": self.unit,
             "adjacency": self.adjacency,
@@ -78,6 +90,8 @@ class Guarantee:
 
     def sentence(self) -> str:
         """The guarantee in plain words."""
+        if not self.is_promise:
+            return "No privacy is promised: the result is computed from all records, without noise."
         protected = {1: "one record", None: "all records of one party"}.get(self.group, f"any {self.group} records")
         accomplices = (
             f"even together with {self.trust.colluding:,} of the {self.trust.parties:,} parties"

@@ -26,17 +26,18 @@ LEAST_SHARE = 8.0
 LARGEST_EPSILON = 30.0
 """Distances are multiplied by e^ε, so a larger ε is not planned for: its noise is that of this one."""
 
-_LOST_VARIANCE = 2.5**2
+LOST_VARIANCE = 2.5**2
+"""r², what is given up of the variance in point 2."""
 
 
 def continuous_deviation(sigma: float) -> float:
     """The continuous Gaussian that integer noise of parameter `sigma` is at least as private as."""
-    return math.sqrt(sigma**2 - _LOST_VARIANCE)
+    return math.sqrt(sigma**2 - LOST_VARIANCE)
 
 
 def discrete_deviation(sigma: float) -> float:
     """The inverse: integer noise that is at least as private as a continuous Gaussian of deviation `sigma`."""
-    return math.sqrt(sigma**2 + _LOST_VARIANCE)
+    return math.sqrt(sigma**2 + LOST_VARIANCE)
 
 
 def slack(epsilon: float, samples: int) -> float:

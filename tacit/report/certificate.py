@@ -31,7 +31,7 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             "secure_sum": not simulated,
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
-            "epsilon": plan.released(outcome.sums).epsilon,
+            "epsilon": plan.released(outcome.turnouts).to_json()["epsilon"],
             "dropped": plan.trust.parties - outcome.survivors,
             "bytes": outcome.bytes,
             "largest_upload_of_a_party": outcome.party_bytes,

@@ -2,7 +2,8 @@
 not needed.
 
 Preprocessing is rebuilt from the study's public bounds. The clipping to norm c is left out: it multiplies all scores
-of a record by the same positive factor, so it changes no predicted class.
+of a record by the same positive factor, so it changes no predicted class of a linear model; regressions and networks
+are evaluated without it, just as the saved model predicts.
 """
 
 from __future__ import annotations
@@ -18,17 +19,25 @@ from tacit.types import Floats
 
 
 def to_sklearn(study: Study, release: Release) -> Any:
-    """A fitted scikit-learn classifier: for a table, a pipeline that takes data frames with the study's columns."""
-    weights = release.weights
-    intercepts = np.zeros(len(weights))
-    if study.data.has_intercept:
-        weights, intercepts = weights[:, :-1], weights[:, -1]
+    """A fitted scikit-learn estimator: for a table, a pipeline that takes data frames with the study's columns."""
     if not study.data.is_table:
-        return _classifier(study, release, weights, intercepts)
+        return _estimator(study, release, list(range(study.data.raw_dimension)))
     from sklearn.pipeline import Pipeline
 
     preprocessing, order = _preprocessing(study)
-    return Pipeline([("bound", preprocessing), ("model", _classifier(study, release, weights[:, order], intercepts))])
+    return Pipeline([("bound", preprocessing), ("model", _estimator(study, release, order))])
+
+
+def _estimator(study: Study, release: Release, order: list[int]) -> Any:
+    """The model for features that come in this order."""
+    if release.hidden is not None:
+        return _network(study, release.hidden, release.weights, order)
+    weights, intercepts = release.weights, np.zeros(len(release.weights))
+    if study.data.has_intercept:
+        weights, intercepts = weights[:, :-1], weights[:, -1]
+    if study.study.task == "regression":
+        return _regressor(study, weights[0, order], float(intercepts[0]))
+    return _classifier(study, release, weights[:, order], intercepts)
 
 
 def save(model: Any, path: Path) -> None:
@@ -56,6 +65,38 @@ def _classifier(study: Study, release: Release, weights: Floats, intercepts: Flo
         model.n_features_in_ = weights.shape[1]
         return model
     return _fitted(LogisticRegression() if release.probabilities else LinearSVC(), classes, weights, intercepts)
+
+
+def _regressor(study: Study, weights: Floats, intercept: float) -> Any:
+    """In the units of the label, not scaled to [−1, 1]."""
+    from sklearn.linear_model import LinearRegression
+
+    model = LinearRegression()
+    low, high = study.data.label_bounds or (-1.0, 1.0)
+    model.coef_ = weights * (high - low) / 2.0
+    model.intercept_ = (low + high) / 2.0 + intercept * (high - low) / 2.0
+    model.n_features_in_ = len(weights)
+    return model
+
+
+def _network(study: Study, hidden: Floats, output: Floats, order: list[int]) -> Any:
+    """A perceptron with one hidden layer; two classes have a single output there."""
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.preprocessing import LabelBinarizer
+
+    classes = np.array(study.data.class_names)
+    biases = hidden[:, -1] + (hidden[:, -2] if study.data.has_intercept else 0.0)
+    if len(output) == 2:
+        output = output[1:] - output[:1]
+    model = MLPClassifier(hidden_layer_sizes=(len(hidden),), activation="relu")
+    model.coefs_ = [hidden[:, order].T.copy(), output[:, :-1].T.copy()]
+    model.intercepts_ = [biases.copy(), output[:, -1].copy()]
+    model.n_layers_, model.n_outputs_ = 3, len(output)
+    model.out_activation_ = "logistic" if len(output) == 1 else "softmax"
+    model._label_binarizer = LabelBinarizer().fit(np.arange(len(classes)))
+    model._label_binarizer.classes_ = classes
+    model.classes_, model.n_features_in_ = classes, len(order)
+    return model
 
 
 def _fitted(model: Any, classes: Any, weights: Floats, intercepts: Floats) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -51,11 +52,23 @@ def show_plan(plan: Plan) -> None:
     for planned in plan.sums:
         table.add_row(
             f"release “{planned.name}”",
-            f"{planned.dimension:,} numbers; sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} "
+            f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
+            f"sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} "
             f"against the adversary ({planned.total_std(plan.trust.parties):.4g} if nobody drops out)",
         )
-    chosen = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in plan.summation_parameters.items())
-    table.add_row("summation", f"{plan.study.summation.protocol} ({chosen})")
+    for other in plan.others:
+        table.add_row(
+            f"release “{other.name}”",
+            f"{other.dimension:,} numbers; noise: {other.noise}"
+            + (
+                f", of deviation {other.noise_std:.4g}, for a sensitivity of {other.sensitivity:.4g}"
+                if other.noise_std
+                else ""
+            ),
+        )
+    if not plan.is_pooled:
+        chosen = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in plan.summation_parameters.items())
+        table.add_row("summation", f"{plan.study.summation.protocol} ({chosen})")
     table.add_row(
         "upload", f"{size(plan.upload_bytes)} per party, in {plan.rounds} round{'s' if plan.rounds != 1 else ''}"
     )
@@ -63,22 +76,51 @@ def show_plan(plan: Plan) -> None:
     _guarantee(out, plan)
 
 
-def show_run(plan: Plan, outcome: Outcome, accuracies: dict[str, float], files: dict[str, str]) -> None:
+def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dict[str, str]) -> None:
     out = console()
     table = _facts()
     table.add_row("study", plan.study.study.name)
-    table.add_row("method", f"{plan.method} over {plan.study.summation.protocol}")
+    over = "all records in one place" if plan.is_pooled else plan.study.summation.protocol
+    table.add_row("method", f"{plan.method} over {over}")
     table.add_row("parties", f"{outcome.survivors:,} of {plan.trust.parties:,} took part to the end")
-    for name, value in accuracies.items():
-        table.add_row(name.replace("_", " "), f"{100 * value:.1f} %")
-    spent = plan.released(outcome.sums).epsilon
-    table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
+    for name, value in metrics.items():
+        table.add_row(name.replace("_", " "), f"{100 * value:.1f} %" if "accuracy" in name else f"{value:.6g}")
+    if plan.guarantee.is_promise:
+        spent = plan.released(outcome.turnouts).epsilon
+        table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
     table.add_row("time", f"{outcome.seconds:.2f} s")
     table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")
     for name, path in files.items():
         table.add_row(name, escape(path))
     out.print(table)
+    if outcome.release.statistics:
+        _statistics(out, outcome.release.statistics)
     _guarantee(out, plan)
+
+
+def _statistics(out: Console, statistics: dict[str, Any]) -> None:
+    """A line a column (or a bin): its name, the released number, and how much noise is in it."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading, side in (("column", "left"), ("", "left"), ("value", "right"), ("± noise", "right")):
+        table.add_column(heading, justify="left" if side == "left" else "right")
+    for name, found in statistics.items():
+        noise = f"{found['noise_std']:.3g}"
+        if "mean" in found:
+            table.add_row(escape(name), "mean", f"{found['mean']:.6g}", noise)
+        elif "edges" in found:
+            for low, high, count in zip(found["edges"], found["edges"][1:], found["counts"], strict=False):
+                table.add_row(escape(name), f"{low:.4g} to {high:.4g}", f"{count:.1f}", noise)
+        else:
+            for value, number in (found.get("shares") or found["counts"]).items():
+                shown = f"{100 * number:.2f} %" if "shares" in found else f"{number:.1f}"
+                table.add_row(
+                    escape(name),
+                    escape(value),
+                    shown,
+                    f"{100 * found['noise_std']:.3g} %" if "shares" in found else noise,
+                )
+    out.print()
+    out.print(table)
 
 
 def size(count: int) -> str:

@@ -1,5 +1,6 @@
 """Bounded vectors: never longer than the study's norm, and a matter of the study and the record alone."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.data.bounding import clip_rows, indicate, scale_column
+from tacit.data.bounding import clip_rows, indicate, scale_column, scale_labels, unscale_labels
 from tacit.data.files import _from_table
-from tacit.study import Column, DataSection, make_study
+from tacit.study import Column, DataSection, StudyError, make_study
 from tacit.types import Floats
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -93,6 +94,37 @@ def test_scaling_keeps_the_order_of_numbers(bounds: tuple[float, float]) -> None
     assert (np.diff(scale_column(values, Column(min=bounds[0], max=bounds[1]))) >= 0.0).all()
 
 
+@settings(deadline=None)
+@given(arrays(np.float64, st.integers(1, 20), elements=FINITE), BOUNDS)
+def test_labels_never_leave_minus_1_to_1_and_reach_both(values: Floats, bounds: tuple[float, float]) -> None:
+    scaled = scale_labels(values, DataSection(features=1, label_bounds=bounds))
+    assert (np.abs(scaled) <= 1.0).all()
+    assert (scaled[values <= bounds[0]] == -1.0).all()
+    assert (scaled[values >= bounds[1]] == 1.0).all()
+
+
+@settings(deadline=None)
+@given(arrays(np.float64, st.integers(1, 20), elements=st.floats(0.0, 1.0)), BOUNDS)
+def test_labels_within_the_bounds_are_scaled_there_and_back(parts: Floats, bounds: tuple[float, float]) -> None:
+    data = DataSection(features=1, label_bounds=bounds)
+    low, high = bounds
+    values = np.clip(low + parts * (high - low), low, high)
+    # Rounding alone separates them: a few units in the last place of the larger bound.
+    tolerance = 8 * np.finfo(np.float64).eps * max(abs(low), abs(high), high - low)
+    np.testing.assert_allclose(unscale_labels(scale_labels(values, data), data), values, rtol=0.0, atol=tolerance)
+
+
+def test_predictions_beyond_the_bounds_are_left_there() -> None:
+    data = DataSection(features=1, label_bounds=(10, 20))
+    np.testing.assert_array_equal(unscale_labels(np.array([-3.0, -1.0, 0.5, 2.0]), data), [0.0, 10.0, 17.5, 25.0])
+
+
+@pytest.mark.parametrize("scale", [scale_labels, unscale_labels])
+def test_labels_without_bounds_cannot_be_scaled(scale: Any) -> None:
+    with pytest.raises(StudyError, match=r"^\[data\] lacks label_bounds: the smallest and the largest possible label"):
+        scale(np.zeros(2), DataSection(features=1))
+
+
 def test_a_category_becomes_an_indicator() -> None:
     column = Column(categories=["a", "b", "c"])
     np.testing.assert_array_equal(indicate(np.array([2, 0]), column), [[0, 0, 1], [1, 0, 0]])
@@ -135,3 +167,41 @@ def test_a_table_s_record_is_encoded_the_same_alone_and_among_others(
     bounded = clip_rows(together.features, TABLE.data)
     np.testing.assert_array_equal(bounded, np.concatenate([clip_rows(one.features, TABLE.data) for one in alone]))
     assert (norms(bounded) <= 1.0 + 1e-12).all()
+
+
+CATEGORIES = st.integers(1, 4).map(lambda count: Column(categories=list(range(count))))
+NUMBERS = BOUNDS.map(lambda bounds: Column(min=bounds[0], max=bounds[1]))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(CATEGORIES | NUMBERS, min_size=1, max_size=30), st.sampled_from(["regression", "statistics"]), st.data()
+)
+def test_no_record_of_a_table_exceeds_the_default_norm(columns: list[Column], task: str, data: st.DataObject) -> None:
+    named = {f"c{at:02}": column for at, column in enumerate(columns)}
+    described: dict[str, Any] = {"columns": {name: one.model_dump(exclude_none=True) for name, one in named.items()}}
+    if task == "regression":
+        intercept = data.draw(st.sampled_from([None, True, False]))
+        described |= {"label": "y", "label_bounds": [0, 1]} | ({} if intercept is None else {"intercept": intercept})
+    content = TABLE.model_dump(mode="json", exclude_none=True)
+    study = make_study(content | {"study": {"name": "wide", "task": task}, "data": described})
+    # Numbers at or near the bounds are the ones that make long vectors.
+    people = [
+        {
+            name: data.draw(
+                st.sampled_from(column.categories)
+                if column.categories is not None
+                else st.sampled_from([column.min, column.max]) | FINITE
+            )
+            for name, column in named.items()
+        }
+        | {"y": 0.5}
+        for _ in range(3)
+    ]
+    features = _from_table(Path("wide.parquet"), study, pd.DataFrame(people), first_line=1).features
+    whole = np.column_stack([features, np.ones(3)]) if study.data.has_intercept else features
+    np.testing.assert_array_equal(clip_rows(features, study.data), whole)
+    # Nor is it wider than needed: a record at its bounds is as long as that.
+    extreme = {name: (column.categories or [column.max])[0] for name, column in named.items()} | {"y": 0.5}
+    longest = _from_table(Path("wide.parquet"), study, pd.DataFrame([extreme]), first_line=1).features
+    assert norms(clip_rows(longest, study.data))[0] == pytest.approx(study.data.norm, rel=1e-12)

@@ -1,6 +1,7 @@
 """A federation hands out every party once, with exactly its records, in blocks."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,17 +9,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.data import federation
-from tacit.data.bounding import clip_rows
+from tacit.data.bounding import clip_rows, scale_labels
 from tacit.data.federation import ArrayFederation
 from tacit.data.files import DataError, Records
 from tacit.study import Study, make_study
 
+CLASSES = {"features": 3, "classes": 4, "intercept": True}
 
-def study(parties: int, records: int = 1, max_records: int = 1000) -> Study:
+
+def study(
+    parties: int,
+    records: int = 1,
+    max_records: int = 1000,
+    task: str = "classification",
+    data: dict[str, Any] = CLASSES,
+) -> Study:
     return make_study(
         {
-            "study": {"name": "blocks", "task": "classification"},
-            "data": {"features": 3, "classes": 4, "intercept": True},
+            "study": {"name": "blocks", "task": task},
+            "data": data,
             "parties": {"count": parties, "records": records, "max_records": max_records},
             "privacy": {"epsilon": 1.0, "delta": 1e-6},
             "method": {"name": "helmet"},
@@ -59,6 +68,39 @@ def test_blocks_cover_each_party_once_with_exactly_its_records(sizes: list[int],
             np.testing.assert_allclose(block.record_weights().sum(axis=1), 1.0)
             seen += parties.tolist()
     assert sorted(seen) == list(range(len(sizes)))
+
+
+@pytest.mark.parametrize("sizes", [[3, 3], [1, 4, 2]])
+def test_a_regression_s_labels_are_clipped_and_scaled_and_padded_with_0(sizes: list[int]) -> None:
+    records, groups = records_of(sizes)
+    records = Records(records.features, np.linspace(-50.0, 200.0, len(groups)))
+    agreed = study(len(sizes), task="regression", data={"features": 3, "label_bounds": [10, 110]})
+    for parties, block in ArrayFederation(agreed, records, groups).blocks():
+        assert block.labels.dtype == np.float64
+        assert np.abs(block.labels).max() <= 1.0
+        for at, party in enumerate(parties):
+            scaled = scale_labels(records.labels[groups == party], agreed.data)
+            np.testing.assert_array_equal(block.labels[at, : block.counts[at]], scaled)
+            assert not block.labels[at, block.counts[at] :].any()
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32])
+def test_labels_of_a_regression_are_scaled_in_full_precision_whatever_their_type(kind: Any) -> None:
+    records = Records(np.zeros((2, 3)), np.array([10, 60], dtype=kind))
+    agreed = study(2, task="regression", data={"features": 3, "label_bounds": [10, 110]})
+    blocks = [block for _, block in ArrayFederation(agreed, records, np.array([0, 1])).blocks()]
+    assert all(block.labels.dtype == np.float64 for block in blocks)
+    assert sorted(np.concatenate([block.labels.ravel() for block in blocks]).tolist()) == [-1.0, 0.0]
+
+
+def test_statistics_have_labels_of_0() -> None:
+    records, groups = records_of([1, 4, 2])
+    agreed = study(3, task="statistics", data={"features": 3})
+    nothing = Records(records.features, np.zeros(7, dtype=np.int64))
+    for _, block in ArrayFederation(agreed, nothing, groups).blocks():
+        assert block.labels.dtype == np.int64
+        assert not block.labels.any()
+        assert block.features.shape[2] == 3
 
 
 @settings(deadline=None)

@@ -12,16 +12,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tacit.data.files import DataError, Records, read_records
+from tacit.data.files import DataError, Records, check_arrays, read_records
 from tacit.study import Study, make_study
 
 ROWS = {"age": [0, 110, 55], "sex": ["f", "m", "m"], "died": ["no", "yes", "no"]}
 
 
-def study(data: dict[str, Any]) -> Study:
+def study(data: dict[str, Any], task: str = "classification") -> Study:
     return make_study(
         {
-            "study": {"name": "heart", "task": "classification"},
+            "study": {"name": "heart", "task": task},
             "data": data,
             "parties": {"count": 2},
             "privacy": {"epsilon": 1.0, "delta": 1e-6},
@@ -36,6 +36,10 @@ def table_study(**columns: Any) -> Study:
 
 
 MATRIX = study({"features": 3, "classes": 2})
+NUMBERS = study({"features": 3, "label_bounds": [0, 110]}, "regression")
+STATISTICS = study({"features": 3}, "statistics")
+AGE = study({"label": "age", "label_bounds": [0, 110], "columns": {"sex": {"categories": ["f", "m"]}}}, "regression")
+ALL = study({"columns": {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}}, "statistics")
 
 
 def write_table(path: Path, table: dict[str, Any]) -> Path:
@@ -67,10 +71,10 @@ def complaint(path: Path, agreed: Study) -> str:
     return message.removeprefix(f"{path.parent}/")
 
 
-def assert_same(records: Records, features: list[list[float]], labels: list[int]) -> None:
+def assert_same(records: Records, features: list[list[float]], labels: list[Any], kind: Any = np.int64) -> None:
     np.testing.assert_array_equal(records.features, features)
     np.testing.assert_array_equal(records.labels, labels)
-    assert (records.features.dtype, records.labels.dtype) == (np.float64, np.int64)
+    assert (records.features.dtype, records.labels.dtype) == (np.float64, kind)
     assert len(records) == len(labels)
 
 
@@ -393,3 +397,92 @@ def test_a_zip_file_of_something_else_is_refused(tmp_path: Path) -> None:
         archive.writestr("X", b"not an array")
         archive.writestr("y.npy", b"not an array either")
     assert complaint(path, MATRIX).startswith("digits.npz: X has the shape (), but the study's [data] features = 3")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_regression_s_labels_are_numbers_as_they_stand_in_the_file(tmp_path: Path, suffix: str) -> None:
+    path = write_table(tmp_path / f"heart{suffix}", ROWS | {"age": [-3.5, 1e6, 55]})
+    assert_same(read_records(path, AGE), [[1, 0], [0, 1], [0, 1]], [-3.5, 1e6, 55.0], np.float64)
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("value", "shown"), [("old", "'old'"), ("", "empty"), ("nan", "'nan'"), ("-inf", "'-inf'"), ("1e999", "'1e999'")]
+)
+def test_a_regression_s_label_that_is_no_number_is_shown_with_its_place(
+    tmp_path: Path, suffix: str, value: str, shown: str
+) -> None:
+    path = write_table(tmp_path / f"heart{suffix}", ROWS | {"age": ["0", value, "55"]})
+    assert complaint(path, AGE) == (
+        f"heart{suffix}, {'line 3' if suffix == '.csv' else 'row 2'}, column 'age': is {shown}, but should be a number "
+        "(the study's label_bounds are 0 to 110); repair or remove the record."
+    )
+
+
+@pytest.mark.parametrize("values", [[0.0, np.nan, 1.0], [datetime.datetime(2020, 1, 1)] * 3, [[1.0], [2.0], [3.0]]])
+def test_a_regression_s_labels_are_read_with_the_care_of_other_numbers(tmp_path: Path, values: Any) -> None:
+    path = write_table(tmp_path / "heart.parquet", ROWS | {"age": values})
+    assert ", column 'age': is " in complaint(path, AGE)
+
+
+@pytest.mark.parametrize("values", [[-3.5, 1e6], [1, 0], [True, False], np.array([0.5, 2.0], dtype=np.float32)])
+def test_a_regression_s_matrix_has_real_numbers_as_labels(tmp_path: Path, values: Any) -> None:
+    features = [[0, 1, 1], [1, 0, 1]]
+    path = write_matrix(tmp_path, X=features, y=values)
+    assert_same(read_records(path, NUMBERS), features, list(map(float, values)), np.float64)
+    assert_same(check_arrays(features, values, NUMBERS, "here"), features, list(map(float, values)), np.float64)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (
+            [0.0, np.nan],
+            "y[1] is nan, but should be a finite number (the study's label_bounds are 0 to 110); repair or",
+        ),
+        (
+            [-np.inf, 1],
+            "y[0] is -inf, but should be a finite number (the study's label_bounds are 0 to 110); repair or",
+        ),
+        (["a", "b"], "y holds <U1, but should hold real numbers (the study's label_bounds are 0 to 110)."),
+        ([0j, 1j], "y holds complex128, but should hold real numbers (the study's label_bounds are 0 to 110)."),
+        ([0.0], "y has the shape (1), but X has 2 rows; each row needs one label."),
+        ([[0.0], [1.0]], "y has the shape (2, 1), but X has 2 rows; each row needs one label."),
+        (np.longdouble("1e400") * np.ones(2), "y[0] is inf, but should be a finite number"),
+    ],
+)
+def test_a_regression_s_labels_that_do_not_fit_are_named(tmp_path: Path, values: Any, expected: str) -> None:
+    path = write_matrix(tmp_path, X=np.zeros((2, 3)), y=np.asarray(values))
+    assert complaint(path, NUMBERS).startswith(f"digits.npz: {expected}")
+
+
+def test_a_regression_s_arrays_need_labels() -> None:
+    with pytest.raises(DataError, match=r"^here: y has the shape \(\), but X has 2 rows; each row needs one label\.$"):
+        check_arrays(np.zeros((2, 3)), None, NUMBERS, "here")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("names", [["age", "sex"], ["age", "sex", "died"]])
+def test_statistics_of_a_table_need_its_columns_only(tmp_path: Path, suffix: str, names: list[str]) -> None:
+    path = write_table(tmp_path / f"heart{suffix}", {name: ROWS[name] for name in names})
+    assert_same(read_records(path, ALL), [[-1, 1, 0], [1, 0, 1], [0, 0, 1]], [0, 0, 0])
+
+
+@pytest.mark.parametrize("more", [{}, {"y": [5.5, np.nan]}, {"y": ["a"]}, {"y": np.array([None, {}], dtype=object)}])
+def test_statistics_of_a_matrix_need_no_labels_and_ignore_them(tmp_path: Path, more: dict[str, Any]) -> None:
+    features = [[0, 1, 1], [1, 0, 1]]
+    assert_same(read_records(write_matrix(tmp_path, X=features, **more), STATISTICS), features, [0, 0])
+    assert_same(check_arrays(features, more.get("y"), STATISTICS, "here"), features, [0, 0])
+
+
+def test_statistics_are_told_what_their_matrix_lacks(tmp_path: Path) -> None:
+    path = write_matrix(tmp_path, y=[0, 1])
+    remedy = "save it with numpy.savez(file, X=…)."
+    assert complaint(path, STATISTICS) == f"digits.npz: has no array 'X' (it has: 'y'); {remedy}"
+    path.write_bytes(b"")
+    assert complaint(path, STATISTICS) == f"digits.npz: is not an NPZ file; {remedy}"
+    for features, expected in (
+        (np.zeros((0, 3)), "has no records; at least one is needed."),
+        (np.full((2, 3), np.nan), "X[0, 0] is nan, but should be a finite number; repair or remove the record."),
+    ):
+        assert complaint(write_matrix(tmp_path, X=features), STATISTICS) == f"digits.npz: {expected}"

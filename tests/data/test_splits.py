@@ -68,6 +68,40 @@ def test_the_same_seed_gives_the_same_split_and_another_seed_another(kind: str) 
     assert (split(kind, y, 10, 7) != split(kind, y, 10, 8)).any()
 
 
+def numbers(records: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=records)
+
+
+@settings(deadline=None)
+@given(records=st.integers(2, 200), seed=st.integers(0, 2**32), data=st.data())
+def test_by_class_gives_parties_of_a_regression_ranges_of_labels(records: int, seed: int, data: st.DataObject) -> None:
+    parties = data.draw(st.integers(1, records))
+    y = numbers(records, seed)
+    groups = split("by-class", y, parties, seed)
+    assert set(groups.tolist()) == set(range(parties))
+    for party in range(parties - 1):
+        assert y[groups == party].max() <= y[groups == party + 1].min()
+
+
+def test_iid_does_not_look_at_a_regression_s_labels() -> None:
+    np.testing.assert_array_equal(split("iid", numbers(100), 7, 3), split("iid", labels(100, 2), 7, 3))
+
+
+@pytest.mark.parametrize("kind", ["dirichlet:0.5", "dirichlet:0"])
+def test_dirichlet_is_refused_for_a_regression_with_what_works(kind: str) -> None:
+    for y in (numbers(10), numbers(10).astype(np.float32)):
+        with pytest.raises(SplitError) as caught:
+            split(kind, y, 2, 0)
+        assert str(caught.value) == (
+            f"the split is {kind!r}, but a regression has no classes to draw; use iid or by-class."
+        )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_statistics_may_be_split_in_any_way(kind: str) -> None:
+    assert set(split(kind, np.zeros(30, dtype=np.int64), 5, 0).tolist()) == set(range(5))
+
+
 @pytest.mark.parametrize("concentration", ["1e-300", "1e300"])
 def test_an_extreme_dirichlet_concentration_still_serves_every_party(concentration: str) -> None:
     groups = split(f"dirichlet:{concentration}", labels(300, 3), 50, 0)

@@ -14,6 +14,7 @@ from tacit.data.block import Block
 from tacit.data.federation import ArrayFederation, Federation
 from tacit.data.files import Records
 from tacit.engines.local import run
+from tacit.methods.mechanisms import Turnout
 from tacit.methods.registry import method_for
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.stream import SecretStream
@@ -93,8 +94,8 @@ def test_noise_without_the_colluders_and_the_dropped_is_what_the_guarantee_needs
     # Up to 1/64 of the removable noise may stay.
     assert least * planned.noise_std < left.std() < most * planned.noise_std * 1.003
     assert planned.noise_std == pytest.approx(planned.sensitivity / plan.guarantee.mu)
-    assert plan.released({"model": survivors}).epsilon <= plan.guarantee.epsilon
-    assert plan.released({"model": survivors}).epsilon == pytest.approx(1.0, rel=0.005)
+    assert plan.released({"model": [Turnout(survivors, survivors)]}).epsilon <= plan.guarantee.epsilon
+    assert plan.released({"model": [Turnout(survivors, survivors)]}).epsilon == pytest.approx(1.0, rel=0.005)
 
 
 @RECOVERING

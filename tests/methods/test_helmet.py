@@ -142,7 +142,7 @@ def test_the_model_is_the_average_weighted_by_records() -> None:
     conversation = method.coordinate(method.plan())
     assert next(conversation) == Sum("model")
     with pytest.raises(StopIteration) as end:
-        conversation.send(Total(contribution.noisy.sum(axis=0), contribution.exact.sum(axis=0), 3))
+        conversation.send(Total(contribution.noisy.sum(axis=0), contribution.exact.sum(axis=0), 3, 0.0))
     models = method.learner.fit(block)  # type: ignore[attr-defined]
     expected = np.average(models, axis=0, weights=counts)
     assert np.allclose(end.value.value.weights, expected)
@@ -175,7 +175,7 @@ def test_a_regression_study_is_told_that_helmet_classifies() -> None:
     content = study().model_dump(mode="json", exclude_none=True)
     content["study"]["task"] = "regression"
     content["data"] = {"features": 3, "label_bounds": [0.0, 1.0]}
-    with pytest.raises(ValueError, match="learns classification only"):
+    with pytest.raises(ValueError, match="learns classifications only"):
         method_for(make_study(content))
 
 

@@ -94,7 +94,7 @@ def solved(method: Moments, total: np.ndarray) -> np.ndarray:
     conversation = method.coordinate(method.plan())
     next(conversation)
     with pytest.raises(StopIteration) as end:
-        conversation.send(Total(total, np.empty(0, dtype=np.int64), 20))
+        conversation.send(Total(total, np.empty(0, dtype=np.int64), 20, 0.0))
     weights: np.ndarray = end.value.value.weights
     return weights
 

@@ -11,7 +11,7 @@ import skops.io
 from tacit.data.bounding import clip_rows
 from tacit.data.files import read_records
 from tacit.methods.base import Release
-from tacit.methods.baselines import predict
+from tacit.report.evaluation import predict
 from tacit.report.model import save, to_sklearn
 from tacit.study import Study, make_study
 

@@ -1,0 +1,337 @@
+"""Functions of all parties' records that are a sum over records: what `cape`, `conv`, `local` and `central` compute.
+
+A function says what a party contributes, how far one record can move the total, and what is made of the noisy total.
+Since it is a sum over records, parties of unequal size count by their records. How the noise gets in is the method's
+business, so that methods can be compared on the same function.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from tacit.data.block import Block
+from tacit.learners.network import Network
+from tacit.learners.second_moments import SecondMoments, best_balance
+from tacit.learners.solving import Repair, solve
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Request, Sum, Total
+from tacit.methods.plan import DeclaredSum, Plan, make_plan
+from tacit.study import Column, Section, Study
+from tacit.types import Floats
+
+FunctionName = Literal["linear-regression", "logistic-regression", "network", "mean", "histogram"]
+
+_TASKS: dict[str, tuple[FunctionName, ...]] = {
+    "regression": ("linear-regression",),
+    "classification": ("logistic-regression", "network"),
+    "statistics": ("mean", "histogram"),
+}
+
+
+class FunctionOptions(Section):
+    """The keys of [method] that say which function is computed, and how."""
+
+    function: FunctionName | None = Field(
+        None,
+        description='"linear-regression" (of a regression), "logistic-regression" or "network" (of a classification), '
+        '"mean" or "histogram" (of statistics)',
+    )
+    coefficients: float = Field(
+        2.0, gt=0.0, le=1e6, description="a guess of the norm of the model for records of norm 1, above 0, such as 2.0"
+    )
+    repair: Repair = Field("filter", description='"filter", "ridge", "adassp" or "none"')
+    bins: int = Field(10, ge=2, le=10_000, description="the number of a histogram's bins for each number, from 2")
+    hidden: int = Field(16, ge=1, le=10_000, description="the number of hidden units of a network, 1 or more")
+    steps: int = Field(20, ge=1, le=10_000, description="the number of steps of gradient descent, 1 or more")
+    learning_rate: float = Field(1.0, gt=0.0, description="the step size of gradient descent, above 0")
+    clip: float = Field(1.0, gt=0.0, description="the largest norm of a record's gradient, above 0")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of a network's first weights")
+
+
+class Function(ABC):
+    """A sum over records, and what is made of its noisy total."""
+
+    dimension: int
+    sensitivity: float
+    """How far replacing one record moves the total, in L2 norm"""
+    record_bound: float
+    """No record contributes more, in L2 norm"""
+    count = 1
+    """How often it is computed"""
+    notes: tuple[str, ...] = ()
+    """What a careful reader of the promise should be told"""
+
+    def bound(self, records: int) -> float:
+        """No party with so many records contributes more, in L2 norm."""
+        return self.record_bound * records
+
+    def contribute(self, block: Block, parameters: Floats | None) -> Contribution:
+        """What each party of the block puts into the total, and how many records it has."""
+        parties = zip(block.features, block.labels, block.counts, strict=True)
+        rows = [self.of(features[:count], labels[:count], parameters) for features, labels, count in parties]
+        return Contribution(np.stack(rows), block.counts[:, None])
+
+    @abstractmethod
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        """The function of one party's records."""
+
+    @abstractmethod
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        """Ask for the function, each time with the parameters that it needs, and make the release of the totals."""
+
+
+def function_for(study: Study, options: FunctionOptions) -> Function:
+    """The function that the study asks for, or that fits its task."""
+    fitting = _TASKS[study.study.task]
+    name = options.function or fitting[0]
+    if name not in fitting:
+        listed = " or ".join(f'"{known}"' for known in fitting)
+        raise study.error(
+            "method.function", f'is "{name}", but for the task "{study.study.task}" it should be {listed}'
+        )
+    match name:
+        case "linear-regression" | "logistic-regression":
+            return LeastSquares(study, options)
+        case "network":
+            return NetworkGradient(study, options)
+        case "mean":
+            return Mean(study)
+        case "histogram":
+            return Histogram(study, options.bins)
+
+
+class LeastSquares(Function):
+    """Linear and logistic regression by the functional mechanism (capeFM, Sections 4.3 and H).
+
+    Linear: the minimiser of the squared loss. Logistic: the Taylor polynomial of order 2 of the softmax loss at 0 has
+    the gradient Σ(1/K − y)x and the Hessian XᵀX·(I/K − 11ᵀ/K²), so its minimiser is K times the least-squares solution
+    for centred indicators; for two classes that is the polynomial of Zhang et al.
+    """
+
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        classes = None if study.study.task == "regression" else len(study.data.class_names)
+        largest = 1.0 if classes is None else math.sqrt(1.0 - 1.0 / classes)
+        balance = best_balance(classes or 1, largest, options.coefficients)
+        self.moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance)
+        self.dimension, self.sensitivity = self.moments.dimension, self.moments.sensitivity
+        self.record_bound = self.moments.record_bound
+        self._study, self._options = study, options
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        return self.moments.of(features, labels)
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        total = yield None
+        second, mixed = self.moments.split(total.noisy)
+        entry = total.noise_std / math.sqrt(2.0)
+        solved = solve(second, mixed, entry, self._options.repair, self._options.coefficients, self.moments.balance)
+        weights = (self.moments.classes or 1) * solved.T / self._study.data.norm
+        details = {"records": int(total.exact[0]), "noise_std_per_moment": entry}
+        return Release(weights, None if self.moments.classes is None else "softmax", details)
+
+
+class NetworkGradient(Function):
+    """Gradient descent for a network of two layers (CAPE, Section 5.1): sums of clipped gradients, one a step."""
+
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        classes = len(study.data.class_names)
+        self.network = Network(study.data.dimension, options.hidden, classes, options.clip)
+        self.dimension, self.count = self.network.size, options.steps
+        self.sensitivity, self.record_bound = 2.0 * options.clip, options.clip
+        self._options = options
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        if parameters is None or parameters.shape != (self.dimension,):
+            raise ValueError("Expected the network's parameters with the request.")
+        return self.network.clipped_gradient(parameters, features, labels)
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        parameters = self.network.initial(self._options.seed)
+        records = 0
+        for _ in range(self.count):
+            total = yield parameters
+            records = int(total.exact[0])
+            parameters = parameters - self._options.learning_rate * total.noisy / max(records, 1)
+        hidden, output = self.network.layers(parameters)
+        details = {"records": records, "noise_std_per_gradient": total.noise_std / max(records, 1)}
+        return Release(output, "softmax", details, hidden=hidden)
+
+
+class Mean(Function):
+    """The means of bounded columns; of a category, the share of each of its values."""
+
+    def __init__(self, study: Study) -> None:
+        self._columns, self._norm = _columns(study), study.data.norm
+        self.dimension = study.data.dimension
+        numbers = sum(column.categories is None for _, column in self._columns)
+        # A number moves by at most 2, a category's indicators by √2; nothing moves by more than twice the norm.
+        widest = math.sqrt(4.0 * numbers + 2.0 * (len(self._columns) - numbers))
+        self.sensitivity, self.record_bound = min(widest, 2.0 * self._norm), self._norm
+        self._table = study.data.is_table
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        total: Floats = features.sum(axis=0)
+        return total
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        total = yield None
+        records = max(int(total.exact[0]), 1)
+        means, deviation = total.noisy / records, total.noise_std / records
+        statistics: dict[str, Any] = {}
+        start = 0
+        for name, column in self._columns:
+            part = means[start : start + column.width]
+            start += column.width
+            if column.categories is not None:
+                shares = {str(value): float(share) for value, share in zip(column.categories, part, strict=True)}
+                statistics[name] = {"shares": shares, "noise_std": deviation}
+                continue
+            low, high = column.min or 0.0, column.max or 0.0
+            half = (high - low) / 2.0 if self._table else 1.0
+            middle = (low + high) / 2.0 if self._table else 0.0
+            statistics[name] = {"mean": float(middle + half * part[0]), "noise_std": deviation * half}
+        return Release(np.empty((0, 0)), None, {"records": records}, statistics=statistics)
+
+
+class Histogram(Function):
+    """How many records fall into each bin of each column: equal bins between a number's bounds, or its categories."""
+
+    def __init__(self, study: Study, bins: int) -> None:
+        self._columns, self._bins = _columns(study), bins
+        self._reach = 1.0 if study.data.is_table else study.data.norm
+        self.dimension = sum(self._width(column) for _, column in self._columns)
+        # A record leaves one bin of each column for another.
+        self.sensitivity = math.sqrt(2.0 * len(self._columns))
+        self.record_bound = math.sqrt(len(self._columns))
+
+    def _width(self, column: Column) -> int:
+        return self._bins if column.categories is None else column.width
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        counts, start = [], 0
+        for _, column in self._columns:
+            part = features[:, start : start + column.width]
+            start += column.width
+            if column.categories is not None:
+                counts.append(part.sum(axis=0))
+                continue
+            places = np.floor((part[:, 0] + self._reach) / (2.0 * self._reach) * self._bins).astype(np.int64)
+            counts.append(np.bincount(np.clip(places, 0, self._bins - 1), minlength=self._bins))
+        return np.concatenate(counts).astype(np.float64)
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        total = yield None
+        statistics: dict[str, Any] = {}
+        start = 0
+        for name, column in self._columns:
+            counts = total.noisy[start : start + self._width(column)].tolist()
+            start += self._width(column)
+            if column.categories is not None:
+                named = {str(value): count for value, count in zip(column.categories, counts, strict=True)}
+                statistics[name] = {"counts": named, "noise_std": total.noise_std}
+                continue
+            edges = np.linspace(column.min or 0.0, column.max or 0.0, self._bins + 1).tolist()
+            statistics[name] = {"edges": edges, "counts": counts, "noise_std": total.noise_std}
+        return Release(np.empty((0, 0)), None, {"records": int(total.exact[0])}, statistics=statistics)
+
+
+class Custom(Function):
+    """Any function of a party's records, with a sensitivity that its author states (`tacit.compute`)."""
+
+    def __init__(self, function: Callable[[Floats], Any], dimension: int, sensitivity: float, bound: float) -> None:
+        self._function, self._bound = function, bound
+        self.dimension, self.sensitivity, self.record_bound = dimension, sensitivity, bound
+        self.notes = (
+            f"that replacing one record moves the function's total by at most {sensitivity:g} is its author's word",
+        )
+
+    def bound(self, records: int) -> float:
+        return self._bound
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        vector = np.asarray(self._function(features), dtype=np.float64)
+        if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
+            raise ValueError(
+                f"Expected the function to give {self.dimension} finite numbers, got the shape {vector.shape}."
+            )
+        return vector
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        total = yield None
+        details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
+        return Release(np.empty((0, 0)), None, details, statistics={"total": total.noisy.tolist()})
+
+
+def _columns(study: Study) -> list[tuple[str, Column]]:
+    """A table's columns, or a matrix's, each a number within the study's norm."""
+    if study.data.columns is not None:
+        return list(study.data.columns.items())
+    reach = study.data.norm
+    return [(f"x{index}", Column(min=-reach, max=reach)) for index in range(study.data.raw_dimension)]
+
+
+class FunctionMethod(Method):
+    """Computes a sum over records; how its noise gets in is for subclasses to say."""
+
+    noise: Literal["shares", "correlated", "independent", "curator"]
+    sizes_known = True
+    """Does it become known how many records each party has? Otherwise only how many there are in all."""
+
+    def __init__(self, study: Study, function: Function | None = None) -> None:
+        super().__init__(study)
+        if study.group is None:
+            raise study.error(
+                "privacy.unit", f'is "party", but "{self.name}" protects records; use "record" or {{ group = … }}'
+            )
+        self.options = self.read_options()
+        self.function = function or function_for(study, self.options)
+
+    def read_options(self) -> FunctionOptions:
+        return self.study.options("method", FunctionOptions)
+
+    @property
+    def ratio(self) -> float:
+        """Of correlated noise: see `DeclaredSum`."""
+        return 1.0
+
+    @abstractmethod
+    def request(self, parameters: Floats | None) -> Request:
+        """How the coordinator asks for the function."""
+
+    def plan(self) -> Plan:
+        function, parties = self.function, self.study.parties
+        declared = DeclaredSum(
+            name="function",
+            dimension=function.dimension,
+            bound=function.bound(parties.max_records),
+            sensitivity=(self.study.group or 1) * function.sensitivity,
+            exact=("records",),
+            count=function.count,
+            noise=self.noise,
+            ratio=self.ratio,
+        )
+        known = (
+            "how many records each party has becomes known"
+            if self.sizes_known
+            else "the total number of records becomes known; how many each party has is not part of the promise"
+        )
+        return make_plan(self.study, self.name, [declared], (known, *function.notes))
+
+    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+        return self.function.contribute(block, request.parameters)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        conclusion = self.function.conclude()
+        parameters = next(conclusion)
+        try:
+            while True:
+                total = yield self.request(parameters)
+                parameters = conclusion.send(total)
+        except StopIteration as end:
+            release: Release = end.value
+            return release
