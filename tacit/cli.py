@@ -173,6 +173,8 @@ def simulate(
         raise TacitError(f"--drop is {drop}, but should be from 0 to the number of parties, {agreed.parties.count}.")
     if seed < 0:
         raise TacitError(f"--seed is {seed}, but should be a whole number from 0 up.")
+    if test is not None and agreed.study.task == "statistics":
+        raise TacitError(f"--test is {test}, but statistics predict nothing that could be measured; leave it out.")
     if output.exists() and not output.is_dir():
         raise TacitError(f"{output}: is a file, but --output should be a folder; choose another.")
     from tacit.data.files import read_records

@@ -100,12 +100,12 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-_OWN_OPTIONS = {"helmet": ("learner", "regularization", "weights", "radius", "solver"), "moments": ("ridge",)}
-"""Which methods have parameters of their own; others take theirs in `options`."""
+_OWN_OPTIONS = ("learner", "regularization", "weights", "radius", "solver")
+"""The parameters that are helmet's alone; other methods take theirs in `options`."""
 
 
 def _gives_probabilities(estimator: PrivateClassifier) -> bool:
-    return estimator.method != "moments" and (estimator.method != "helmet" or estimator.learner != "svm")
+    return estimator.method != "helmet" or estimator.learner != "svm"
 
 
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
@@ -113,15 +113,14 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     Parameters
     ----------
-    method : the system to use: "helmet" (blind averaging of the parties' models), "moments" (least squares from pooled
-        second moments, which does not care how records are spread over parties), "cape" (correlated noise), or a
+    method : the system to use: "helmet" (blind averaging of the parties' models), "moments" (a model from secure sums
+        over all records, which does not care how they are spread over parties), "cape" (correlated noise), or a
         baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
     learner : of helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
     unit : what is protected: "record", "party", or {"group": k} for any k records.
     colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
     regularization : of helmet: Λ; larger means less noise and simpler models.
-    ridge : of moments: the ridge in units of the noise's scale.
     norm : every record, its constant 1 included, is clipped to this L2 norm. Scale features by *public* bounds first.
     intercept : append a constant 1 to each record?
     classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
@@ -160,7 +159,6 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         weights: str | None = None,
         radius: float | None = None,
         solver: str = "certified",
-        ridge: float | None = None,
         options: dict[str, Any] | None = None,
         protocol: str = "compute-nodes",
         parties: int = 10,
@@ -180,7 +178,6 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         self.weights = weights
         self.radius = radius
         self.solver = solver
-        self.ridge = ridge
         self.options = options
         self.protocol = protocol
         self.parties = parties
@@ -196,6 +193,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
             weights = self._release.weights
             self.coef_ = weights[:, : self.n_features_in_]
             self.intercept_ = weights[:, -1] if self.intercept else np.zeros(len(weights))
+        elif hasattr(self, "coef_"):  # of an earlier fit
+            del self.coef_, self.intercept_
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -237,7 +236,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         return {"classes": len(self.classes_)}
 
     def _method_options(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _OWN_OPTIONS.get(self.method, ())}
+        own = {name: getattr(self, name) for name in _OWN_OPTIONS} if self.method == "helmet" else {}
         return {name: value for name, value in own.items() if value is not None} | super()._method_options()
 
     def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
@@ -341,6 +340,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
             )
             low, high = float(labels.min()), float(labels.max())
             return (low, high) if low < high else (low - 1.0, low + 1.0)
+        if np.shape(self.label_bounds) != (2,):
+            raise ValueError(f"Expected label_bounds=(smallest, largest), got label_bounds={self.label_bounds!r}.")
         low, high = (float(bound) for bound in self.label_bounds)
         return low, high
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -134,7 +135,8 @@ def compute(
 
     `function` takes the rows of one party and gives `dimension` numbers. `sensitivity` is your word that replacing one
     row moves them by at most so much, in L2 norm; the promise rests on it. A party's numbers are clipped to the L2 norm
-    `bound`, and rows to `norm` if it is given.
+    `bound`, and rows to `norm` if it is given. By "central" the function takes the rows of all parties at once: what
+    methods give is comparable if it is a sum over rows.
 
     >>> rows = np.random.default_rng(0).uniform(size=(1000, 1))
     >>> above = compute(lambda rows: [(rows > 0.5).sum()], rows, np.arange(1000) % 10, dimension=1, sensitivity=1,
@@ -142,7 +144,7 @@ def compute(
     >>> bool(abs(above.total[0] - 500) < 100)
     True
     """
-    if not (isinstance(dimension, int) and dimension >= 1):
+    if not (isinstance(dimension, Integral) and dimension >= 1):
         raise DataError(f"dimension is {dimension}, but should be how many numbers the function gives, 1 or more.")
     for name, value in (("sensitivity", sensitivity), ("bound", bound)):
         if not (math.isfinite(value) and value > 0.0):
@@ -173,8 +175,10 @@ def compute(
     if kind is None or not issubclass(kind, FunctionMethod):
         able = ", ".join(f'"{name}"' for name, known in METHODS.items() if issubclass(known, FunctionMethod))
         raise study.error("method.name", f'is "{method}", but to compute a function it should be one of: {able}')
-    custom = Custom(function, dimension, sensitivity, bound)
+    custom = Custom(function, int(dimension), sensitivity, bound)
     records = check_arrays(features, None, study, "X")
+    if norm is None and (longest := float(np.linalg.norm(records.features, axis=1).max())) > _UNCLIPPED:
+        raise DataError(f"X has a row of norm {longest:g}, above {_UNCLIPPED:g}; scale X, or give the norm to clip to.")
     simulation = simulate_records(
         study, records, parties, drop=drop, seed=seed, progress=progress, method=kind(study, custom)
     )
@@ -183,7 +187,7 @@ def compute(
 
 
 _UNCLIPPED = 1e6
-"""The largest norm that a study may have: rows are taken as they are."""
+"""The largest norm that a study may have: rows are taken as they are, and longer ones refused."""
 
 
 def number_parties(groups: npt.ArrayLike, records: int) -> Integers:

@@ -263,13 +263,13 @@ class Study(Section):
     @classmethod
     def _defaults(cls, values: Any) -> Any:
         """What a study may leave to its task: statistics have no constant; and the norm of a table for regression,
-        statistics or a network is √(number of columns, constant included), which no record exceeds: a number is at most
-        1 in absolute value, and a category's indicators have the norm 1."""
+        statistics, a network or a discriminant is √(number of columns, constant included), which no record exceeds: a
+        number is at most 1 in absolute value, and a category's indicators have the norm 1."""
         match values:
             case {"study": {"task": "regression" | "statistics" as task}, "data": dict(data)} | {
                 "study": {"task": task},
                 "data": dict(data),
-                "method": {"function": "network"},
+                "method": {"function": "network" | "discriminant"},
             }:
                 if task == "statistics" and data.get("intercept") is None:
                     data = data | {"intercept": False}

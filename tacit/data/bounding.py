@@ -77,6 +77,20 @@ def clip_rows(features: Floats, data: DataSection) -> Floats:
     return clipped
 
 
+def clipping_factors(features: Floats, data: DataSection) -> Floats:
+    """What `clip_rows` multiplies each row with. A regression's label goes along: y = wᵀx stays true of what is left.
+
+    >>> clipping_factors(np.array([[3.0, 4.0], [0.3, 0.4]]), DataSection(features=2)).tolist()
+    [0.2, 1.0]
+    """
+    constant = 1.0 if data.has_intercept else 0.0
+    peaks = np.maximum(np.abs(features).max(axis=1), max(constant, 1e-300))
+    with np.errstate(over="ignore"):
+        norms = peaks * np.sqrt(_norms(features / peaks[:, None]) ** 2 + (constant / peaks) ** 2)
+    factors: Floats = data.norm / np.maximum(norms, data.norm)
+    return factors
+
+
 def _norms(features: Floats) -> Floats:
     norms: Floats = np.sqrt(np.einsum("ij,ij->i", features, features))
     return norms

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from tacit.data.block import Block
-from tacit.data.bounding import clip_rows, scale_labels
+from tacit.data.bounding import clip_rows, clipping_factors, scale_labels
 from tacit.data.files import DataError, Records
 from tacit.study import Study
 from tacit.types import Floats, Integers
@@ -83,6 +83,7 @@ class ArrayFederation(Federation):
         known = self._records.labels[rows]
         if self._study.study.task == "regression":
             known = scale_labels(known.astype(np.float64, copy=False), self._study.data)
+            known = known * clipping_factors(self._records.features[rows], self._study.data)
         labels = np.zeros(real.shape, dtype=known.dtype)
         labels[real] = known
         if real.all():

@@ -49,11 +49,16 @@ class Network:
         """The sum of the records' gradients, each clipped to the norm `clip`."""
         hidden, output = self.layers(flat)
         inputs = _with_constant(features)
-        before = inputs @ hidden.T
-        active = _with_constant(np.maximum(before, 0.0))
-        back_output = _probabilities(active @ output.T) - (labels[:, None] == np.arange(self.classes))
-        back_hidden = (back_output @ output[:, :-1]) * (before > 0.0)
-        squared = _squared(active) * _squared(back_output) + _squared(inputs) * _squared(back_hidden)
+        with np.errstate(over="ignore", invalid="ignore"):
+            before = inputs @ hidden.T
+            active = _with_constant(np.maximum(before, 0.0))
+            back_output = _probabilities(active @ output.T) - (labels[:, None] == np.arange(self.classes))
+            back_hidden = (back_output @ output[:, :-1]) * (before > 0.0)
+            squared = _squared(active) * _squared(back_output) + _squared(inputs) * _squared(back_hidden)
+        if not np.isfinite(squared).all():
+            # Weights that have run away: a record whose gradient is beyond floating point has none.
+            kept = np.isfinite(squared)
+            return self.clipped_gradient(flat, features[kept], labels[kept])
         weights = self.clip / np.maximum(np.sqrt(squared), self.clip)
         hidden_sum = (back_hidden * weights[:, None]).T @ inputs
         output_sum = (back_output * weights[:, None]).T @ active

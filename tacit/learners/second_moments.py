@@ -50,6 +50,8 @@ class SecondMoments:
     norm: float
     classes: int | None
     balance: float
+    centred: bool = True
+    """Are a class's indicators centred? Their shift by 1/K moves no class apart from another."""
 
     @property
     def outputs(self) -> int:
@@ -57,8 +59,8 @@ class SecondMoments:
 
     @property
     def largest_target(self) -> float:
-        """τ: targets are indicators of the class minus 1/K, or the numbers themselves."""
-        return 1.0 if self.classes is None else math.sqrt(1.0 - 1.0 / self.classes)
+        """τ: targets are indicators of the class (minus 1/K), or the numbers themselves."""
+        return math.sqrt(1.0 - 1.0 / self.classes) if self.classes and self.centred else 1.0
 
     @property
     def dimension(self) -> int:
@@ -89,7 +91,8 @@ class SecondMoments:
     def targets(self, labels: Labels) -> Floats:
         if self.classes is None:
             return np.asarray(labels, dtype=np.float64)[:, None]
-        return np.asarray((labels[:, None] == np.arange(self.classes)) - 1.0 / self.classes)
+        indicators = np.asarray(labels[:, None] == np.arange(self.classes), dtype=np.float64)
+        return indicators - 1.0 / self.classes if self.centred else indicators
 
     def split(self, total: Floats) -> tuple[Floats, Floats]:
         """UᵀU and UᵀT (u = x/c) from a total."""

@@ -10,44 +10,57 @@ from typing import Literal
 
 import numpy as np
 
-from tacit.learners.second_moments import cleaned_eigenvalues
+from tacit.learners.second_moments import SecondMoments, cleaned_eigenvalues
 from tacit.types import Floats
 
-Repair = Literal["filter", "ridge", "adassp", "none"]
+Repair = Literal["ridge", "adassp", "none"]
 
 _FAILURE = 0.05
 """AdaSSP's ρ: how often its bound on the noise may fail."""
+_ROUNDS = 4
+_LEAST_EXPLAINED = 0.02
+"""Of the labels' largest square: less is never believed to be explained."""
 
 
 def solve(
-    second: Floats, mixed: Floats, deviation: float, repair: Repair, coefficients: float, balance: float
+    moments: SecondMoments, second: Floats, mixed: Floats, deviation: float, records: int, repair: Repair
 ) -> Floats:
-    """(XᵀX)⁻¹ XᵀT from noisy moments with noise of `deviation` on each entry of XᵀX off the diagonal.
+    """(UᵀU)⁻¹ UᵀT from noisy moments, with noise of `deviation` on each entry of UᵀU off the diagonal.
 
-    - "filter": in the noisy matrix's eigenvectors, a cleaned eigenvalue a (`cleaned_eigenvalues`) becomes the factor
-      a/(a² + κγ²), γ = deviation·√d, κ = 1 + 2/(β²R²): it minimises the expected excess loss for coefficients of norm
-      R that point nowhere in particular, since noise of variance v = σ²(1/β² + R²/2) an entry is worth a ridge of
-      v·d/(aR²) at the eigenvalue a.
-    - "ridge": cleaned eigenvalues and the ridge γ.
-    - "adassp": a ridge that lifts the smallest eigenvalue to the noise's bound γ√log(2d²/ρ) (Wang 2018, with the
-      smallest eigenvalue taken from the released matrix).
+    - "ridge": eigenvalues are cleaned (`cleaned_eigenvalues`), then a ridge λ is added. Noise moves U'T − U'U·W by a
+      variance of v = deviation²·(2k/β² + ‖W‖²) in each direction, all k targets together. If each of the d directions
+      explains as much of the labels, λ = v·d/(n·e) minimises the expected excess loss, e being the mean square that W
+      explains. W and e are taken from the solution for the ridge before, a few times over.
+    - "adassp": a ridge that lifts the smallest eigenvalue to the noise's bound γ√log(2d²/ρ), γ = deviation·√d (Wang
+      2018, with the smallest eigenvalue taken from the released matrix).
     - "none": the pseudo-inverse, as published.
     """
     if repair == "none":
         return np.asarray(np.linalg.pinv(second, hermitian=True) @ mixed)
     observed, vectors = np.linalg.eigh(second)
     scale = deviation * math.sqrt(len(second))
+    turned = vectors.T @ mixed
     if repair == "adassp":
         bound = scale * math.sqrt(math.log(2.0 * len(second) ** 2 / _FAILURE))
-        ridge = max(0.0, bound - max(0.0, float(observed[0]) - 2.0 * scale))
-        factors = 1.0 / np.maximum(np.maximum(observed, 0.0) + ridge, 1e-300)
+        values, ridge = np.maximum(observed, 0.0), max(0.0, bound - max(0.0, float(observed[0]) - 2.0 * scale))
     else:
-        cleaned = cleaned_eigenvalues(observed, scale)
-        least = max(1e-4 * float(cleaned.mean()), 1e-300)
-        if repair == "ridge":
-            factors = 1.0 / (cleaned + max(scale, least))
-        else:
-            kappa = 1.0 + 2.0 / (balance * coefficients) ** 2
-            factors = cleaned / (cleaned**2 + max(kappa * scale**2, least * 1e-9))
-    solved: Floats = vectors @ ((vectors.T @ mixed) * factors[:, None])
+        values = cleaned_eigenvalues(observed, scale)
+        ridge = _ridge(moments, values, turned, deviation, records)
+    least = max(1e-12 * float(values.max(initial=0.0)), 1e-300)
+    solved: Floats = vectors @ (turned / (values + max(ridge, least))[:, None])
     return solved
+
+
+def _ridge(moments: SecondMoments, values: Floats, turned: Floats, deviation: float, records: int) -> float:
+    """λ by the rule above, from the solution for the noise's own scale."""
+    size, most = len(values), moments.largest_target**2
+    ridge = deviation * math.sqrt(size)
+    if ridge == 0.0:
+        return 0.0
+    for _ in range(_ROUNDS):
+        weights = turned / (values + ridge)[:, None]
+        explained = float((weights * turned).sum()) / max(records, 1)
+        explained = min(max(explained, _LEAST_EXPLAINED * most), most)
+        variance = deviation**2 * (2.0 * moments.outputs / moments.balance**2 + float((weights**2).sum()))
+        ridge = variance * size / (max(records, 1) * explained)
+    return ridge

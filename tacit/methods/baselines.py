@@ -8,6 +8,7 @@ party alone. `central`: a trusted curator adds the noise once. `none`: no privac
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -42,6 +43,10 @@ class Local(FunctionMethod):
     name = "local"
     noise = "independent"
 
+    @property
+    def known(self) -> str:
+        return "only the first party takes part, and how many records it has becomes known"
+
     def request(self, parameters: Floats | None) -> Request:
         return Collect("function", parameters, only=0)
 
@@ -63,10 +68,12 @@ class Central(FunctionMethod):
         conclusion = self.function.conclude()
         parameters = next(conclusion)
         planned, secrets = plan.planned("function"), self.secrets or SecretStream()
+        # The bound is a party's, and here are the records of all.
+        encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
         try:
             while True:
                 contribution = self.function.contribute(records, parameters)
-                words = planned.encoding.encode(contribution.noisy)[0]
+                words = encoding.encode(contribution.noisy)[0]
                 deviation = planned.total_std(1) * planned.encoding.scale
                 words += sample(deviation, planned.dimension, secrets).view(np.uint64)
                 total = Total(planned.encoding.decode(words), contribution.exact[0], 1, planned.total_std(1))
@@ -101,6 +108,9 @@ class Nothing(Method):
         if self.study.study.task == "classification" and self.options.function is None:
             learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
             return Release(learner.fit(records)[0], "softmax", {"records": int(records.counts[0])})
+        if self.study.study.task == "regression":
+            weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
+            return Release(weights[None], None, {"records": int(records.counts[0])})
         conclusion = self.function.conclude()
         parameters = next(conclusion)
         try:

@@ -2,8 +2,10 @@
 
 A baseline: a trusted curator holds all records. Linear regression has the coefficients Σuᵢ² and 2Σuᵢuⱼ of order 2 and
 −2Σ t u of order 1 (order 0 does not move the minimiser); logistic regression by its Taylor polynomial is the same for
-centred indicators. Replacing a record moves them, in L1 norm, by at most 2(‖u‖₁² + 2‖t‖₁‖u‖₁), ‖u‖₁ ≤ √d: that is
-`sensitivity = "tight"`. The published analysis takes every |uᵢ| for 1, so ‖u‖₁ for d: `sensitivity = "published"`.
+centred indicators. The published analysis takes twice the L1 norm of a record's coefficients, ‖u‖₁² + 2‖t‖₁‖u‖₁, and
+every |uᵢ| for 1, so d for ‖u‖₁: `sensitivity = "published"`. For records of norm 1, ‖u‖₁ ≤ √d, and the d² entries of
+uuᵀ − u'u'ᵀ, whose Frobenius norm is at most √2, have an L1 norm of at most √2·d; so replacing a record moves the
+coefficients by at most √2·d + 4‖t‖₁√d: `sensitivity = "tight"`.
 
 As Zhang et al. do, four deviations of the noise are added to the diagonal and directions whose eigenvalue is then not
 positive are left out. The noise is discrete Laplace noise on rounded coefficients, so the promise is pure ε up to the
@@ -22,8 +24,9 @@ from tacit.data.block import Block
 from tacit.learners.second_moments import SecondMoments
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Release, Sum
 from tacit.methods.plan import OtherRelease, Plan, curator_plan
-from tacit.noise.discrete_laplace import DISTANCE, sample
+from tacit.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from tacit.noise.stream import SecretStream
+from tacit.privacy.integer import LARGEST_EPSILON
 from tacit.study import Section, Study
 from tacit.types import Floats
 
@@ -55,23 +58,38 @@ class DpFm(Method):
 
     def sensitivity(self) -> float:
         """In L1 norm, for records of norm at most 1."""
-        dimension = self.study.data.dimension
-        length = float(dimension) if self.options.sensitivity == "published" else math.sqrt(dimension)
-        classes = self._moments.classes
+        dimension, classes = self.study.data.dimension, self._moments.classes
         target = 1.0 if classes is None else 2.0 * (1.0 - 1.0 / classes)
-        return (self.study.group or 1) * 2.0 * (length**2 + 2.0 * target * length)
+        if self.options.sensitivity == "published":
+            moved = 2.0 * (dimension**2 + 2.0 * target * dimension)
+        else:
+            moved = math.sqrt(2.0) * dimension + 4.0 * target * math.sqrt(dimension)
+        return (self.study.group or 1) * moved
 
     def _scale(self) -> tuple[float, float]:
         """Units for one, and the Laplace scale in units."""
         units_per_one = 2.0 ** math.ceil(math.log2(_FINENESS * self._moments.dimension / self.sensitivity()))
         units = self.sensitivity() * units_per_one + self._moments.dimension
-        return units_per_one, units / self.study.privacy.epsilon
+        return units_per_one, units / self._epsilon
+
+    @property
+    def _epsilon(self) -> float:
+        """What noise is drawn for: the sampler's distance is multiplied by e^ε."""
+        return min(self.study.privacy.epsilon, LARGEST_EPSILON)
 
     def plan(self) -> Plan:
         units_per_one, laplace = self._scale()
+        if laplace > LARGEST_SCALE:
+            raise self.study.error("privacy.epsilon", f"is {self.study.privacy.epsilon:g}, too small to be drawn for")
         deviation = math.sqrt(2.0) * laplace / units_per_one
         release = OtherRelease("polynomial", self._moments.dimension, "laplace", self.sensitivity(), deviation)
-        slack = (1.0 + math.exp(min(self.study.privacy.epsilon, 700.0))) * self._moments.dimension * DISTANCE
+        slack = (1.0 + math.exp(self._epsilon)) * self._moments.dimension * DISTANCE
+        if slack > self.study.privacy.delta:
+            raise self.study.error(
+                "privacy.delta",
+                f"is {self.study.privacy.delta:g}, but the drawing of noise already costs {slack:.1g}; choose a larger "
+                "delta",
+            )
         return curator_plan(self.study, self.name, release, slack)
 
     def contribute(self, request: Sum | Collect, block: Block) -> Contribution:

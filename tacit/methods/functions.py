@@ -18,19 +18,26 @@ from pydantic import Field
 from tacit.data.block import Block
 from tacit.learners.network import Network
 from tacit.learners.second_moments import SecondMoments, best_balance
+from tacit.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from tacit.learners.solving import Repair, solve
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Request, Sum, Total
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
+from tacit.privacy.gaussian import mu_for
+from tacit.privacy.integer import LARGEST_EPSILON
 from tacit.study import Column, Section, Study
 from tacit.types import Floats
 
-FunctionName = Literal["linear-regression", "logistic-regression", "network", "mean", "histogram"]
+FunctionName = Literal[
+    "linear-regression", "logistic-regression", "discriminant", "softmax", "network", "mean", "histogram"
+]
 
 _TASKS: dict[str, tuple[FunctionName, ...]] = {
     "regression": ("linear-regression",),
-    "classification": ("logistic-regression", "network"),
+    "classification": ("logistic-regression", "discriminant", "softmax", "network"),
     "statistics": ("mean", "histogram"),
 }
+_SOFTMAX_CLIP = 0.25
+_NETWORK_STEPS, _NETWORK_CLIP = 20, 1.0
 
 
 class FunctionOptions(Section):
@@ -38,18 +45,23 @@ class FunctionOptions(Section):
 
     function: FunctionName | None = Field(
         None,
-        description='"linear-regression" (of a regression), "logistic-regression" or "network" (of a classification), '
-        '"mean" or "histogram" (of statistics)',
+        description='"linear-regression" (of a regression), "logistic-regression", "discriminant", "softmax" or '
+        '"network" (of a classification), "mean" or "histogram" (of statistics)',
     )
     coefficients: float = Field(
         2.0, gt=0.0, le=1e6, description="a guess of the norm of the model for records of norm 1, above 0, such as 2.0"
     )
-    repair: Repair = Field("filter", description='"filter", "ridge", "adassp" or "none"')
+    repair: Repair = Field("ridge", description='"ridge", "adassp" or "none"')
     bins: int = Field(10, ge=2, le=10_000, description="the number of a histogram's bins for each number, from 2")
     hidden: int = Field(16, ge=1, le=10_000, description="the number of hidden units of a network, 1 or more")
-    steps: int = Field(20, ge=1, le=10_000, description="the number of steps of gradient descent, 1 or more")
-    learning_rate: float = Field(1.0, gt=0.0, description="the step size of gradient descent, above 0")
-    clip: float = Field(1.0, gt=0.0, description="the largest norm of a record's gradient, above 0")
+    steps: int | None = Field(
+        None, ge=1, le=10_000, description="the number of steps of softmax or a network, 1 or more"
+    )
+    clip: float | None = Field(None, gt=0.0, description="the largest norm of a record's gradient, above 0")
+    score_noise: float = Field(
+        0.7, gt=0.0, description="of softmax: how much noise its scores may have, above 0, such as 0.7"
+    )
+    learning_rate: float = Field(1.0, gt=0.0, description="of a network: the step size, above 0")
     seed: int = Field(0, ge=0, description="a whole number: the public seed of a network's first weights")
 
 
@@ -97,6 +109,10 @@ def function_for(study: Study, options: FunctionOptions) -> Function:
     match name:
         case "linear-regression" | "logistic-regression":
             return LeastSquares(study, options)
+        case "discriminant":
+            return Discriminant(study, options)
+        case "softmax":
+            return Softmax(study, options)
         case "network":
             return NetworkGradient(study, options)
         case "mean":
@@ -129,10 +145,83 @@ class LeastSquares(Function):
         total = yield None
         second, mixed = self.moments.split(total.noisy)
         entry = total.noise_std / math.sqrt(2.0)
-        solved = solve(second, mixed, entry, self._options.repair, self._options.coefficients, self.moments.balance)
+        solved = solve(self.moments, second, mixed, entry, int(total.exact[0]), self._options.repair)
         weights = (self.moments.classes or 1) * solved.T / self._study.data.norm
         details = {"records": int(total.exact[0]), "noise_std_per_moment": entry}
         return Release(weights, None if self.moments.classes is None else "softmax", details)
+
+
+class Discriminant(Function):
+    """Linear discriminant analysis: the classes' means and shares, and the scatter that they have in common.
+
+    Beside the second moments with plain indicators, a record adds its class to the counts, scaled by γ = β²/2. That
+    costs nothing: two records are furthest apart, by √2(1 + β²/2), with the same class; with different ones their
+    squared distance is at most 2 + 2β² + 2γ², which is the same.
+    """
+
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        if not study.data.has_intercept:
+            raise study.error("data.intercept", 'is false, but the function "discriminant" needs intercept = true')
+        classes = len(study.data.class_names)
+        balance = min(best_balance(classes, 1.0, options.coefficients), 1.0)
+        self.moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance, centred=False)
+        self.weight_of_counts = balance**2 / 2.0
+        self.dimension, self.sensitivity = self.moments.dimension + classes, self.moments.sensitivity
+        self.record_bound = math.hypot(self.moments.record_bound, self.weight_of_counts)
+        self._study, self._options = study, options
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        counts = np.bincount(labels, minlength=self.moments.outputs).astype(np.float64)
+        return np.concatenate([self.moments.of(features, labels), self.weight_of_counts * counts])
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        total = yield None
+        records, entry = max(int(total.exact[0]), 1), total.noise_std / math.sqrt(2.0)
+        second, mixed = self.moments.split(total.noisy[: self.moments.dimension])
+        counts = np.maximum(total.noisy[self.moments.dimension :] / self.weight_of_counts, 1.0)
+        means = mixed / counts
+        within = second - (means * counts) @ means.T
+        solved = records * solve(self.moments, within, means * counts, entry, records, self._options.repair) / counts
+        weights = solved.T / self._study.data.norm
+        # The constant, the last feature, carries what does not depend on the record.
+        weights[:, -1] += np.log(counts / counts.sum()) - np.einsum("ij,ij->j", means, solved) / 2.0
+        return Release(weights, "softmax", {"records": records, "noise_std_per_moment": entry})
+
+
+class Softmax(Function):
+    """Softmax regression in a few steps: the first moment, then sums of clipped gradients (`learners.softmax_steps`).
+
+    The turns have equal shares of the budget. How many steps there are is fixed by the study, or by what it promises
+    and how many records it has at least.
+    """
+
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        clip = options.clip or _SOFTMAX_CLIP
+        classes = len(study.data.class_names)
+        records, privacy = study.parties.count * study.parties.records, study.privacy
+        mu = mu_for(min(privacy.epsilon, LARGEST_EPSILON), privacy.delta)
+        steps = options.steps or chosen_steps(study.data.dimension, classes, records, mu)
+        self.model = SoftmaxSteps(study.data.dimension, classes, steps, clip, options.score_noise)
+        self.dimension, self.count = self.model.size, steps + 1
+        self.sensitivity, self.record_bound = 2.0 * clip, clip
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        if parameters is None:
+            return self.model.mean(features)
+        axis, weights = parameters[: self.model.features], parameters[self.model.features :]
+        return self.model.gradient(axis, weights.reshape(self.model.features, -1), features, labels)
+
+    def conclude(self) -> Generator[Floats | None, Total, Release]:
+        total = yield None
+        axis = self.model.axis(total.noisy[: self.model.features], total.noise_std, int(total.exact[0]))
+        weights = np.zeros((self.model.features, self.model.classes))
+        for step in range(self.model.steps):
+            total = yield np.concatenate([axis, weights.ravel()])
+            size = self.model.step_sizes(total.noise_std, int(total.exact[0]))[step]
+            weights += size * total.noisy.reshape(weights.shape)
+        weights -= np.outer(axis, axis @ weights)
+        details = {"records": int(total.exact[0]), "noise_std_per_gradient": total.noise_std}
+        return Release(weights.T, "softmax", details)
 
 
 class NetworkGradient(Function):
@@ -140,9 +229,10 @@ class NetworkGradient(Function):
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
         classes = len(study.data.class_names)
-        self.network = Network(study.data.dimension, options.hidden, classes, options.clip)
-        self.dimension, self.count = self.network.size, options.steps
-        self.sensitivity, self.record_bound = 2.0 * options.clip, options.clip
+        clip = options.clip or _NETWORK_CLIP
+        self.network = Network(study.data.dimension, options.hidden, classes, clip)
+        self.dimension, self.count = self.network.size, options.steps or _NETWORK_STEPS
+        self.sensitivity, self.record_bound = 2.0 * clip, clip
         self._options = options
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
@@ -168,11 +258,12 @@ class Mean(Function):
     def __init__(self, study: Study) -> None:
         self._columns, self._norm = _columns(study), study.data.norm
         self.dimension = study.data.dimension
-        numbers = sum(column.categories is None for _, column in self._columns)
-        # A number moves by at most 2, a category's indicators by √2; nothing moves by more than twice the norm.
-        widest = math.sqrt(4.0 * numbers + 2.0 * (len(self._columns) - numbers))
-        self.sensitivity, self.record_bound = min(widest, 2.0 * self._norm), self._norm
         self._table = study.data.is_table
+        # Nothing moves by more than twice the norm; in a table a number moves by at most 2, a category's indicators
+        # by √2. A matrix's numbers have no bound but the norm.
+        numbers = sum(column.categories is None for _, column in self._columns)
+        widest = math.sqrt(4.0 * numbers + 2.0 * (len(self._columns) - numbers)) if self._table else math.inf
+        self.sensitivity, self.record_bound = min(widest, 2.0 * self._norm), self._norm
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         total: Floats = features.sum(axis=0)
@@ -198,8 +289,15 @@ class Mean(Function):
         return Release(np.empty((0, 0)), None, {"records": records}, statistics=statistics)
 
 
+_EDGE = 1e-9
+"""Of a bin's width: so close below an edge, a number is taken to be at it, from where scaling has moved it."""
+
+
 class Histogram(Function):
-    """How many records fall into each bin of each column: equal bins between a number's bounds, or its categories."""
+    """How many records fall into each bin of each column: equal bins between a number's bounds, or its categories.
+
+    A number at the edge of two bins is in the upper one, and the largest number in the last.
+    """
 
     def __init__(self, study: Study, bins: int) -> None:
         self._columns, self._bins = _columns(study), bins
@@ -220,8 +318,9 @@ class Histogram(Function):
             if column.categories is not None:
                 counts.append(part.sum(axis=0))
                 continue
-            places = np.floor((part[:, 0] + self._reach) / (2.0 * self._reach) * self._bins).astype(np.int64)
-            counts.append(np.bincount(np.clip(places, 0, self._bins - 1), minlength=self._bins))
+            places = (part[:, 0] + self._reach) / (2.0 * self._reach) * self._bins
+            bins = np.clip(np.floor(places + _EDGE), 0, self._bins - 1).astype(np.int64)
+            counts.append(np.bincount(bins, minlength=self._bins))
         return np.concatenate(counts).astype(np.float64)
 
     def conclude(self) -> Generator[Floats | None, Total, Release]:
@@ -255,10 +354,10 @@ class Custom(Function):
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         vector = np.asarray(self._function(features), dtype=np.float64)
-        if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
-            raise ValueError(
-                f"Expected the function to give {self.dimension} finite numbers, got the shape {vector.shape}."
-            )
+        if vector.shape != (self.dimension,):
+            raise ValueError(f"Expected the function to give {self.dimension} numbers, got the shape {vector.shape}.")
+        if not np.isfinite(vector).all():
+            raise ValueError(f"Expected the function to give finite numbers, got {vector[~np.isfinite(vector)][0]}.")
         return vector
 
     def conclude(self) -> Generator[Floats | None, Total, Release]:
@@ -292,6 +391,7 @@ class FunctionMethod(Method):
         self.function = function or function_for(study, self.options)
 
     def read_options(self) -> FunctionOptions:
+        """The keys of [method]; a method may have more of them, or other defaults."""
         return self.study.options("method", FunctionOptions)
 
     @property
@@ -315,12 +415,14 @@ class FunctionMethod(Method):
             noise=self.noise,
             ratio=self.ratio,
         )
-        known = (
-            "how many records each party has becomes known"
-            if self.sizes_known
-            else "the total number of records becomes known; how many each party has is not part of the promise"
-        )
-        return make_plan(self.study, self.name, [declared], (known, *function.notes))
+        return make_plan(self.study, self.name, [declared], (self.known, *function.notes))
+
+    @property
+    def known(self) -> str:
+        """What becomes known besides the function."""
+        if self.sizes_known:
+            return "how many records each party has becomes known"
+        return "the total number of records becomes known; how many each party has is not part of the promise"
 
     def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
         return self.function.contribute(block, request.parameters)

@@ -18,11 +18,14 @@ from tacit.noise.stream import SecretStream
 from tacit.types import Integers
 
 DISTANCE = 2.0**-115
+LARGEST_SCALE = 2.0**48
+_RAREST = 91
+"""exp(−91) < 2⁻¹³⁰"""
 
 
 def sample(scale: float, count: int, stream: SecretStream) -> Integers:
     """`count` independent samples of scale b, up to 2⁴⁸."""
-    if not 0.0 < scale <= 2.0**48:
+    if not 0.0 < scale <= LARGEST_SCALE:
         raise ValueError(f"Expected 0 < scale <= 2**48, got scale={scale}.")
     return _geometric(scale, count, stream) - _geometric(scale, count, stream)
 
@@ -44,8 +47,8 @@ def _thresholds(scale: float) -> list[int]:
     with localcontext() as context:
         context.prec = 60
         for digit in range(60):
-            probability = 1 / (1 + (Decimal(2**digit) / Decimal(scale)).exp())
-            if probability < Decimal(2) ** -130:
+            exponent = Decimal(2**digit) / Decimal(scale)
+            if exponent > _RAREST:
                 break
-            thresholds.append(int((probability * 2**127).to_integral_value()))
+            thresholds.append(int((2**127 / (1 + exponent.exp())).to_integral_value()))
     return thresholds

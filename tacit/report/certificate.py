@@ -13,6 +13,8 @@ from importlib.metadata import version
 from typing import Any
 
 from tacit.engines.local import Outcome
+from tacit.methods.baselines import Local
+from tacit.methods.mechanisms import Correlated, Shares
 from tacit.methods.plan import Plan
 
 _LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography")
@@ -20,7 +22,7 @@ _LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography"
 
 def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """Everything a data officer needs to see again later."""
-    simulated = plan.study.summation.protocol == "ideal"
+    secure = any(isinstance(planned.noise, Shares | Correlated) for planned in plan.sums)
     return {
         "certificate": "tacit/1",
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -28,11 +30,11 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         **plan.to_json(),
         "happened": {
             "engine": "local: all parties in one process",
-            "secure_sum": not simulated,
+            "secure_sum": secure and plan.study.summation.protocol != "ideal",
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
             "epsilon": plan.released(outcome.turnouts).to_json()["epsilon"],
-            "dropped": plan.trust.parties - outcome.survivors,
+            "dropped": asked(plan) - outcome.survivors,
             "bytes": outcome.bytes,
             "largest_upload_of_a_party": outcome.party_bytes,
             "seconds": round(outcome.seconds, 3),
@@ -41,6 +43,11 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "versions": dict(_versions()),
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),
     }
+
+
+def asked(plan: Plan) -> int:
+    """How many parties are to take part."""
+    return 1 if plan.method == Local.name else plan.trust.parties
 
 
 @cache

@@ -53,8 +53,8 @@ def with_constant(features: Floats, data: DataSection) -> Floats:
 def evaluate(study: Study, release: Release, test: Records, train: Records | None = None) -> dict[str, float]:
     """How good the released model is on these records.
 
-    With training records, a regression's `coefficient_error` is ‖w − w*‖/d, w* their least-squares model without
-    privacy, both for records scaled to norm 1 at most and labels scaled to [−1, 1].
+    With training records, a regression's `coefficient_error` is ‖w − w*‖/d (CAPE, Section 5.2), w* their least-squares
+    model without privacy, both for labels scaled to [−1, 1].
     """
     if study.study.task == "statistics":
         return {}
@@ -65,19 +65,19 @@ def evaluate(study: Study, release: Release, test: Records, train: Records | Non
     errors = predict_numbers(release, test.features, study.data) - test.labels
     metrics = {"mse": float((errors**2).mean())}
     if train is not None:
-        metrics["coefficient_error"] = coefficient_error(release.weights[0], least_squares(study, train), study.data)
+        metrics["coefficient_error"] = coefficient_error(release.weights[0], least_squares(study, train))
     return metrics
 
 
 def least_squares(study: Study, train: Records) -> Floats:
     """The weights of the least-squares model of all records, without privacy."""
-    bounded = clip_rows(train.features, study.data)
-    return np.asarray(np.linalg.lstsq(bounded, scale_labels(np.asarray(train.labels, dtype=float), study.data))[0])
+    labels = scale_labels(np.asarray(train.labels, dtype=np.float64), study.data)
+    return np.asarray(np.linalg.lstsq(with_constant(train.features, study.data), labels)[0])
 
 
-def coefficient_error(weights: Floats, reference: Floats, data: DataSection) -> float:
-    """‖w − w*‖/d for records scaled to norm 1 (CAPE, Section 5.2)."""
-    return float(np.linalg.norm(weights - reference) * data.norm / len(weights))
+def coefficient_error(weights: Floats, reference: Floats) -> float:
+    """‖w − w*‖/d."""
+    return float(np.linalg.norm(weights - reference) / len(weights))
 
 
 def pooled_accuracy(study: Study, train: Records, test: Records) -> float:

@@ -14,7 +14,9 @@ from rich.table import Table
 
 from tacit.engines.local import Outcome
 from tacit.engines.local import Progress as ProgressCall
-from tacit.methods.plan import Plan
+from tacit.methods.mechanisms import Correlated, Independent, Shares
+from tacit.methods.plan import Plan, PlannedSum
+from tacit.report.certificate import asked
 
 
 def console() -> Console:
@@ -53,8 +55,8 @@ def show_plan(plan: Plan) -> None:
         table.add_row(
             f"release “{planned.name}”",
             f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
-            f"sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} "
-            f"against the adversary ({planned.total_std(plan.trust.parties):.4g} if nobody drops out)",
+            f"sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} against the adversary "
+            f"({_noise_of_the_total(plan, planned)})",
         )
     for other in plan.others:
         table.add_row(
@@ -66,11 +68,15 @@ def show_plan(plan: Plan) -> None:
                 else ""
             ),
         )
-    if not plan.is_pooled:
+    if any(isinstance(planned.noise, Shares | Correlated) for planned in plan.sums):
         chosen = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in plan.summation_parameters.items())
-        table.add_row("summation", f"{plan.study.summation.protocol} ({chosen})")
+        table.add_row("summation", f"{_way(plan)} ({chosen})")
+    rounds = f"in {plan.rounds} round{'s' if plan.rounds != 1 else ''}"
     table.add_row(
-        "upload", f"{size(plan.upload_bytes)} per party, in {plan.rounds} round{'s' if plan.rounds != 1 else ''}"
+        "upload",
+        f"at least {size(plan.upload_bytes)} per party: its records"
+        if plan.is_pooled
+        else f"{size(plan.upload_bytes)} per party, {rounds}",
     )
     out.print(table)
     _guarantee(out, plan)
@@ -80,9 +86,8 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     out = console()
     table = _facts()
     table.add_row("study", plan.study.study.name)
-    over = "all records in one place" if plan.is_pooled else plan.study.summation.protocol
-    table.add_row("method", f"{plan.method} over {over}")
-    table.add_row("parties", f"{outcome.survivors:,} of {plan.trust.parties:,} took part to the end")
+    table.add_row("method", f"{plan.method} over {_way(plan)}")
+    table.add_row("parties", f"{outcome.survivors:,} of {asked(plan):,} took part to the end")
     for name, value in metrics.items():
         table.add_row(name.replace("_", " "), f"{100 * value:.1f} %" if "accuracy" in name else f"{value:.6g}")
     if plan.guarantee.is_promise:
@@ -99,10 +104,12 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
 
 
 def _statistics(out: Console, statistics: dict[str, Any]) -> None:
-    """A line a column (or a bin): its name, the released number, and how much noise is in it."""
+    """A line a column (or a bin): its name, the released number, and the standard deviation of the noise in it."""
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for heading, side in (("column", "left"), ("", "left"), ("value", "right"), ("± noise", "right")):
-        table.add_column(heading, justify="left" if side == "left" else "right")
+    for heading in ("column", "statistic"):
+        table.add_column(heading)
+    for heading in ("value", "noise (deviation)"):
+        table.add_column(heading, justify="right")
     for name, found in statistics.items():
         noise = f"{found['noise_std']:.3g}"
         if "mean" in found:
@@ -146,10 +153,39 @@ def _facts() -> Table:
 
 def _parties(plan: Plan) -> str:
     trust = plan.trust
+    if plan.is_pooled:
+        return f"{trust.parties:,}, whose records are all in one place"
+    if asked(plan) == 1:
+        return f"{trust.parties:,}, of which the first alone takes part"
+    more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
+    if any(isinstance(planned.noise, Independent) for planned in plan.sums):
+        return f"{trust.parties:,}, each with all the noise that it needs; {trust.dropouts:,} may drop out; {more}"
     return (
         f"{trust.parties:,}; {trust.colluding:,} may collude and {trust.dropouts:,} may drop out; the noise is sized "
-        f"for the {trust.honest_survivors:,} that then remain"
+        f"for the {trust.honest_survivors:,} that then remain; {more.replace('do,', 'drop out,')}"
     )
+
+
+def _way(plan: Plan) -> str:
+    """How what parties contribute comes together."""
+    protocol, noises = plan.study.summation.protocol, [planned.noise for planned in plan.sums]
+    if plan.is_pooled:
+        return "all records in one place"
+    if any(isinstance(noise, Correlated) for noise in noises):
+        return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
+    return protocol if any(isinstance(noise, Shares) for noise in noises) else "messages in the open"
+
+
+def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
+    """How much noise is in the released total; a party that vanishes from correlated noise leaves its part behind."""
+    parties = asked(plan)
+    dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
+    text = f"{planned.total_std(parties):.4g} in the total" + (" if nobody drops out" if dropouts else "")
+    if dropouts and isinstance(planned.noise, Correlated):
+        most = planned.total_std(parties - dropouts, parties)
+        left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
+        text += f", {most:.4g} if {left} between the noise and the messages"
+    return text
 
 
 def _guarantee(out: Console, plan: Plan) -> None:

@@ -127,7 +127,7 @@ def test_the_best_attack_on_a_run_stays_below_the_promised_curve_and_comes_close
     promised = ndtr(ndtri(false_alarms) + mu)
     assert (found <= promised + 0.0125).all()
     assert (found >= promised - 0.0125).all()
-    assert found.max() > false_alarms.max() and (found - false_alarms).max() > 0.8 * (2 * ndtr(mu / 2) - 1)
+    assert (found - false_alarms).max() > 0.8 * (2 * ndtr(mu / 2) - 1)
 
 
 def totals(method: FunctionMethod, federation: ArrayFederation, **options: Any) -> np.ndarray:
@@ -281,5 +281,5 @@ def test_what_cannot_be_promised_is_refused(changes: dict[str, Any], words: str)
 
 
 def test_a_correlation_below_one_is_refused_with_the_remedy() -> None:
-    with pytest.raises(StudyError, match="correlation.*from 1"):
+    with pytest.raises(StudyError, match=r"correlation.*from 1"):
         Cape(study(5, {"correlation": 0.5}))
