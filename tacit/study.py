@@ -206,13 +206,25 @@ class PartiesSection(Section):
 
 
 class PrivacySection(Section):
-    epsilon: float = Field(gt=0.0, le=1000.0, description="a number above 0 and at most 1000, such as 1.0")
+    epsilon: float | None = Field(None, gt=0.0, le=1000.0, description="a number above 0 and at most 1000, such as 1.0")
     delta: float = Field(ge=1e-30, lt=1.0, description="a number from 1e-30 to below 1, such as 1e-5")
     unit: Literal["record", "party"] | GroupUnit = Field(
         "record", description='"record", "party" or { group = 5 } with a whole number of records, 1 or more'
     )
     colluding: Share = Field(0, description="a fraction from 0 to below 1 (as 0.5) or a whole number of parties")
     dropouts: Share = Field(0, description="a fraction from 0 to below 1 (as 0.05) or a whole number of parties")
+    noise_multiplier: float | None = Field(
+        None, gt=0.0, le=1e9, description="a number above 0, such as 1.0: the noise, in place of epsilon"
+    )
+    adjacency: Literal["replace", "add-remove"] = Field("replace", description='"replace" or "add-remove"')
+
+    @model_validator(mode="after")
+    def _one_promise(self) -> PrivacySection:
+        if self.epsilon is None and self.noise_multiplier is None:
+            raise ValueError("epsilon is missing; it should be a number above 0 and at most 1000, such as 1.0")
+        if self.epsilon is not None and self.noise_multiplier is not None:
+            raise ValueError("has both epsilon and noise_multiplier, but either follows from the other; remove one")
+        return self
 
 
 class MethodSection(BaseModel):
@@ -339,9 +351,20 @@ class Study(Section):
             return unit.group
         return 1 if unit == "record" else None
 
+    @property
+    def epsilon(self) -> float:
+        """The promised ε, of a method that starts from it."""
+        if self.privacy.epsilon is None:
+            raise self.error("privacy", f'lacks epsilon, which the method "{self.method.name}" needs')
+        return self.privacy.epsilon
+
     def digest(self) -> str:
         """SHA-256 of the study's meaning (not of its spelling): the same for everyone who agreed to the same."""
         meaning = _plain_numbers(self.model_dump(mode="json"))
+        for key, default in (("noise_multiplier", None), ("adjacency", "replace")):
+            # Keys that came later: without them a study means what it meant before.
+            if meaning["privacy"][key] == default:
+                del meaning["privacy"][key]
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -245,7 +245,11 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
             f"leaves no honest party: of {trust.parties} parties, {max(trust.colluding, 1)} may know their own noise "
             f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
         )
-    epsilon, delta = min(study.privacy.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
+    if study.privacy.adjacency != "replace":
+        raise study.error(
+            "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
+        )
+    epsilon, delta = min(study.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
     protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
     sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
     slack = sessions * protocol.exposure + integer.slack(epsilon, _samples(study, declared))
@@ -281,7 +285,7 @@ def curator_plan(
 ) -> Plan:
     """The plan of a baseline that is ε-private by noise of its own, in the hands of a trusted curator."""
     trust = Trust(study.parties.count, study.colluding, study.dropouts)
-    guarantee = Guarantee(study.privacy.epsilon, slack, study.group, trust, None, _CURATOR + assumptions)
+    guarantee = Guarantee(study.epsilon, slack, study.group, trust, None, _CURATOR + assumptions)
     plan = Plan(study, method, (), guarantee, slack, (), (release,))
     return replace(plan, notes=cautions(plan))
 
@@ -356,9 +360,10 @@ def cautions(plan: Plan) -> tuple[str, ...]:
             f"delta = {plan.guarantee.delta:g} is above 1/{records:,} (one over the number of records): it would allow "
             "revealing a record outright now and then; choose it well below"
         )
-    if study.privacy.epsilon > 10.0:
-        cautions.append(f"epsilon = {study.privacy.epsilon:g} promises little; values up to about 3 are called strong")
-    if study.privacy.epsilon > integer.LARGEST_EPSILON and plan.sums:
+    epsilon = plan.guarantee.epsilon if study.privacy.epsilon is None else study.privacy.epsilon
+    if epsilon > 10.0 and plan.guarantee.is_promise:
+        cautions.append(f"epsilon = {epsilon:g} promises little; values up to about 3 are called strong")
+    if epsilon > integer.LARGEST_EPSILON and plan.sums:
         cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
     if plan.is_pooled:
         cautions.append("this method needs all records in one place: it is a baseline for simulations")

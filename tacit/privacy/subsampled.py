@@ -1,0 +1,119 @@
+"""The privacy of many rounds of a Gaussian sum over a random part of the records: DP-SGD's accounting.
+
+Numerical composition of privacy loss distributions, by dp-accounting. The noise multiplier σ is the standard deviation
+of the noise over the clipping norm C, the largest contribution of a record.
+
+- Poisson sampling at rate q, add-remove: the pair (1−q)N(0, σ²) + qN(1, σ²) against N(0, σ²).
+- Poisson sampling, replace: (1−q)N(0, σ²) + qN(1, σ²) against (1−q)N(0, σ²) + qN(−1, σ²).
+- Batches of fixed size b out of n without replacement, replace: whoever is not in the batch makes room for another
+  record, and that one may be the opposite of the record in question. So the pair is (1−q)N(0, σ²) + qN(2, σ²) against
+  N(0, σ²), q = b/n (Zhu, Dong & Wang 2022, Theorem 11), and data of one record +1 among −1s reach it. (The cross-silo
+  paper takes the Poisson pair for both.) `effective_rate` says what q is when colluders know which of their own records
+  are in the batch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Literal
+
+from scipy.optimize import brentq
+from scipy.stats import hypergeom
+
+Adjacency = Literal["replace", "add-remove"]
+Sampling = Literal["poisson", "without-replacement"]
+
+_FINE, _COARSE = 1e-4, 1e-3
+"""Steps of the discretised privacy loss; results are upper bounds at any of them."""
+
+
+@dataclass(frozen=True)
+class Rounds:
+    """So many rounds with the same noise."""
+
+    noise_multiplier: float
+    rate: float
+    count: int
+
+
+def epsilon_of(
+    rounds: Sequence[Rounds], delta: float, adjacency: Adjacency, sampling: Sampling, fine: bool = True
+) -> float:
+    """The smallest ε (up to the discretisation, and never below it) for which (ε, δ) holds of all rounds together.
+
+    >>> round(epsilon_of([Rounds(1.0, 0.008, 1250)], 1e-5, "replace", "poisson"), 2)
+    2.51
+    """
+    return float(_accountant(tuple(rounds), adjacency, sampling, fine).get_epsilon(delta))
+
+
+def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sampling: Sampling) -> float:
+    """The smallest δ for which (ε, δ) holds of all rounds together."""
+    return float(_accountant(tuple(rounds), adjacency, sampling, True).get_delta(epsilon))
+
+
+def noise_multiplier_for(
+    epsilon: float, delta: float, rate: float, count: int, adjacency: Adjacency, sampling: Sampling
+) -> float:
+    """The noise for a wanted promise: the smallest σ by the coarse discretisation, which errs on the safe side."""
+
+    def excess(logarithm: float) -> float:
+        return epsilon_of([Rounds(math.exp(logarithm), rate, count)], delta, adjacency, sampling, False) - epsilon
+
+    low = high = 0.0
+    while excess(high) > 0.0:
+        low, high = high, high + 0.7
+        if high > _LARGEST:
+            raise ValueError(f"Expected a promise that some noise keeps, got epsilon={epsilon}, delta={delta}.")
+    while low == 0.0 and high > -_LARGEST:
+        # Small noise is slow to account for: go down in small steps.
+        if excess(high - 0.2) > 0.0:
+            low = high - 0.2
+            break
+        high -= 0.2
+    root = float(brentq(excess, low, high, xtol=1e-4))
+    while excess(root) > 0.0:
+        root += 1e-4
+    return math.exp(root)
+
+
+_LARGEST = math.log(1e9)
+
+
+def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
+    """The rate at which the honest records are sampled in batches without replacement, but for a chance of `slack`.
+
+    Colluders who hold `known` of the records know how many of the `batch` are theirs; the others come from the honest
+    n − known. That number is hypergeometric: it exceeds m with probability at most `slack`, so the rate is
+    m/(n − known). (Cross-silo, Section 3.4.1.)
+
+    >>> effective_rate(100, 1000, 0, 1e-6)
+    0.1
+    """
+    honest = records - known
+    if honest < 1:
+        raise ValueError(f"Expected records > known, got records={records}, known={known}.")
+    largest = int(hypergeom.isf(slack, records, honest, batch)) if slack > 0.0 else min(batch, honest)
+    return min(largest, batch, honest) / honest
+
+
+@lru_cache(maxsize=256)
+def _accountant(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampling, fine: bool) -> Any:
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
+    relations = dp_accounting.NeighboringRelation
+    fixed = sampling == "without-replacement"
+    if fixed and adjacency != "replace":
+        raise ValueError("Expected adjacency='replace' for batches without replacement.")
+    relation = relations.REPLACE_ONE if adjacency == "replace" and not fixed else relations.ADD_OR_REMOVE_ONE
+    accountant = PLDAccountant(relation, value_discretization_interval=_FINE if fine else _COARSE)
+    for part in rounds:
+        noise = part.noise_multiplier / 2.0 if fixed else part.noise_multiplier
+        accountant.compose(
+            dp_accounting.PoissonSampledDpEvent(part.rate, dp_accounting.GaussianDpEvent(noise)), part.count
+        )
+    return accountant
