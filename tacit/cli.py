@@ -132,7 +132,13 @@ def new(
 
 @app.command()
 @_explained
-def plan(study: StudyFile, as_json: AsJson = False) -> None:
+def plan(
+    study: StudyFile,
+    weakening: Annotated[
+        bool, typer.Option("--weakening", help="Also say what is left of the promise if more parties collude.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say what a study promises and costs, before any data is read."""
     from tacit.study import read_study
 
@@ -140,12 +146,15 @@ def plan(study: StudyFile, as_json: AsJson = False) -> None:
     from tacit.methods.registry import method_for
 
     planned = method_for(agreed).plan()
+    table = planned.weakening() if weakening and planned.guarantee.is_promise and not planned.is_pooled else []
     if as_json:
-        _print_json(planned.to_json())
+        _print_json({**planned.to_json(), **({"weakening": table} if weakening else {})})
     else:
         from tacit.report import terminal
 
         terminal.show_plan(planned)
+        if weakening:
+            terminal.show_weakening(table)
 
 
 @app.command()
@@ -159,6 +168,9 @@ def simulate(
     drop: Annotated[int, typer.Option(help="How many parties vanish in mid-protocol.")] = 0,
     seed: Annotated[int, typer.Option(help="Public seed of the split and of who vanishes (never of the noise).")] = 0,
     output: Annotated[Path, typer.Option(help="Where to put the model and the certificate.")] = Path(),
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file that lets a run that was cut off go on; it holds secrets of the run.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
@@ -189,7 +201,9 @@ def simulate(
     held_out = None if test is None else read_records(test, agreed)
     groups = spread(split, train.labels, agreed.parties.count, seed)
     with terminal.progress_bar(quiet=as_json) as progress:
-        result = simulate_records(agreed, train, groups, held_out, drop=drop, seed=seed, progress=progress)
+        result = simulate_records(
+            agreed, train, groups, held_out, drop=drop, seed=seed, progress=progress, checkpoint=checkpoint
+        )
     if held_out is None:
         measured = evaluate(agreed, result.outcome.release, train, train)
         result.metrics.update({f"training_{name}": value for name, value in measured.items()})
@@ -242,13 +256,16 @@ def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
 
     from tacit.report import model
 
-    name, statistics = simulation.plan.study.study.name, simulation.outcome.release.statistics
+    name, release = simulation.plan.study.study.name, simulation.outcome.release
+    statistics = release.statistics
     kind = "statistics" if statistics else "model"
-    result_path = folder / f"{name}.{kind}.{'json' if statistics else 'skops'}"
+    result_path = folder / f"{name}.{kind}.{'json' if statistics else 'npz' if release.state else 'skops'}"
     certificate_path = folder / f"{name}.certificate.json"
     try:
         if statistics:
             result_path.write_text(json.dumps(statistics, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        elif release.state:
+            model.save_weights(release.state, result_path)
         else:
             model.save(simulation.model, result_path)
         digest = hashlib.sha256(result_path.read_bytes()).hexdigest()

@@ -328,7 +328,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     def predict(self, X: npt.ArrayLike) -> Floats:
         """The label of each row, as it is: neither the row nor the label is clipped."""
-        return predict_numbers(self._release, self._checked(X), self._study.data)
+        features = self._checked(X)
+        return predict_numbers(self._release, features, self._study.data)
 
     def _label_bounds(self, labels: Floats) -> tuple[float, float]:
         if self.label_bounds is None:

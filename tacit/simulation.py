@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,9 @@ import numpy.typing as npt
 from tacit.data.federation import ArrayFederation
 from tacit.data.files import DataError, Records, check_arrays
 from tacit.engines import local
+from tacit.engines.journal import Journal
 from tacit.methods.base import Method
+from tacit.methods.cross_silo import module_of
 from tacit.methods.functions import Custom, FunctionMethod
 from tacit.methods.plan import Plan
 from tacit.methods.registry import METHODS, method_for
@@ -38,7 +41,9 @@ class Simulation:
 
     @property
     def model(self) -> Any:
-        """The released model as a fitted scikit-learn estimator."""
+        """The released model as a fitted scikit-learn estimator (or as a torch.nn.Module, if it is one)."""
+        if self.outcome.release.state:
+            return module_of(self.plan.study, self.outcome.release)
         return to_sklearn(self.plan.study, self.outcome.release)
 
     @property
@@ -67,11 +72,13 @@ def simulate(
     drop: int = 0,
     seed: int = 0,
     progress: local.Progress | None = None,
+    checkpoint: str | Path | None = None,
 ) -> Simulation:
     """Run any matrix study on arrays: row i of X belongs to the party groups[i]. Statistics need no y.
 
     The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must be that of
-    the distinct groups. Metrics are measured on the test arrays, if given.
+    the distinct groups. Metrics are measured on the test arrays, if given. With a `checkpoint` file, a run that was cut
+    off goes on where it stopped, with no budget spent twice.
     """
     if isinstance(study, dict):
         study = make_study(study)
@@ -90,7 +97,8 @@ def simulate(
             f"groups names {count} parties, but the study's [parties] count is {study.parties.count}; make them equal, "
             "for example with study.with_parties."
         )
-    return simulate_records(study, records, parties, test, drop=drop, seed=seed, progress=progress)
+    kept = None if checkpoint is None else Path(checkpoint)
+    return simulate_records(study, records, parties, test, drop=drop, seed=seed, progress=progress, checkpoint=kept)
 
 
 @dataclass(frozen=True)
@@ -175,7 +183,7 @@ def compute(
     if kind is None or not issubclass(kind, FunctionMethod):
         able = ", ".join(f'"{name}"' for name, known in METHODS.items() if issubclass(known, FunctionMethod))
         raise study.error("method.name", f'is "{method}", but to compute a function it should be one of: {able}')
-    custom = Custom(function, int(dimension), sensitivity, bound)
+    custom = Custom(function, int(dimension), float(sensitivity), float(bound))
     records = check_arrays(features, None, study, "X")
     if norm is None and (longest := float(np.linalg.norm(records.features, axis=1).max())) > _UNCLIPPED:
         raise DataError(f"X has a row of norm {longest:g}, above {_UNCLIPPED:g}; scale X, or give the norm to clip to.")
@@ -205,6 +213,14 @@ def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
         raise DataError("groups mixes text and numbers, but should name parties by one of them.") from None
 
 
+def _run_name(study: Study, train: Records, groups: Integers, drop: int, seed: int) -> str:
+    """What a checkpoint belongs to: this study, these records at these parties."""
+    digest = hashlib.sha256(f"{study.digest()}/{drop}/{seed}".encode())
+    for array in (train.features, train.labels, groups):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
 def simulate_records(
     study: Study,
     train: Records,
@@ -215,13 +231,22 @@ def simulate_records(
     seed: int = 0,
     progress: local.Progress | None = None,
     method: Method | None = None,
+    checkpoint: Path | None = None,
 ) -> Simulation:
-    """Run a study on records that already fit it, by its own method unless one is given."""
+    """Run a study on records that already fit it, by its own method unless one is given.
+
+    With a `checkpoint` file, a run that was cut off goes on where it stopped.
+    """
     if not 0 <= drop <= study.parties.count:
         raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
     method = method or method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)
-    outcome = local.run(method, plan, federation, drop=drop, seed=seed, progress=progress)
+    journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
+    try:
+        outcome = local.run(method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal)
+    finally:
+        if journal is not None:
+            journal.close()
     metrics = {} if test is None else evaluate(study, outcome.release, test, train)
     return Simulation(plan, outcome, metrics)

@@ -213,6 +213,10 @@ class PrivacySection(Section):
     )
     colluding: Share = Field(0, description="a fraction from 0 to below 1 (as 0.5) or a whole number of parties")
     dropouts: Share = Field(0, description="a fraction from 0 to below 1 (as 0.05) or a whole number of parties")
+    enclaves: bool = Field(
+        False,
+        description="true or false: is noise drawn in trusted execution environments, so that nobody knows its own?",
+    )
     noise_multiplier: float | None = Field(
         None, gt=0.0, le=1e9, description="a number above 0, such as 1.0: the noise, in place of epsilon"
     )
@@ -224,6 +228,8 @@ class PrivacySection(Section):
             raise ValueError("epsilon is missing; it should be a number above 0 and at most 1000, such as 1.0")
         if self.epsilon is not None and self.noise_multiplier is not None:
             raise ValueError("has both epsilon and noise_multiplier, but either follows from the other; remove one")
+        if self.enclaves and self.colluding != 0:
+            raise ValueError("has enclaves, which know no colluders, and colluding; remove one of them")
         return self
 
 
@@ -361,7 +367,7 @@ class Study(Section):
     def digest(self) -> str:
         """SHA-256 of the study's meaning (not of its spelling): the same for everyone who agreed to the same."""
         meaning = _plain_numbers(self.model_dump(mode="json"))
-        for key, default in (("noise_multiplier", None), ("adjacency", "replace")):
+        for key, default in (("noise_multiplier", None), ("adjacency", "replace"), ("enclaves", False)):
             # Keys that came later: without them a study means what it meant before.
             if meaning["privacy"][key] == default:
                 del meaning["privacy"][key]

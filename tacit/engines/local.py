@@ -20,8 +20,9 @@ from threadpoolctl import threadpool_limits
 
 from tacit.data.block import Block
 from tacit.data.federation import BLOCK_PARTIES, Federation
+from tacit.engines.journal import Entry, Journal, fingerprint
 from tacit.methods.base import Answer, Collect, Method, Pool, Release, Request, Sum, Total, ZeroSum
-from tacit.methods.mechanisms import Correlated, Independent, Turnout
+from tacit.methods.mechanisms import Correlated, Independent, Inside, Turnout
 from tacit.methods.plan import Plan, PlannedSum
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.schedule import NoiseSchedule
@@ -86,14 +87,16 @@ def run(
     seed: int = 0,
     progress: Progress | None = None,
     secrets: SecretStream | None = None,
+    journal: Journal | None = None,
 ) -> Outcome:
     """Run a method on a federation. `drop` parties, chosen by the public seed, vanish while they send.
 
-    `secrets` is where all secret randomness comes from: the operating system, unless a test injects a stream.
+    `secrets` is where all secret randomness comes from: the operating system, unless a test injects a stream. With a
+    `journal`, a run that was cut off goes on where it stopped.
     """
     started = time.perf_counter()
     vanishing = [int(party) for party in np.random.default_rng(seed).permutation(federation.parties)[:drop]]
-    running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream())
+    running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream(), journal)
     conversation = method.coordinate(plan)
     try:
         request = next(conversation)
@@ -125,14 +128,52 @@ class _Run:
         vanishing: list[int],
         progress: Progress | None,
         secrets: SecretStream,
+        journal: Journal | None,
     ) -> None:
         self._method, self._plan, self._federation = method, plan, federation
         self._vanishing, self._progress, self._secrets = vanishing, progress, secrets
+        self._journal, self._source, self._number = journal, secrets, 0
         self._common: dict[str, _Common] = {}
         self.turnouts: dict[str, list[Turnout]] = defaultdict(list)
         self.bytes = self.largest = 0
 
     def answer(self, request: Request) -> Answer:
+        """Answer a request, or say again what the journal knows of it."""
+        if self._journal is None or isinstance(request, Pool):
+            return self._answer(request)
+        number, asked = self._number, fingerprint(request)
+        self._number += 1
+        if entry := self._journal.entry(number, asked):
+            return self._recall(request, entry)
+        self._secrets = self._journal.begin(number, asked, self._source)
+        bytes_before, largest_before = self.bytes, self.largest
+        answer = self._answer(request)
+        if isinstance(answer, Total):
+            moved, largest = self.bytes - bytes_before, self.largest - largest_before
+            self._journal.finish(number, self._entry(request, answer, moved, largest))
+        return answer
+
+    def _entry(self, request: Sum | Collect | ZeroSum, answer: Total, moved: int, largest: int) -> Entry:
+        turns, common = self.turnouts[request.name], None
+        if isinstance(request, ZeroSum):
+            made = self._common[request.name]
+            common = (made.root, made.prepared.tobytes(), made.total.tobytes())
+        prepared = turns[-1].prepared if turns else answer.survivors
+        numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
+        return Entry(*numbers, prepared, moved, largest, common)
+
+    def _recall(self, request: Request, entry: Entry) -> Total:
+        self.bytes, self.largest = self.bytes + entry.moved, self.largest + entry.largest
+        if entry.common is not None and isinstance(request, ZeroSum):
+            root, prepared, total = entry.common
+            flags, words = np.frombuffer(prepared, dtype=np.bool_), np.frombuffer(total, dtype=np.uint64)
+            self._common[request.name] = _Common(root, flags, words)
+        elif isinstance(request, Sum | Collect):
+            self.turnouts[request.name].append(Turnout(entry.prepared, entry.survivors))
+        noisy, exact = np.frombuffer(entry.noisy), np.frombuffer(entry.exact, dtype=np.int64)
+        return Total(noisy, exact, entry.survivors, entry.noise_std)
+
+    def _answer(self, request: Request) -> Answer:
         match request:
             case Pool():
                 return self._pool()
@@ -151,7 +192,7 @@ class _Run:
         protocol = self._plan.protocol(planned, SecretStream(self._secrets.key()), turn)
 
         def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
-            noisy, exact = self._encoded(request, planned, block)
+            noisy, exact = self._encoded(request, planned, block, indices, root)
             if not protocol.reveals_contributions:
                 for row, index, party in zip(noisy, indices.tolist(), parties, strict=True):
                     secrets = _secrets_of(root, index, "noise")
@@ -202,9 +243,10 @@ class _Run:
         own, shared = _deviations(planned)
 
         def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
-            noisy, exact = self._encoded(request, planned, block)
+            noisy, exact = self._encoded(request, planned, block, indices, root)
             for row, index in zip(noisy, indices.tolist(), strict=True):
-                row += sample(own, planned.dimension, _secrets_of(root, index, "noise")).view(np.uint64)
+                if own > 0.0:
+                    row += sample(own, planned.dimension, _secrets_of(root, index, "noise")).view(np.uint64)
                 if common is not None:
                     row += _common_noise(common.root, index, turn, shared, planned.dimension)
             return list(np.concatenate([noisy, exact], axis=1))
@@ -238,9 +280,12 @@ class _Run:
         self.largest = max(self.largest, *(part[0].nbytes + part[1].nbytes for part in parts))
         return Block(features[None], labels[None], np.array([len(labels)]))
 
-    def _encoded(self, request: Sum | Collect, planned: PlannedSum, block: Block) -> tuple[Words, Words]:
+    def _encoded(
+        self, request: Sum | Collect, planned: PlannedSum, block: Block, indices: Integers, root: bytes
+    ) -> tuple[Words, Words]:
         """What the block's parties contribute, as words without noise."""
-        contribution = self._method.contribute(request, block)
+        secrets = [_secrets_of(root, index, "sampling") for index in indices.tolist()]
+        contribution = self._method.contribute(request, block, secrets)
         return planned.encoding.encode(contribution.noisy), contribution.exact.astype(np.int64).view(np.uint64)
 
     def _blocks(self, planned: PlannedSum) -> Iterator[tuple[Integers, Block]]:
@@ -387,6 +432,8 @@ def _correlated(planned: PlannedSum) -> Correlated:
 
 def _deviations(planned: PlannedSum) -> tuple[float, float]:
     """Of a message's own noise, and of the noise that its sender has in common with others."""
+    if isinstance(planned.noise, Inside):
+        return 0.0, 0.0
     if isinstance(planned.noise, Independent):
         return planned.noise.own**0.5, 0.0
     return _correlated(planned).own ** 0.5, _correlated(planned).common ** 0.5

@@ -6,12 +6,13 @@ An engine drives the generator, so the same method runs unchanged in one process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tacit.data.block import Block
 from tacit.methods.plan import Plan
+from tacit.noise.stream import SecretStream
 from tacit.study import Study
 from tacit.types import Floats, Integers
 
@@ -89,6 +90,9 @@ class Release:
     """Of a network: the weights of its hidden layer, a constant 1 the last input; `weights` then is the output layer"""
     statistics: dict[str, Any] = field(default_factory=dict)
     """Instead of a model: released numbers by the names of columns"""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Of a PyTorch model: its weights by name; `scorer` then computes scores from features"""
+    scorer: Callable[[Floats], Floats] | None = None
 
 
 class Method(ABC):
@@ -104,8 +108,8 @@ class Method(ABC):
         """What will happen, and what it promises: no data needed."""
 
     @abstractmethod
-    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
-        """The party's side, for each party of the block."""
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+        """The party's side, for each party of the block; each has secret randomness of its own, for sampling."""
 
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:

@@ -8,6 +8,7 @@ party alone. `central`: a trusted curator adds the noise once. `none`: no privac
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,10 +18,10 @@ from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Release, Request, Sum, Total
 from tacit.methods.functions import FunctionMethod, FunctionOptions, function_for
-from tacit.methods.plan import OtherRelease, Plan, cautions
+from tacit.methods.plan import OtherRelease, Plan, cautions, trust_of
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.stream import SecretStream
-from tacit.privacy.guarantee import Guarantee, Trust
+from tacit.privacy.guarantee import Guarantee
 from tacit.study import Study
 from tacit.types import Floats
 
@@ -94,13 +95,13 @@ class Nothing(Method):
         self.function = function_for(study, self.options)
 
     def plan(self) -> Plan:
-        trust = Trust(self.study.parties.count, self.study.colluding, self.study.dropouts)
+        trust = trust_of(self.study)
         guarantee = Guarantee(math.inf, 0.0, self.study.group, trust, None)
         other = OtherRelease("function", self.function.dimension, "none", self.function.sensitivity, 0.0)
         plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
         return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
 
-    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -15,6 +15,7 @@ sampler's distance.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -75,12 +76,12 @@ class DpFm(Method):
     @property
     def _epsilon(self) -> float:
         """What noise is drawn for: the sampler's distance is multiplied by e^ε."""
-        return min(self.study.privacy.epsilon, LARGEST_EPSILON)
+        return min(self.study.epsilon, LARGEST_EPSILON)
 
     def plan(self) -> Plan:
         units_per_one, laplace = self._scale()
         if laplace > LARGEST_SCALE:
-            raise self.study.error("privacy.epsilon", f"is {self.study.privacy.epsilon:g}, too small to be drawn for")
+            raise self.study.error("privacy.epsilon", f"is {self.study.epsilon:g}, too small to be drawn for")
         deviation = math.sqrt(2.0) * laplace / units_per_one
         release = OtherRelease("polynomial", self._moments.dimension, "laplace", self.sensitivity(), deviation)
         slack = (1.0 + math.exp(self._epsilon)) * self._moments.dimension * DISTANCE
@@ -92,7 +93,7 @@ class DpFm(Method):
             )
         return curator_plan(self.study, self.name, release, slack)
 
-    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -22,6 +22,7 @@ from tacit.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from tacit.learners.solving import Repair, solve
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Request, Sum, Total
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
+from tacit.noise.stream import SecretStream
 from tacit.privacy.gaussian import mu_for
 from tacit.privacy.integer import LARGEST_EPSILON
 from tacit.study import Column, Section, Study
@@ -198,8 +199,8 @@ class Softmax(Function):
     def __init__(self, study: Study, options: FunctionOptions) -> None:
         clip = options.clip or _SOFTMAX_CLIP
         classes = len(study.data.class_names)
-        records, privacy = study.parties.count * study.parties.records, study.privacy
-        mu = mu_for(min(privacy.epsilon, LARGEST_EPSILON), privacy.delta)
+        records = study.parties.count * study.parties.records
+        mu = mu_for(min(study.epsilon, LARGEST_EPSILON), study.privacy.delta)
         steps = options.steps or chosen_steps(study.data.dimension, classes, records, mu)
         self.model = SoftmaxSteps(study.data.dimension, classes, steps, clip, options.score_noise)
         self.dimension, self.count = self.model.size, steps + 1
@@ -424,7 +425,7 @@ class FunctionMethod(Method):
             return "how many records each party has becomes known"
         return "the total number of records becomes known; how many each party has is not part of the promise"
 
-    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
         return self.function.contribute(block, request.parameters)
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -8,6 +8,7 @@ vector-valued release instead of one per class.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import HuberSVM, Logistic, Loss, Softmax
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Sum
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
+from tacit.noise.stream import SecretStream
 from tacit.study import Section, Study
 
 
@@ -91,7 +93,7 @@ class Helmet(Method):
         )
         return make_plan(self.study, self.name, [declared], notes)
 
-    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
         models = self.learner.fit(block)
         vectors = models.reshape(len(block), -1)
         if not self.by_records:

@@ -31,6 +31,10 @@ class Mechanism(ABC):
     def hidden(self, turnout: Turnout) -> float:
         """What the adversary faces when so many parties were there."""
 
+    def weakened(self, present: int, known: int) -> float:
+        """What is hidden if the adversary knows the noise of `known` of `present` parties, more than was planned for."""
+        return self.hidden(Turnout(present, present))
+
     @abstractmethod
     def total(self, turnout: Turnout) -> float:
         """The variance of the noise in the total."""
@@ -50,11 +54,14 @@ class Shares(Mechanism):
     @classmethod
     def plan(cls, trust: Trust, hidden: float, least: float) -> Shares:
         needed = hidden + integer.LOST_VARIANCE
-        return cls(NoiseSchedule.plan(trust.parties, max(trust.colluding, 1), trust.dropouts, needed, least))
+        return cls(NoiseSchedule.plan(trust.parties, trust.known, trust.dropouts, needed, least))
 
     def hidden(self, turnout: Turnout) -> float:
         honest = turnout.sent - self.schedule.known
         return self.schedule.kept(turnout.sent) * honest - integer.LOST_VARIANCE
+
+    def weakened(self, present: int, known: int) -> float:
+        return self.schedule.kept(present) * (present - known) - integer.LOST_VARIANCE
 
     def total(self, turnout: Turnout) -> float:
         return self.schedule.kept(turnout.sent) * turnout.sent
@@ -80,11 +87,14 @@ class Correlated(Mechanism):
     @classmethod
     def plan(cls, trust: Trust, hidden: float, ratio: float) -> Correlated:
         common, own = correlated.integer_noise_for(hidden, ratio, trust.honest_survivors)
-        return cls(trust.parties, max(trust.colluding, 1), trust.dropouts, common, own)
+        return cls(trust.parties, trust.known, trust.dropouts, common, own)
 
     def hidden(self, turnout: Turnout) -> float:
         # Whoever is silent later only takes a message away from what the adversary sees.
-        return correlated.integer_hidden_variance(self.common, self.own, turnout.prepared - self.known)
+        return self.weakened(turnout.prepared, self.known)
+
+    def weakened(self, present: int, known: int) -> float:
+        return correlated.integer_hidden_variance(self.common, self.own, present - known)
 
     def total(self, turnout: Turnout) -> float:
         return turnout.sent * self.own + (turnout.prepared - turnout.sent) * self.common
@@ -135,3 +145,24 @@ class Curator(Mechanism):
     @property
     def largest(self) -> float:
         return self.own
+
+
+@dataclass(frozen=True)
+class Inside(Mechanism):
+    """Contributions that were private before they came to be added (`fedsgd`), or are not at all (`none`)."""
+
+    own: float
+
+    @classmethod
+    def plan(cls, hidden: float) -> Inside:
+        return cls(hidden + integer.LOST_VARIANCE)
+
+    def hidden(self, turnout: Turnout) -> float:
+        return self.own - integer.LOST_VARIANCE
+
+    def total(self, turnout: Turnout) -> float:
+        return 0.0
+
+    @property
+    def largest(self) -> float:
+        return 0.0

@@ -16,6 +16,7 @@ Regression: squared loss ½(y − wᵀx)² over ‖w‖ ≤ R (ζ = 1 + R, c = 1
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
@@ -66,7 +67,7 @@ class ObjectivePerturbation(Method):
 
     def budget(self, records: int) -> tuple[float, float]:
         """ε' and Λ + Δ for one model."""
-        epsilon, regularization = self.study.privacy.epsilon / self._models, self.options.regularization
+        epsilon, regularization = self.study.epsilon / self._models, self.options.regularization
         left = epsilon - 2.0 * math.log1p(self._bend / (records * regularization))
         if left > 0.0:
             return left, regularization
@@ -87,7 +88,7 @@ class ObjectivePerturbation(Method):
         assumptions = (ASSUMPTION, "the minimiser is exact")
         return curator_plan(self.study, self.name, release, 0.0, assumptions)
 
-    def contribute(self, request: Sum | Collect, block: Block) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from tacit.methods.mechanisms import Correlated, Curator, Independent, Mechanism, Shares, Turnout
+import numpy as np
+
+from tacit.methods.mechanisms import Correlated, Curator, Independent, Inside, Mechanism, Shares, Turnout
 from tacit.noise.encoding import Encoding
 from tacit.noise.schedule import COMPONENTS, NoiseSchedule
 from tacit.noise.stream import SecretStream
@@ -49,7 +51,7 @@ class DeclaredSum:
     """How often it is asked for."""
     share: float = 1.0
     """Of the budget μ², each time, in proportion to the shares of all."""
-    noise: Literal["shares", "correlated", "independent", "curator"] = "shares"
+    noise: Literal["shares", "correlated", "independent", "curator", "inside"] = "shares"
     """How the noise gets in: see `mechanisms`."""
     ratio: float = 1.0
     """Of correlated noise: the variance of what is taken away over that of what stays."""
@@ -191,11 +193,30 @@ class Plan:
 
     def released(self, turnouts: dict[str, list[Turnout]]) -> Guarantee:
         """The guarantee of what was really released, by the parties that were there each time."""
-        if self.is_pooled:
+        if self.is_pooled or not self.guarantee.is_promise:
             return self.guarantee
         mu = compose(planned.released_mu(turnout) for planned in self.sums for turnout in turnouts[planned.name])
         spent = epsilon_of(mu, self.study.privacy.delta - self.slack)
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
+
+    def weakening(self) -> list[dict[str, float]]:
+        """ε if more parties collude than the study allows, and as many vanish as it does: it grows, it does not break."""
+        present = self.trust.least_survivors
+        counts = np.unique(np.linspace(self.trust.colluding, present - 1, 9).astype(int)).tolist()
+        return [
+            {"colluding": count, "epsilon": self._weakened(present, max(count, self.trust.known))} for count in counts
+        ]
+
+    def _weakened(self, present: int, known: int) -> float:
+        deviations = [
+            math.sqrt(planned.noise.weakened(present, known)) / planned.encoding.scale for planned in self.sums
+        ]
+        mus = [
+            planned.sensitivity / deviation
+            for planned, deviation in zip(self.sums, deviations, strict=True)
+            for _ in range(planned.count)
+        ]
+        return epsilon_of(compose(mus), self.study.privacy.delta - self.slack)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -235,14 +256,19 @@ class Plan:
         }
 
 
+def trust_of(study: Study) -> Trust:
+    """Whom the study's promise holds against."""
+    return Trust(study.parties.count, study.colluding, study.dropouts, study.privacy.enclaves)
+
+
 def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tuple[str, ...] = ()) -> Plan:
     """Size the noise of the declared sums so that together they keep the study's promise."""
-    trust = Trust(study.parties.count, study.colluding, study.dropouts)
+    trust = trust_of(study)
     secure = [release for release in declared if release.noise in ("shares", "correlated")]
     if secure and trust.honest_survivors < 1:
         raise study.error(
             "privacy",
-            f"leaves no honest party: of {trust.parties} parties, {max(trust.colluding, 1)} may know their own noise "
+            f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise "
             f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
         )
     if study.privacy.adjacency != "replace":
@@ -250,9 +276,7 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
             "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
         )
     epsilon, delta = min(study.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
-    protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
-    sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
-    slack = sessions * protocol.exposure + integer.slack(epsilon, _samples(study, declared))
+    protocol, slack = secrecy_slack(study, trust, declared)
     if slack >= delta:
         raise study.error(
             "privacy.delta",
@@ -261,7 +285,7 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
         )
     mu_whole = mu_for(epsilon, delta - slack) / math.sqrt(sum(release.share * release.count for release in declared))
     sums = tuple(
-        _plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
+        plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
         for release in declared
     )
     mu = compose(planned.mu for planned in sums for _ in range(planned.count))
@@ -271,26 +295,35 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
         group=study.group,
         trust=trust,
         mu=mu,
-        assumptions=protocol.assumptions if secure else _CURATOR if declared[0].noise == "curator" else (),
+        assumptions=protocol.assumptions if secure else CURATOR if declared[0].noise == "curator" else (),
     )
     plan = Plan(study, method, sums, guarantee, slack, notes)
     return replace(plan, notes=notes + cautions(plan))
 
 
-_CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them",)
+def secrecy_slack(study: Study, trust: Trust, declared: Sequence[DeclaredSum]) -> tuple[Protocol, float]:
+    """The study's protocol, and what its dice and the drawing of noise cost in δ."""
+    protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
+    secure = [release for release in declared if release.noise in ("shares", "correlated")]
+    sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
+    epsilon = min(study.privacy.epsilon or integer.LARGEST_EPSILON, integer.LARGEST_EPSILON)
+    return protocol, sessions * protocol.exposure + integer.slack(epsilon, _samples(study, declared))
+
+
+CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them",)
 
 
 def curator_plan(
     study: Study, method: str, release: OtherRelease, slack: float, assumptions: tuple[str, ...] = ()
 ) -> Plan:
     """The plan of a baseline that is ε-private by noise of its own, in the hands of a trusted curator."""
-    trust = Trust(study.parties.count, study.colluding, study.dropouts)
-    guarantee = Guarantee(study.epsilon, slack, study.group, trust, None, _CURATOR + assumptions)
+    trust = trust_of(study)
+    guarantee = Guarantee(study.epsilon, slack, study.group, trust, None, CURATOR + assumptions)
     plan = Plan(study, method, (), guarantee, slack, (), (release,))
     return replace(plan, notes=cautions(plan))
 
 
-def _plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
+def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
     """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
     counts = float(trust.parties * study.parties.max_records)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
@@ -323,6 +356,8 @@ def _with_fineness(
             noise = Independent.plan(trust, hidden)
         case "curator":
             noise = Curator.plan(hidden)
+        case "inside":
+            noise = Inside.plan(hidden)
     return PlannedSum(
         name=release.name,
         dimension=release.dimension,

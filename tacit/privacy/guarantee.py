@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from tacit.privacy.gaussian import advantage, epsilon_of
+from tacit.privacy.gaussian import advantage as gaussian_advantage
+from tacit.privacy.gaussian import epsilon_of
 
 
 @dataclass(frozen=True)
@@ -16,14 +17,19 @@ class Trust:
     parties: int
     colluding: int
     dropouts: int
+    enclaves: bool = False
+    """Is the noise drawn where not even its own party can see it?"""
+
+    @property
+    def known(self) -> int:
+        """How many noise shares the adversary knows: a coalition its own, and so does a single curious party."""
+        return 0 if self.enclaves else max(self.colluding, 1)
 
     @property
     def honest_survivors(self) -> int:
-        """How many noise shares are in the total that the adversary does not know: n − max(T, 1) − D.
-
-        A coalition knows its own shares, and so does a single curious party; a dropped party takes its share along.
-        """
-        return self.parties - max(self.colluding, 1) - self.dropouts
+        """How many noise shares are in the total that the adversary does not know: n − max(T, 1) − D, since a dropped
+        party takes its share along."""
+        return self.parties - self.known - self.dropouts
 
     @property
     def least_survivors(self) -> int:
@@ -48,6 +54,8 @@ class Guarantee:
     noise that is not Gaussian: then (ε, δ) is all there is."""
     assumptions: tuple[str, ...] = ()
     adjacency: str = "replace"
+    advantage: float | None = None
+    """δ at ε = 0, where it is known and μ is not: how much better than a coin flip the best attacker is."""
 
     @property
     def unit(self) -> str | dict[str, int]:
@@ -64,7 +72,9 @@ class Guarantee:
     def attack_success(self) -> float:
         """How often, at best, an attacker who knows all else is right about which of two neighbours was used."""
         if self.mu is not None:
-            return (1.0 + advantage(self.mu)) / 2.0
+            return (1.0 + gaussian_advantage(self.mu)) / 2.0
+        if self.advantage is not None:
+            return (1.0 + self.advantage) / 2.0
         # For (ε, δ) alone: 1/(1 + e^−ε), and δ more.
         return min(1.0, 1.0 / (1.0 + math.exp(-self.epsilon)) + self.delta)
 
@@ -98,9 +108,10 @@ class Guarantee:
             if self.trust.colluding
             else "even if it is one of the parties"
         )
+        changed = "replaced by something else" if self.adjacency == "replace" else "left out or put in"
         promise = (
-            f"Whoever sees the result, {accomplices}, and tries to find out whether {protected} had been replaced by "
-            f"something else guesses right at most {100 * self.attack_success:.1f} times in 100 (a coin flip: 50), "
+            f"Whoever sees the result, {accomplices}, and tries to find out whether {protected} had been {changed} "
+            f"guesses right at most {100 * self.attack_success:.1f} times in 100 (a coin flip: 50), "
             f"even knowing all the other data: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
         )
         if self.assumptions:

@@ -46,6 +46,12 @@ def save(model: Any, path: Path) -> None:
     skops.io.dump(model, path)
 
 
+def save_weights(state: dict[str, Any], path: Path) -> None:
+    """A PyTorch model's weights by name, as plain arrays: `module.load_state_dict` takes them as tensors."""
+    with path.open("wb") as file:
+        np.savez(file, **state)
+
+
 def _classifier(study: Study, release: Release, weights: Floats, intercepts: Floats) -> Any:
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier

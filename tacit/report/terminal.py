@@ -82,6 +82,21 @@ def show_plan(plan: Plan) -> None:
     _guarantee(out, plan)
 
 
+def show_weakening(table: list[dict[str, float]]) -> None:
+    """What is left of the promise if more parties collude than were planned for."""
+    out = console()
+    if not table:
+        out.print("\nHow many parties collude does not matter to this method.")
+        return
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    shown.add_column("if so many parties collude", justify="right")
+    shown.add_column("epsilon is", justify="right")
+    for row in table:
+        shown.add_row(f"{row['colluding']:,}", f"{row['epsilon']:.4g}")
+    out.print()
+    out.print(shown)
+
+
 def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dict[str, str]) -> None:
     out = console()
     table = _facts()

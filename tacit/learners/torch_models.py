@@ -1,0 +1,349 @@
+"""PyTorch models for cross-silo training: sums of clipped per-example gradients, as flat vectors.
+
+Needs the extra `tacit[torch]`. Where all trained weights are in linear layers, an example's gradient in a layer is the
+outer product of what went in (a) and what comes back (g): its norm is ‖a‖·‖g‖, and the clipped sum is one product of
+matrices. So a pass costs what an ordinary gradient costs, and no example's gradient is ever held ("book keeping", Bu et
+al. 2023). Any other module goes through torch.func, some examples at a time.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+
+from tacit.errors import TacitError
+from tacit.types import Floats, Integers, Labels
+
+try:
+    import torch
+    from torch import Tensor, nn
+    from torch.func import functional_call, grad, vmap
+except ImportError:  # pragma: no cover (the tests install torch)
+    raise TacitError(
+        "this method needs PyTorch, which is not installed; install it with pip install 'tacit[torch]'."
+    ) from None
+
+_CHUNK_BYTES = 64 << 20
+"""How much memory the examples' gradients may take where they must be held."""
+
+
+class Perceptron(nn.Sequential):
+    """Rectified hidden layers and a linear output."""
+
+    def __init__(self, features: int, outputs: int, hidden: Sequence[int] = (64,)) -> None:
+        sizes = [features, *hidden]
+        layers: list[nn.Module] = []
+        for one, other in pairwise(sizes):
+            layers += [nn.Linear(one, other), nn.ReLU()]
+        super().__init__(*layers, nn.Linear(sizes[-1], outputs))
+
+
+class SmallCNN(nn.Module):
+    """The cross-silo paper's network: two frozen convolutions, then linear layers that are trained.
+
+    Images are square, of one or three channels, as flat rows (channels first).
+    """
+
+    def __init__(self, features: int, outputs: int, hidden: Sequence[int] = (384, 384)) -> None:
+        super().__init__()
+        self.channels, self.side = _image_shape(features)
+        self.convolutions = nn.Sequential(
+            nn.Conv2d(self.channels, 64, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2),
+            nn.Conv2d(64, 64, 3, padding=1),
+            nn.ReLU(),
+            nn.MaxPool2d(3, 2),
+            nn.Flatten(),
+        )
+        self.convolutions.requires_grad_(False)
+        with torch.no_grad():
+            size = self.convolutions(torch.zeros(1, self.channels, self.side, self.side)).shape[1]
+        self.classifier = Perceptron(size, outputs, hidden)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        images = rows.view(-1, self.channels, self.side, self.side)
+        with torch.no_grad():
+            seen = self.convolutions(images)
+        scores: Tensor = self.classifier(seen)
+        return scores
+
+
+def _image_shape(features: int) -> tuple[int, int]:
+    for channels in (3, 1):
+        side = math.isqrt(features // channels)
+        if channels * side * side == features and side >= 8:
+            return channels, side
+    raise TacitError(f'model "cnn" takes square images of one or three channels, but records have {features} features.')
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A trained linear layer: where its weights stand in the flat vector."""
+
+    name: str
+    outputs: int
+    inputs: int
+    bias: bool
+
+
+class TorchModel:
+    """A module with its loss, seen as a function of one flat vector of trained weights."""
+
+    def __init__(
+        self,
+        name: str,
+        features: int,
+        outputs: int,
+        loss: Literal["cross-entropy", "squares"],
+        hidden: Sequence[int],
+        seed: int,
+    ) -> None:
+        self._arguments, self._loss, self._seed = (name, features, outputs, tuple(hidden)), loss, seed
+        self._local = threading.local()
+        module = self._module()
+        self._shapes = [(name, tuple(weights.shape)) for name, weights in _trained(module)]
+        self.size = sum(math.prod(shape) for _, shape in self._shapes)
+        if self.size == 0:
+            raise TacitError(f"the model {name!r} has no weights to train.")
+        self.layers = self._linear_layers(module)
+
+    def initial(self) -> Floats:
+        """The weights at the start, by the public seed."""
+        weights = [weights.detach().reshape(-1) for _, weights in _trained(self._module())]
+        return torch.cat(weights).double().numpy()
+
+    def scores(self, flat: Floats, features: Floats) -> Floats:
+        module = self._with(flat)
+        with torch.no_grad():
+            scores: Tensor = module(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
+        return scores.double().numpy()
+
+    def clipped_gradients(
+        self, flat: Floats, features: Floats, labels: Labels, counts: Integers, clip: float
+    ) -> Floats:
+        """One row a party: the sum of its examples' clipped gradients. `counts` says how many of the rows are whose."""
+        sums = np.zeros((len(counts), self.size))
+        if len(features) == 0:
+            return sums
+        inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        targets = torch.from_numpy(np.ascontiguousarray(labels))
+        ends = np.cumsum(counts)
+        parts = [
+            (party, int(end - count), int(end)) for party, (count, end) in enumerate(zip(counts, ends, strict=True))
+        ]
+        if self.layers is None:
+            self._held(flat, inputs, targets, parts, clip, sums)
+        else:
+            self._kept_books(flat, inputs, targets, parts, clip, sums)
+        return sums
+
+    def outer_products(self, flat: Floats, features: Floats, labels: Labels) -> list[tuple[Tensor, Tensor]]:
+        """For each linear layer what comes back and what went in (with a constant 1 for the bias), a row an example."""
+        inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        return self._books(self._with(flat), inputs, torch.from_numpy(np.ascontiguousarray(labels)))
+
+    def trained(
+        self,
+        flat: Floats,
+        features: Floats,
+        labels: Labels,
+        epochs: int,
+        batch: int,
+        rate: float,
+        order: np.random.Generator,
+    ) -> Floats:
+        """Plain SGD from the given weights on one party's records (for FedAvg)."""
+        module = self._with(flat)
+        weights = [tensor.requires_grad_() for _, tensor in _trained(module)]
+        inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        targets = torch.from_numpy(np.ascontiguousarray(labels))
+        for _ in range(epochs):
+            for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
+                losses = self._losses(module(inputs[rows]), targets[rows])
+                for tensor, slope in zip(weights, torch.autograd.grad(losses.mean(), weights), strict=True):
+                    tensor.data.sub_(rate * slope)
+        return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().numpy()
+
+    def state(self, flat: Floats) -> dict[str, np.ndarray]:
+        """All weights by name, frozen ones too: what a module's `load_state_dict` takes."""
+        return {name: tensor.detach().numpy().copy() for name, tensor in self._with(flat).state_dict().items()}
+
+    def _losses(self, scores: Tensor, targets: Tensor) -> Tensor:
+        if self._loss == "squares":
+            return (scores[..., 0] - targets) ** 2 / 2.0
+        return nn.functional.cross_entropy(scores, targets, reduction="none")
+
+    def _kept_books(
+        self,
+        flat: Floats,
+        inputs: Tensor,
+        targets: Tensor,
+        parts: list[tuple[int, int, int]],
+        clip: float,
+        sums: Floats,
+    ) -> None:
+        books = self._books(self._with(flat), inputs, targets)
+        squared = sum((back * back).sum(1) * (seen * seen).sum(1) for back, seen in books)
+        factors = (clip / torch.clamp(torch.sqrt(torch.as_tensor(squared)), min=clip))[:, None]
+        start = 0
+        for layer, (back, seen) in zip(self.layers or [], books, strict=True):
+            clipped = back * factors
+            size = layer.outputs * (layer.inputs + layer.bias)
+            for party, first, last in parts:
+                if first == last:
+                    continue
+                product = (clipped[first:last].T @ seen[first:last]).double().numpy()
+                row = sums[party, start : start + size]
+                row[: layer.outputs * layer.inputs] = product[:, : layer.inputs].ravel()
+                if layer.bias:
+                    row[layer.outputs * layer.inputs :] = product[:, -1]
+            start += size
+
+    def _books(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """One pass forward and one back to the layers' outputs; the weights' own gradients are never asked for."""
+        seen: dict[str, Tensor] = {}
+        outputs: dict[str, Tensor] = {}
+
+        def remember(name: str) -> Any:
+            def hook(layer: nn.Module, given: tuple[Tensor, ...], output: Tensor) -> Tensor:
+                seen[name], outputs[name] = (
+                    given[0].detach(),
+                    output if output.requires_grad else output.requires_grad_(),
+                )
+                return outputs[name]
+
+            return hook
+
+        layers = self.layers or []
+        named = dict(module.named_modules())
+        handles = [named[layer.name].register_forward_hook(remember(layer.name)) for layer in layers]
+        try:
+            losses = self._losses(module(inputs), targets)
+            backs = torch.autograd.grad(losses.sum(), [outputs[layer.name] for layer in layers])
+        finally:
+            for handle in handles:
+                handle.remove()
+        ones = torch.ones(len(inputs), 1)
+        pairs = zip(layers, backs, strict=True)
+        return [
+            (back, torch.cat([seen[layer.name], ones], 1) if layer.bias else seen[layer.name]) for layer, back in pairs
+        ]
+
+    def _held(
+        self,
+        flat: Floats,
+        inputs: Tensor,
+        targets: Tensor,
+        parts: list[tuple[int, int, int]],
+        clip: float,
+        sums: Floats,
+    ) -> None:
+        module = self._with(flat)
+        weights = {name: tensor.detach() for name, tensor in _trained(module)}
+
+        def loss(weights: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
+            scores = functional_call(module, weights, (row[None],))
+            return self._losses(scores, target[None])[0]
+
+        each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+        most = max(1, _CHUNK_BYTES // (4 * self.size))
+        for party, first, last in parts:
+            for start in range(first, last, most):
+                rows = slice(start, min(start + most, last))
+                slopes = torch.cat([part.flatten(1) for part in each(weights, inputs[rows], targets[rows]).values()], 1)
+                norms = slopes.norm(dim=1).clamp(min=clip)
+                sums[party] += ((clip / norms) @ slopes).double().numpy()
+
+    def _with(self, flat: Floats) -> nn.Module:
+        """This thread's module, with the given weights."""
+        if not hasattr(self._local, "module"):
+            self._local.module = self._module()
+        module: nn.Module = self._local.module
+        start, tensor = 0, torch.from_numpy(np.asarray(flat, dtype=np.float32))
+        for _, weights in _trained(module):
+            weights.data = tensor[start : start + weights.numel()].view(weights.shape).clone()
+            weights.requires_grad_(False)
+            start += weights.numel()
+        return module
+
+    def _module(self) -> nn.Module:
+        """The module with its first weights; torch's own generator is left as it was."""
+        name, features, outputs, hidden = self._arguments
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed)
+            module = make_module(name, features, outputs, hidden)
+        # Marked once: later the weights are frozen, so that autograd does not ask for their gradients.
+        for parameter in module.parameters():
+            parameter.tacit_trained = parameter.requires_grad  # type: ignore[attr-defined]
+        module.eval()
+        return module
+
+    def _linear_layers(self, module: nn.Module) -> list[Layer] | None:
+        """The trained layers if all are linear and each sees one row an example, once; else None."""
+        layers: list[Layer] = []
+        for name, part in module.named_modules():
+            own = [weights for weights in part.parameters(recurse=False) if weights.tacit_trained]
+            if not own:
+                continue
+            if type(part) is not nn.Linear or len(own) != (1 if part.bias is None else 2):
+                return None
+            layers.append(Layer(name, part.out_features, part.in_features, part.bias is not None))
+        expected = [
+            f"{layer.name}.{kind}".lstrip(".")
+            for layer in layers
+            for kind in (("weight", "bias") if layer.bias else ("weight",))
+        ]
+        if [name for name, _ in self._shapes] != expected:
+            return None
+        return layers if self._seen_once(module, layers) else None
+
+    def _seen_once(self, module: nn.Module, layers: Iterable[Layer]) -> bool:
+        calls: list[tuple[str, int]] = []
+        named = dict(module.named_modules())
+        handles = [
+            named[layer.name].register_forward_hook(
+                lambda part, given, output, name=layer.name: calls.append((name, given[0].dim()))
+            )
+            for layer in layers
+        ]
+        try:
+            with torch.no_grad():
+                module(torch.zeros(2, self._arguments[1]))
+        finally:
+            for handle in handles:
+                handle.remove()
+        return sorted(calls) == sorted((layer.name, 2) for layer in layers)
+
+
+def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
+    return [(name, weights) for name, weights in module.named_parameters() if weights.tacit_trained]  # type: ignore[attr-defined]
+
+
+def make_module(name: str, features: int, outputs: int, hidden: Sequence[int] = ()) -> nn.Module:
+    """A ready model, or "package.module:Class", which is called with (features, outputs) and takes rows of features."""
+    match name:
+        case "linear":
+            return nn.Linear(features, outputs)
+        case "mlp":
+            return Perceptron(features, outputs, hidden or (64,))
+        case "cnn":
+            return SmallCNN(features, outputs, hidden or (384, 384))
+    path, _, attribute = name.partition(":")
+    try:
+        kind = getattr(importlib.import_module(path), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise TacitError(
+            f"the model {name!r} cannot be imported here ({error}); install its package, or use linear, mlp or cnn."
+        ) from None
+    module = kind(features, outputs)
+    if not isinstance(module, nn.Module):
+        raise TacitError(f"the model {name!r} is no torch.nn.Module but a {type(module).__name__}.")
+    return module

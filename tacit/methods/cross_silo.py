@@ -1,0 +1,190 @@
+"""Cross-silo private SGD: the noise of a trusted curator without a curator (Heikkilä et al.).
+
+In each round the coordinator sends the weights; every party clips its examples' gradients on its random share of the
+batch, adds its share of the noise, and takes part in a secure sum; the coordinator makes a step of the optimiser. A
+party with an empty share sends noise like any other. Against the paper: noise shares are sized for the honest survivors
+(ERRATA 3.2), it is integer noise after rounding (3.3), and batches without replacement are accounted for as
+`privacy.subsampled` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import Field, field_validator
+
+from tacit.data.block import Block
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Sum
+from tacit.methods.plan import DeclaredSum
+from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
+from tacit.noise.stream import SecretStream
+from tacit.study import Section, Study
+from tacit.types import Flags, Floats, Integers
+
+if TYPE_CHECKING:
+    from tacit.learners.torch_models import TorchModel
+    from tacit.methods.plan import Plan
+
+
+class TrainingOptions(Section):
+    """The keys of [method] that say what is trained, and how."""
+
+    model: str = Field("linear", description='"linear", "mlp", "cnn" or "package.module:Class"')
+    hidden: list[int] = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
+    rounds: int = Field(100, ge=1, le=10**6, description="the number of rounds, 1 or more")
+    rate: float = Field(
+        0.1, gt=0.0, le=1.0, description="the expected share of all records in a batch, above 0 and at most 1"
+    )
+    clip: float = Field(1.0, gt=0.0, le=1e6, description="the largest norm of an example's gradient, above 0")
+    optimizer: Literal["sgd", "adam"] = Field("sgd", description='"sgd" or "adam"')
+    learning_rate: float | None = Field(None, gt=0.0, description="the step size, above 0, such as 0.5")
+    momentum: float = Field(0.0, ge=0.0, lt=1.0, description="of sgd, from 0 to below 1")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of the first weights")
+
+    @field_validator("hidden")
+    @classmethod
+    def _positive(cls, hidden: list[int]) -> list[int]:
+        if any(size < 1 for size in hidden):
+            raise ValueError(f"is {hidden}, but should list sizes of 1 or more")
+        return hidden
+
+
+class Options(TrainingOptions):
+    """The keys of [method] for cross-silo."""
+
+    sampling: Literal["poisson", "without-replacement"] = Field(
+        "poisson", description='"poisson" or "without-replacement"'
+    )
+
+
+def model_for(study: Study, options: TrainingOptions) -> TorchModel:
+    """The study's PyTorch model."""
+    from tacit.learners.torch_models import TorchModel
+
+    if study.study.task == "statistics":
+        raise study.error("study.task", f'is "statistics", but "{study.method.name}" trains models')
+    regression = study.study.task == "regression"
+    outputs = 1 if regression else len(study.data.class_names)
+    loss: Literal["cross-entropy", "squares"] = "squares" if regression else "cross-entropy"
+    return TorchModel(options.model, study.data.dimension, outputs, loss, options.hidden, options.seed)
+
+
+def release_of(study: Study, model: TorchModel, weights: Floats, details: dict[str, object]) -> Release:
+    """A trained model, by its weights' names."""
+    kind: Literal["softmax"] | None = None if study.study.task == "regression" else "softmax"
+    return Release(
+        np.empty((0, 0)),
+        kind,
+        details,
+        state=model.state(weights),
+        scorer=lambda features: model.scores(weights, features),
+    )
+
+
+def module_of(study: Study, release: Release) -> Any:
+    """The released model as a torch.nn.Module, ready to predict from the study's bounded features."""
+    import torch
+
+    from tacit.learners.torch_models import make_module
+
+    keys = study.method.model_extra or {}
+    outputs = 1 if study.study.task == "regression" else len(study.data.class_names)
+    module = make_module(keys["model"], study.data.dimension, outputs, keys.get("hidden", ()))
+    module.load_state_dict({name: torch.from_numpy(weights) for name, weights in release.state.items()})
+    module.requires_grad_(False).eval()
+    return module
+
+
+class Optimizer:
+    """SGD with momentum, or Adam: steps on flat weights."""
+
+    def __init__(self, options: TrainingOptions, size: int) -> None:
+        self._options = options
+        self._rate = options.learning_rate or (0.5 if options.optimizer == "sgd" else 0.01)
+        self._first, self._second, self._count = np.zeros(size), np.zeros(size), 0
+
+    def step(self, weights: Floats, gradient: Floats) -> Floats:
+        if self._options.optimizer == "sgd":
+            self._first = self._options.momentum * self._first + gradient
+            return weights - self._rate * self._first
+        self._count += 1
+        self._first = 0.9 * self._first + 0.1 * gradient
+        self._second = 0.999 * self._second + 0.001 * gradient**2
+        first = self._first / (1.0 - 0.9**self._count)
+        second = self._second / (1.0 - 0.999**self._count)
+        moved: Floats = weights - self._rate * first / (np.sqrt(second) + 1e-8)
+        return moved
+
+
+def poisson_sample(count: int, rate: float, secrets: SecretStream) -> Flags:
+    """Each record with the same chance, for itself, up to 2⁻⁶³."""
+    if rate >= 1.0:
+        return np.ones(count, dtype=np.bool_)
+    return np.asarray(secrets.words(count) >> np.uint64(1) < np.uint64(int(rate * 2.0**63)))
+
+
+class CrossSilo(Method):
+    """DP-SGD over parties, by secure sums."""
+
+    name = "cross-silo"
+    noise: Literal["shares", "independent", "curator", "inside"] = "shares"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.group != 1:
+            raise study.error(
+                "privacy.unit", f'should be "record" with "{self.name}": sampling protects single records'
+            )
+        self.options = self.read_options()
+        self.model = model_for(study, self.options)
+
+    def read_options(self) -> Options:
+        return self.study.options("method", Options)
+
+    @property
+    def expected_batch(self) -> float:
+        """By the public number of records: what a step divides the sum of gradients by."""
+        return self.options.rate * self.study.parties.count * self.study.parties.records
+
+    def schedule(self) -> Schedule:
+        return Schedule(self.options.rate)
+
+    def plan(self) -> SampledPlan:
+        declared = DeclaredSum(
+            name="gradient",
+            dimension=self.model.size,
+            bound=self.options.clip * self.study.parties.max_records,
+            sensitivity=self.options.clip,
+            count=self.options.rounds,
+            noise=self.noise,
+        )
+        return make_sampled_plan(self.study, self.name, declared, self.schedule())
+
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+        if request.parameters is None or request.parameters.shape != (self.model.size,):
+            raise ValueError("Expected the model's weights with the request.")
+        taken = [
+            np.flatnonzero(poisson_sample(int(count), self.options.rate, stream))
+            for count, stream in zip(block.counts, secrets, strict=True)
+        ]
+        return Contribution(
+            self._gradients(request.parameters, block, taken), np.empty((len(block), 0), dtype=np.int64)
+        )
+
+    def _gradients(self, weights: Floats, block: Block, taken: list[Integers]) -> Floats:
+        """Each party's sum of clipped gradients over the records that were taken."""
+        features = np.concatenate([block.features[party, rows] for party, rows in enumerate(taken)])
+        labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
+        counts = np.array([len(rows) for rows in taken])
+        return self.model.clipped_gradients(weights, features, labels, counts, self.options.clip)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights = self.model.initial()
+        optimizer = Optimizer(self.options, self.model.size)
+        for _ in range(self.options.rounds):
+            total = yield Sum("gradient", weights)
+            weights = optimizer.step(weights, total.noisy / self.expected_batch)
+        noise = total.noise_std / self.expected_batch
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})

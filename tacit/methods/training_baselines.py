@@ -1,0 +1,223 @@
+"""What cross-silo training is compared with, on the same models and data, through the same engine.
+
+- `central` (with a `model`): a trusted curator runs DP-SGD on all records.
+- `local` (with a `model`): every party protects its own gradient, with all the noise that this needs.
+- `fedavg`: DP-FedAvg (McMahan et al. 2018): parties train alone and send clipped updates; protects whole parties.
+- `fedsgd`: DP-FedSGD (Truex et al. 2019): parties run noisy SGD alone and send what they have; protects records.
+- `none` (with a `model`): FedAvg without privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from pydantic import Field
+
+from tacit.data.block import Block
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Sum
+from tacit.methods.cross_silo import (
+    CrossSilo,
+    Optimizer,
+    Options,
+    TrainingOptions,
+    model_for,
+    poisson_sample,
+    release_of,
+)
+from tacit.methods.mechanisms import Curator, Inside
+from tacit.methods.plan import DeclaredSum, Plan, PlannedSum, plan_sum, trust_of
+from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
+from tacit.noise.discrete_gaussian import sample
+from tacit.noise.stream import SecretStream
+from tacit.privacy.guarantee import Guarantee
+from tacit.study import Study
+from tacit.types import Floats
+
+
+class LocalTraining(CrossSilo):
+    """Local differential privacy: messages in the open, each with all of its noise."""
+
+    name = "local"
+    noise = "independent"
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
+        for _ in range(self.options.rounds):
+            total = yield Collect("gradient", weights)
+            weights = optimizer.step(weights, total.noisy / self.expected_batch)
+        noise = total.noise_std / self.expected_batch
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+
+
+class CentralTraining(CrossSilo):
+    """DP-SGD in one place."""
+
+    name = "central"
+    noise = "curator"
+    secrets: SecretStream | None = None
+    """Where batches and noise come from: the operating system, unless a test sets it."""
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        records: Block = yield Pool()
+        secrets = self.secrets or SecretStream()
+        planned = plan.planned("gradient")
+        deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Curator) else 0.0
+        weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
+        for _ in range(self.options.rounds):
+            words = planned.encoding.encode(self.contribute(Sum("gradient", weights), records, [secrets]).noisy)[0]
+            words += sample(deviation, planned.dimension, secrets).view(np.uint64)
+            weights = optimizer.step(weights, planned.encoding.decode(words) / self.expected_batch)
+        noise = planned.total_std(1) / self.expected_batch
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+
+
+class FederatedOptions(TrainingOptions):
+    """The keys of [method] for training at the parties."""
+
+    epochs: int = Field(1, ge=1, description="how often a party goes through its records in a round, 1 or more")
+    batch: int = Field(20, ge=1, description="how many records a party's own batches have, 1 or more")
+    local_rate: float = Field(0.1, gt=0.0, description="the step size of a party's own steps, above 0")
+    local_steps: int = Field(5, ge=1, description="of fedsgd: how many noisy steps a party makes in a round")
+
+
+class FedAvg(Method):
+    """Federated averaging of clipped updates, private for whole parties."""
+
+    name = "fedavg"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.group is not None:
+            raise study.error("privacy.unit", 'should be "party" with "fedavg", which protects whole parties')
+        self.options = study.options("method", FederatedOptions)
+        self.model = model_for(study, self.options)
+
+    def plan(self) -> SampledPlan:
+        declared = DeclaredSum(
+            name="update",
+            dimension=self.model.size,
+            bound=self.options.clip,
+            sensitivity=self.options.clip,
+            count=self.options.rounds,
+        )
+        return make_sampled_plan(self.study, self.name, declared, Schedule(self.options.rate))
+
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+        rows = [self._update(request.parameters, block, party, stream) for party, stream in enumerate(secrets)]
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
+        """A party's clipped update, or nothing if it sits this round out."""
+        if weights is None:
+            raise ValueError("Expected the model's weights with the request.")
+        if not poisson_sample(1, self.options.rate, secrets)[0]:
+            return np.zeros(self.model.size)
+        moved = _trained(self, weights, block, party, secrets) - weights
+        clipped: Floats = moved * (self.options.clip / max(float(np.linalg.norm(moved)), self.options.clip))
+        return clipped
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights, optimizer = self.model.initial(), Optimizer(_averaging(self.options), self.model.size)
+        for _ in range(self.options.rounds):
+            total = yield Sum("update", weights)
+            weights = optimizer.step(weights, -total.noisy / (self.options.rate * self.study.parties.count))
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std})
+
+
+def _averaging(options: FederatedOptions) -> FederatedOptions:
+    """FedAvg's own step is the average itself, unless the study says otherwise."""
+    return options if options.learning_rate else options.model_copy(update={"learning_rate": 1.0})
+
+
+def _trained(
+    method: FedAvg | PlainTraining, weights: Floats, block: Block, party: int, secrets: SecretStream
+) -> Floats:
+    options, count = method.options, int(block.counts[party])
+    order = np.random.default_rng(int(secrets.words(1)[0]))
+    features, labels = block.features[party, :count], block.labels[party, :count]
+    return method.model.trained(weights, features, labels, options.epochs, options.batch, options.local_rate, order)
+
+
+class FedSgd(CrossSilo):
+    """Noisy SGD at each party, some steps a round; the parties' models are averaged in the open."""
+
+    name = "fedsgd"
+    noise = "inside"
+
+    def read_options(self) -> Options:
+        federated = self.study.options("method", FederatedOptions)
+        self.federated = federated
+        return Options(**federated.model_dump(exclude={"epochs", "batch", "local_rate", "local_steps"}))
+
+    def schedule(self) -> Schedule:
+        # Every local step is a noisy sum of its own; what is sent is made of them.
+        return Schedule(self.options.rate, steps=self.federated.local_steps)
+
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+        rows = [self._update(request.parameters, block, party, stream) for party, stream in enumerate(secrets)]
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
+        if weights is None:
+            raise ValueError("Expected the model's weights with the request.")
+        planned = self._planned
+        deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Inside) else 0.0
+        alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
+        own = weights
+        for _ in range(self.federated.local_steps):
+            gradient = super().contribute(Sum("gradient", own), alone, [secrets]).noisy
+            words = planned.encoding.encode(gradient)[0]
+            words += sample(deviation, planned.dimension, secrets).view(np.uint64)
+            expected = self.options.rate * self.study.parties.records
+            own = own - self.federated.local_rate * planned.encoding.decode(words) / expected
+        moved: Floats = own - weights
+        return moved
+
+    @cached_property
+    def _planned(self) -> PlannedSum:
+        return self.plan().rounds_sum
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights = self.model.initial()
+        for _ in range(self.options.rounds):
+            total = yield Collect("gradient", weights)
+            weights = weights + total.noisy / total.survivors
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std})
+
+
+class PlainTraining(Method):
+    """FedAvg without clipping, noise or privacy: every party's model in the open."""
+
+    name = "none"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        self.options = study.options("method", FederatedOptions)
+        self.model = model_for(study, self.options)
+
+    def plan(self) -> Plan:
+        guarantee = Guarantee(math.inf, 0.0, self.study.group, trust_of(self.study), None)
+        declared = DeclaredSum("model", self.model.size, _LARGEST_MODEL, 1.0, count=self.options.rounds, noise="inside")
+        planned = replace(plan_sum(self.study, guarantee.trust, declared, 1.0, False), sensitivity=_LARGEST_MODEL)
+        return Plan(self.study, self.name, (planned,), guarantee, 0.0)
+
+    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+        if request.parameters is None:
+            raise ValueError("Expected the model's weights with the request.")
+        rows = [_trained(self, request.parameters, block, party, stream) for party, stream in enumerate(secrets)]
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights = self.model.initial()
+        for _ in range(self.options.rounds):
+            total = yield Collect("model", weights)
+            weights = total.noisy / total.survivors
+        return release_of(self.study, self.model, weights, {})
+
+
+_LARGEST_MODEL = 1e6
+"""No model's weights are expected to have a larger norm."""
