@@ -1,6 +1,7 @@
 """The real program, from the outside: what it prints, what it writes, and how it says that something is wrong."""
 
 import contextlib
+import hashlib
 import io
 import json
 import re
@@ -352,3 +353,212 @@ def test_every_protocol_and_method_learns_from_the_command_line(folder: Path) ->
         assert result["summation"] == protocol
         assert result["survivors"] == result["parties"]
     assert result["method"] == "moments"
+
+
+# Regressions, statistics, and every method.
+
+KINDS = {
+    "classification": 'label = "died"\nclasses = ["no", "yes"]\n',
+    "regression": 'label = "pressure"\nlabel_bounds = [50, 250]\n',
+    "statistics": "",
+}
+METHOD = '[method]\nname = "helmet"\nregularization = 0.1\n'
+LABEL = KINDS["classification"]
+NAMES = ("helmet", "moments", "cape", "conv", "local", "central", "dp-fm", "objective-perturbation", "none")
+FITTING = [
+    (method, task)
+    for method in NAMES
+    for task in KINDS
+    if not (method == "helmet" and task != "classification")
+    and not (method in ("dp-fm", "objective-perturbation") and task == "statistics")
+]
+
+
+def strict(text: str) -> dict[str, Any]:
+    """One JSON object, without the NaN and Infinity that JSON does not have."""
+
+    def refuse(constant: str) -> Any:
+        raise ValueError(f"{constant} is not JSON")
+
+    content = json.loads(text, parse_constant=refuse)
+    assert isinstance(content, dict)
+    return content
+
+
+def measured(count: int = 200) -> pd.DataFrame:
+    rng = np.random.default_rng(2)
+    return people(count).assign(pressure=lambda frame: 100 + frame["age"] + rng.normal(scale=5, size=count))
+
+
+@pytest.fixture
+def tasks(tmp_path: Path) -> Callable[..., Path]:
+    """A folder with data and a study for a task and a method."""
+    measured().to_csv(tmp_path / "train.csv", index=False)
+
+    def make(task: str, method: str, more: str = "") -> Path:
+        text = STUDY.replace(LABEL, KINDS[task]).replace('task = "classification"', f'task = "{task}"')
+        text = text.replace(METHOD, f'[method]\nname = "{method}"\n{more}')
+        assert f'name = "{method}"' in text
+        (tmp_path / "study.toml").write_text(text, encoding="utf-8")
+        return tmp_path
+
+    return make
+
+
+@pytest.mark.parametrize(("method", "task"), FITTING)
+def test_every_method_plans_and_runs_every_task_that_it_fits(
+    tasks: Callable[..., Path], method: str, task: str
+) -> None:
+    folder = tasks(task, method)
+    planned = in_process(folder, "plan", "study.toml", "--json")
+    assert (planned.returncode, planned.stderr) == (0, "")
+    plan = strict(planned.stdout)
+    assert plan.keys() >= PLAN_FIELDS
+    assert plan["guarantee"].keys() >= GUARANTEE_FIELDS
+    assert all(release.keys() >= RELEASE_FIELDS for release in plan["releases"])
+    assert plan["method"] == method
+    done = in_process(folder, "simulate", "study.toml", "--data", "train.csv", "--output", "out", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    result = strict(done.stdout)
+    assert result.keys() >= SIMULATION_FIELDS
+    assert (result["guarantee"]["epsilon"] is None) == (method == "none")
+    assert (
+        result["metrics"].keys()
+        == {
+            "classification": {"training_accuracy"},
+            "regression": {"training_mse", "training_coefficient_error"},
+            "statistics": set(),
+        }[task]
+    )
+    assert ("statistics" in result) == (task == "statistics")
+    kind = "statistics" if task == "statistics" else "model"
+    written = {path.name for path in (folder / "out").iterdir()}
+    assert written == {"heart.certificate.json", f"heart.{kind}.{'json' if kind == 'statistics' else 'skops'}"}
+    certificate = strict((folder / result["files"]["certificate"]).read_text(encoding="utf-8"))
+    assert certificate["guarantee"] == result["guarantee"]
+    assert certificate[f"{kind}_sha256"] == hashlib.sha256((folder / result["files"][kind]).read_bytes()).hexdigest()
+    if task == "statistics":
+        assert strict((folder / result["files"]["statistics"]).read_text(encoding="utf-8")) == result["statistics"]
+        assert result["statistics"].keys() == {"age", "sex"}
+
+
+@pytest.mark.parametrize(("method", "task"), FITTING)
+def test_every_method_is_explained_to_people(tasks: Callable[..., Path], method: str, task: str) -> None:
+    folder = tasks(task, method)
+    told = shown(folder, "plan", "study.toml", run=in_process)
+    ran = shown(folder, "simulate", "study.toml", "--data", "train.csv", run=in_process)
+    promise = "No privacy is promised" if method == "none" else "Whoever sees the result"
+    pooled = method in ("central", "dp-fm", "objective-perturbation", "none")
+    for text in (told, ran):
+        assert f"Guarantee. {promise}" in text
+        assert ("needs all records in one place: it is a baseline" in text) == pooled
+        # Nobody is told of a sum that does not take place.
+        assert ("compute-nodes" in text) == (method in ("helmet", "moments", "cape"))
+    assert ("epsilon" in ran) == (method != "none")
+    assert {"local": "1 of 1"}.get(method, "20 of 20") + " took part to the end" in ran
+    if task == "regression":
+        assert re.search(r"training mse \d", ran)
+    if task == "statistics":
+        assert re.search(r"age mean -?\d+\.?\d* ", ran)
+        assert re.search(r"sex f -?\d+\.\d+ % ", ran)
+    assert told.count("the noise is sized for the 16 that then remain") == (method in ("helmet", "moments", "cape"))
+
+
+def test_a_plan_of_cape_says_what_a_vanished_party_costs(tasks: Callable[..., Path]) -> None:
+    folder = tasks("regression", "cape")
+    text = shown(folder, "plan", "study.toml", run=in_process)
+    found = re.search(
+        r"noise ([\d.]+) against the adversary \(([\d.]+) in the total if nobody drops out, "
+        r"([\d.]+) if 2 vanish between the noise and the messages\)",
+        text,
+    )
+    assert found is not None
+    hidden, total, worst = map(float, found.groups())
+    release = answer(folder, "plan", "study.toml", run=in_process)["releases"][0]
+    assert (hidden, total) == pytest.approx((release["noise_std"], release["total_noise_std"]), rel=1e-3)
+    assert worst > 1.2 * total
+    assert "if more drop out, nothing is released" in text
+    changed(folder, "dropouts = 2", "dropouts = 0")
+    text = shown(folder, "plan", "study.toml", run=in_process)
+    assert "if any drop out, nothing is released" in text
+    assert "vanish" not in text
+
+
+@pytest.mark.parametrize("options", [[], ["--drop", "2"]])
+def test_a_histogram_is_shown_bin_by_bin(tasks: Callable[..., Path], options: list[str]) -> None:
+    folder = tasks("statistics", "cape", 'function = "histogram"\nbins = 2\n')
+    text = shown(folder, "simulate", "study.toml", "--data", "train.csv", *options, run=in_process)
+    assert re.search(r"age 0 to 55 -?\d+\.\d ", text)
+    assert re.search(r"age 55 to 110 -?\d+\.\d ", text)
+    assert re.search(r"sex m -?\d+\.\d ", text)
+    assert "noise (deviation)" in text
+
+
+def test_a_regression_is_measured_on_a_test_file_and_split_by_its_labels(tasks: Callable[..., Path]) -> None:
+    folder = tasks("regression", "none")
+    measured().to_parquet(folder / "test.parquet")
+    options = ["--data", "train.csv", "--test", "test.parquet", "--split", "by-class", "--parties", "5"]
+    result = answer(folder, "simulate", "study.toml", *options, run=in_process)
+    # The labels are a line in the age and noise of variance 25.
+    assert result["metrics"].keys() == {"mse", "coefficient_error"}
+    assert 15 < result["metrics"]["mse"] < 35
+    assert result["metrics"]["coefficient_error"] < 1e-9
+    model = skops.io.load(folder / result["files"]["model"], trusted=[])
+    errors = model.predict(measured()) - measured()["pressure"]
+    assert (errors**2).mean() == pytest.approx(result["metrics"]["mse"])
+    assert complaint(
+        folder, "simulate", "study.toml", "--data", "train.csv", "--split", "dirichlet:1", run=in_process
+    ).startswith("the split is 'dirichlet:1', but a regression has no classes to draw; use iid or by-class.")
+
+
+@pytest.mark.parametrize("matrix", [True, False])
+@pytest.mark.parametrize("task", KINDS)
+def test_a_new_study_of_any_task_can_be_planned_and_run(tmp_path: Path, task: str, matrix: bool) -> None:
+    shown(tmp_path, "new", "--task", task, *(["--matrix"] if matrix else []), run=in_process)
+    assert answer(tmp_path, "plan", "study.toml", run=in_process)["guarantee"]["epsilon"] <= 1.0
+    rng = np.random.default_rng(0)
+    if matrix:
+        labels = {"classification": {"y": rng.integers(10, size=400)}, "regression": {"y": rng.uniform(0, 300, 400)}}
+        np.savez(tmp_path / "train.npz", X=rng.normal(size=(400, 64)), **labels.get(task, {}))
+    else:
+        frame = measured(400).assign(weight=70)
+        frame.to_csv(tmp_path / "train.csv", index=False)
+    data = "train.npz" if matrix else "train.csv"
+    result = answer(tmp_path, "simulate", "study.toml", "--data", data, "--parties", "8", run=in_process)
+    assert (result["parties"], result["survivors"]) == (8, 8)
+
+
+@pytest.mark.parametrize(
+    ("task", "method", "more", "expected"),
+    [
+        ("statistics", "cape", 'function = "network"\n', '[method] function is "network", but for the task'),
+        ("statistics", "helmet", "", 'is "statistics", but'),
+        ("regression", "helmet", "", 'is "regression", but'),
+        ("statistics", "dp-fm", "", '[study] task does not fit "dp-fm"'),
+        ("statistics", "objective-perturbation", "", '[study] task does not fit "objective-perturbation"'),
+        ("regression", "cape", "bins = 1\n", "[method] bins is 1, but should be the number of a histogram's bins"),
+        ("regression", "cape", "correlation = 0.5\n", "[method] correlation is 0.5, but should be"),
+        ("regression", "dp-fm", 'sensitivity = "none"\n', '[method] sensitivity is "none", but should be "tight" or'),
+        ("regression", "objective-perturbation", "radius = 0\n", "[method] radius is 0, but should be"),
+        ("regression", "capes", "", '[method] name is "capes", but should be one of: "helmet"'),
+    ],
+)
+def test_a_method_that_does_not_fit_is_told_in_one_sentence(
+    tasks: Callable[..., Path], task: str, method: str, more: str, expected: str
+) -> None:
+    folder = tasks(task, method, more)
+    assert expected in complaint(folder, "plan", "study.toml", run=in_process)
+    assert expected in complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--json", run=in_process)
+
+
+def test_statistics_are_not_tested(tasks: Callable[..., Path]) -> None:
+    folder = tasks("statistics", "cape")
+    options = ["--data", "train.csv", "--test", "train.csv"]
+    assert complaint(folder, "simulate", "study.toml", *options, run=in_process) == (
+        "--test is train.csv, but statistics predict nothing that could be measured; leave it out."
+    )
+
+
+def test_a_new_study_needs_a_known_task(tmp_path: Path) -> None:
+    sentence = complaint(tmp_path, "new", "--task", "guessing", run=in_process)
+    assert "'guessing', but should be one of: classification, regression, statistics" in sentence

@@ -1,4 +1,4 @@
-"""The estimator is a scikit-learn classifier, up to noise that nobody may repeat."""
+"""The estimators are a scikit-learn classifier and regressor, up to noise that nobody may repeat."""
 
 import warnings
 from collections.abc import Callable
@@ -14,7 +14,8 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import tacit
 from tacit.engines import local
-from tacit.estimators import PrivacyWarning, PrivateClassifier
+from tacit.estimators import PrivacyWarning, PrivateClassifier, PrivateRegressor
+from tacit.report.model import to_sklearn
 
 LEARNERS = ["softmax", "logistic", "svm"]
 
@@ -247,3 +248,174 @@ def test_labels_must_fit_a_classification() -> None:
 
 def test_it_is_offered_at_the_top() -> None:
     assert tacit.PrivateClassifier is PrivateClassifier
+
+
+METHODS = ["moments", "cape", "conv", "local", "central", "dp-fm", "objective-perturbation", "none"]
+"""Of regressions, and besides helmet of classifications."""
+REGRESSORS = [PrivateRegressor(method=method) for method in ("moments", "cape", "none")]
+REGRESSOR_FAILURES = {
+    "check_fit_idempotent": FITS_TWICE,
+    "check_regressor_data_not_an_array": FITS_TWICE,
+    "check_supervised_y_2d": FITS_TWICE,
+    "check_regressors_int": FITS_TWICE,
+}
+
+
+@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@parametrize_with_checks(
+    REGRESSORS, expected_failed_checks=lambda estimator: {} if estimator.method == "none" else REGRESSOR_FAILURES
+)
+def test_the_regressor_passes_scikit_learn_s_checks(estimator: PrivateRegressor, check: Callable[[Any], None]) -> None:
+    check(estimator)
+
+
+@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@pytest.mark.parametrize("method", ["moments", "cape"])
+def test_without_noise_no_check_of_the_regressor_would_fail(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
+    ran = set()
+    for estimator, check in estimator_checks_generator(PrivateRegressor(method=method)):
+        if check.func.__name__ in REGRESSOR_FAILURES:
+            check(estimator)
+            ran.add(check.func.__name__)
+    assert ran == REGRESSOR_FAILURES.keys()
+
+
+def line(records: int = 2000) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Labels between 0 and 40 that a plane explains, and the party of each record."""
+    rng = np.random.default_rng(0)
+    features = rng.uniform(-0.5, 0.5, size=(records, 2))
+    labels = 20.0 + features @ [20.0, -10.0] + rng.normal(scale=0.5, size=records)
+    return features, labels, np.arange(records) % 10
+
+
+def regressor(**parameters: Any) -> PrivateRegressor:
+    given: dict[str, Any] = {"method": "cape", "epsilon": 20.0, "label_bounds": (0, 40), "norm": 1.3}
+    return PrivateRegressor(**given | parameters)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_line_is_learnt_in_the_units_of_its_labels(method: str) -> None:
+    features, labels, groups = line()
+    model = regressor(method=method)
+    assert model.fit(features, labels, groups=groups) is model
+    assert model.n_features_in_ == 2
+    assert model.coef_.shape == (2,)
+    np.testing.assert_allclose(model.predict(features), features @ model.coef_ + model.intercept_)
+    # A tenth of the records is what `local` has; `dp-fm` and objective perturbation pull towards zero.
+    assert model.score(features, labels) > {"local": 0.5, "objective-perturbation": 0.8}.get(method, 0.9)
+    exported = to_sklearn(model.plan_.study, model._release)
+    np.testing.assert_allclose(exported.predict(features), model.predict(features))
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_intercept_is_that_of_the_labels(intercept: bool) -> None:
+    features, labels, groups = line()
+    model = regressor(method="none", intercept=intercept).fit(features, labels, groups)
+    # Without one, a record of zeros has the middle of the bounds.
+    assert model.intercept_ == pytest.approx(20.0, abs=0.2 if intercept else 1e-12)
+    np.testing.assert_allclose(model.coef_, [20.0, -10.0], atol=0.3)
+
+
+def test_the_regressor_s_guarantee_is_the_one_asked_for() -> None:
+    features, labels, groups = line()
+    model = regressor(epsilon=1.25, delta=1e-7, unit={"group": 2}, colluding=0.3, dropouts=1).fit(
+        features, labels, groups
+    )
+    guarantee = model.guarantee_
+    assert 1.24 < guarantee.epsilon <= 1.25
+    assert (guarantee.delta, guarantee.unit) == (1e-7, {"group": 2})
+    assert (guarantee.trust.parties, guarantee.trust.colluding, guarantee.trust.dropouts) == (10, 3, 1)
+    assert model.certificate_["guarantee"] == guarantee.to_json()
+
+
+def test_label_bounds_that_are_taken_from_the_labels_are_warned_of() -> None:
+    features, labels, groups = line()
+    with pytest.warns(PrivacyWarning, match=r"does not cover what they reveal\. Pass label_bounds=") as caught:
+        model = regressor(label_bounds=None).fit(features, labels, groups)
+    assert caught[0].filename == __file__
+    assert model.plan_.study.data.label_bounds == (labels.min(), labels.max())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PrivacyWarning)
+        regressor().fit(features, labels, groups)
+
+
+def test_labels_beyond_the_bounds_count_as_the_nearer_one() -> None:
+    features, labels, groups = line()
+    beyond = np.where(labels > 25, 1e6, labels)
+    clipped = regressor(method="none", label_bounds=(0, 25)).fit(features, beyond, groups)
+    np.testing.assert_allclose(
+        clipped.coef_, regressor(method="none", label_bounds=(0, 25)).fit(features, labels, groups).coef_
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"label_bounds": (40, 0)}, r"^PrivateRegressor: \[data\] label_bounds is \[40.0, 0.0\], but should have"),
+        ({"label_bounds": (0, 1, 2)}, r"^Expected label_bounds=\(smallest, largest\), got label_bounds=\(0, 1, 2\)\.$"),
+        ({"label_bounds": 3}, r"^Expected label_bounds=\(smallest, largest\), got label_bounds=3\.$"),
+        ({"method": "helmet"}, r"^PrivateRegressor: \[.*helmet"),
+        ({"options": {"function": "mean"}}, r"\[method\] function is \"mean\", but for the task \"regression\""),
+        ({"options": {"corelation": 3.0}}, r"\[method\] corelation is an unknown key; did you mean 'correlation'\?"),
+        ({"unit": "party"}, r"\[privacy\] unit is \"party\", but \"cape\" protects records"),
+    ],
+)
+def test_a_wrong_parameter_of_the_regressor_is_named(parameters: dict[str, Any], message: str) -> None:
+    features, labels, groups = line()
+    with pytest.raises(ValueError, match=message):
+        regressor(**parameters).fit(features, labels, groups)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize(
+    ("method", "options"), [*((method, None) for method in METHODS), ("cape", {"function": "network", "steps": 30})]
+)
+def test_every_method_classifies_with_probabilities_that_add_up(
+    method: str, options: dict[str, Any] | None, classes: int
+) -> None:
+    features, labels, groups = blobs(classes, records=1000)
+    model = classifier(method=method, options=options, classes=range(classes), epsilon=50.0, protocol="compute-nodes")
+    model.fit(features, labels, groups)
+    probabilities = model.predict_proba(features)
+    assert probabilities.shape == (1000, classes)
+    np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[probabilities.argmax(axis=1)], model.predict(features))
+    assert model.score(features, labels) > (0.6 if method == "local" else 0.9)
+    assert hasattr(model, "coef_") == (options is None)
+    np.testing.assert_array_equal(
+        to_sklearn(model.plan_.study, model._release).predict(features), labels_of(model, features)
+    )
+
+
+def labels_of(model: PrivateClassifier, features: np.ndarray) -> np.ndarray:
+    """The numbers of the predicted classes."""
+    return np.searchsorted(model.classes_, model.predict(features))
+
+
+def test_a_network_leaves_no_weights_of_an_earlier_model() -> None:
+    features, labels, groups = blobs()
+    model = classifier(method="cape").fit(features, labels, groups)
+    assert model.coef_.shape == (3, 2)
+    model.set_params(options={"function": "network", "steps": 2}).fit(features, labels, groups)
+    assert not hasattr(model, "coef_")
+    assert not hasattr(model, "intercept_")
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "message"),
+    [
+        ("cape", {"hiden": 3}, r"\[method\] hiden is an unknown key; did you mean 'hidden'\?"),
+        ("conv", {"correlation": 3.0}, r"\[method\] correlation is an unknown key; known here: function, "),
+        ("dp-fm", {"sensitivity": "loose"}, r"\[method\] sensitivity is \"loose\", but should be \"tight\" or"),
+        ("cape", {"clip": 0}, r"\[method\] clip is 0, but should be the largest norm of a record's gradient, above 0"),
+    ],
+)
+def test_an_option_that_does_not_fit_is_named(method: str, options: dict[str, Any], message: str) -> None:
+    features, labels, groups = blobs()
+    with pytest.raises(ValueError, match=message):
+        classifier(method=method, options=options).fit(features, labels, groups)
+
+
+def test_the_regressor_is_offered_at_the_top() -> None:
+    assert tacit.PrivateRegressor is PrivateRegressor

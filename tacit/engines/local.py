@@ -27,7 +27,7 @@ from tacit.methods.plan import Plan, PlannedSum
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
-from tacit.summation.base import COORDINATOR, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
+from tacit.summation.base import COORDINATOR, Aborted, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
 from tacit.types import Flags, Integers, Words
 
 _BLOCK_BYTES = 64 << 20
@@ -274,6 +274,11 @@ class _Run:
             ):
                 if index not in gone:
                     parts.append((features[:count], labels[:count]))
+        if len(parts) < max(self._plan.trust.least_survivors, 1):
+            raise Aborted(
+                f"only {len(parts)} of {self._federation.parties} parties gave their records and the study asks for "
+                f"at least {self._plan.trust.least_survivors}; nothing was revealed. Run it again, or agree on more."
+            )
         features, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         self.turnouts["records"].append(Turnout(len(parts), len(parts)))
         self.bytes += features.nbytes + labels.nbytes

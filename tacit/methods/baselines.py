@@ -44,6 +44,9 @@ class Local(FunctionMethod):
     name = "local"
     noise = "independent"
 
+    def plan(self) -> Plan:
+        return replace(super().plan(), senders=1)
+
     @property
     def known(self) -> str:
         return "only the first party takes part, and how many records it has becomes known"

@@ -32,7 +32,7 @@ class Mechanism(ABC):
         """What the adversary faces when so many parties were there."""
 
     def weakened(self, present: int, known: int) -> float:
-        """What is hidden if the adversary knows the noise of `known` of `present` parties, more than was planned for."""
+        """What is hidden if the adversary knows the noise of `known` of `present` parties, more than planned for."""
         return self.hidden(Turnout(present, present))
 
     @abstractmethod

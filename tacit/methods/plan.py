@@ -121,6 +121,13 @@ class Plan:
     """What the summation's dice and the drawing of noise cost in δ"""
     notes: tuple[str, ...] = ()
     others: tuple[OtherRelease, ...] = ()
+    senders: int | None = None
+    """How many parties are asked, if not all"""
+
+    @property
+    def asked(self) -> int:
+        """How many parties are to take part."""
+        return self.senders or self.trust.parties
 
     @property
     def rounds(self) -> int:
@@ -131,6 +138,11 @@ class Plan:
     @property
     def trust(self) -> Trust:
         return self.guarantee.trust
+
+    @property
+    def is_summed(self) -> bool:
+        """Is there a secure sum?"""
+        return any(isinstance(planned.noise, Shares | Correlated) for planned in self.sums)
 
     @property
     def is_pooled(self) -> bool:
@@ -200,7 +212,7 @@ class Plan:
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
     def weakening(self) -> list[dict[str, float]]:
-        """ε if more parties collude than the study allows, and as many vanish as it does: it grows, it does not break."""
+        """ε if more parties collude than the study allows, and as many vanish as it does: it grows and does not break."""
         present = self.trust.least_survivors
         counts = np.unique(np.linspace(self.trust.colluding, present - 1, 9).astype(int)).tolist()
         return [
@@ -232,7 +244,7 @@ class Plan:
                     "count": planned.count,
                     "dimension": planned.dimension,
                     "exact": list(planned.exact),
-                    "total_noise_std": planned.total_std(self.trust.parties),
+                    "total_noise_std": planned.total_std(self.asked),
                 }
                 for planned in self.sums
             ]
@@ -249,7 +261,7 @@ class Plan:
             ],
             "rounds": self.rounds,
             "upload_bytes": self.upload_bytes,
-            "summation": None if self.is_pooled else self.study.summation.protocol,
+            "summation": self.study.summation.protocol if self.is_summed else None,
             "summation_parameters": self.summation_parameters,
             "parties": self.trust.parties,
             "notes": list(self.notes),
@@ -296,9 +308,16 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
         trust=trust,
         mu=mu,
         assumptions=protocol.assumptions if secure else CURATOR if declared[0].noise == "curator" else (),
+        seen=seen_of(declared),
     )
     plan = Plan(study, method, sums, guarantee, slack, notes)
     return replace(plan, notes=notes + cautions(plan))
+
+
+def seen_of(declared: Sequence[DeclaredSum]) -> str:
+    """What becomes public."""
+    openly = any(release.noise in ("correlated", "independent", "inside") for release in declared)
+    return "the result and every message" if openly else "the result"
 
 
 def secrecy_slack(study: Study, trust: Trust, declared: Sequence[DeclaredSum]) -> tuple[Protocol, float]:
@@ -402,6 +421,6 @@ def cautions(plan: Plan) -> tuple[str, ...]:
         cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
     if plan.is_pooled:
         cautions.append("this method needs all records in one place: it is a baseline for simulations")
-    elif study.summation.protocol == "ideal":
+    elif study.summation.protocol == "ideal" and plan.is_summed:
         cautions.append('summation "ideal" is for simulation only: the coordinator sees every contribution')
     return tuple(cautions)

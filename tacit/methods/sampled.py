@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tacit.methods.mechanisms import Shares, Turnout
-from tacit.methods.plan import CURATOR, DeclaredSum, Plan, PlannedSum, cautions, plan_sum, secrecy_slack, trust_of
+from tacit.methods.plan import (
+    CURATOR,
+    DeclaredSum,
+    Plan,
+    PlannedSum,
+    cautions,
+    plan_sum,
+    secrecy_slack,
+    seen_of,
+    trust_of,
+)
 from tacit.privacy import integer
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.subsampled import (
@@ -124,7 +134,8 @@ def make_sampled_plan(
         mu=None,
         assumptions=_assumptions(declared, protocol) + (enclaves if trust.enclaves else ()),
         adjacency=adjacency,
+        seen=seen_of([declared]),
         advantage=success,
     )
-    plan = SampledPlan(study, method, (planned,), guarantee, slack, notes, (), schedule)
+    plan = SampledPlan(study, method, (planned,), guarantee, slack, notes, schedule=schedule)
     return replace(plan, notes=notes + cautions(plan))

@@ -27,6 +27,8 @@ class Encoding:
     def encode(self, vectors: Floats) -> Words:
         """Rows of real vectors as words; only their residues modulo 2^bits count."""
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        if not np.isfinite(norms).all():
+            raise ValueError("Expected finite numbers in a contribution.")
         factors = self.scale * (self.bound / np.maximum(norms, self.bound))
         words: Words = np.rint(vectors * factors[:, None]).astype(np.int64).view(np.uint64)
         return words

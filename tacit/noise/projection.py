@@ -1,9 +1,9 @@
 """Random projections of gradients from d to k dimensions by a public seed, so that a secure sum carries k numbers.
 
 Algorithm 3 of "Differentially private cross-silo federated learning" (Section 3.5): parties send Pᵀz, and P times the
-noisy sum is an unbiased gradient, as E[PPᵀ] = I. Unbiased is all it is: E‖PPᵀu − u‖² is about (d/k)·‖u‖², so steps must be
-smaller by that factor than without projection. Matrices are made anew for each turn, from the public seed and never
-from data, and are never held as a whole.
+noisy sum is an unbiased gradient, as E[PPᵀ] = I. Unbiased is all that it is: E‖PPᵀu − u‖² is about (d/k)·‖u‖², so steps
+must be smaller than without projection, by up to that factor. Matrices are made anew for each turn, from the public
+seed and never from data, and are never held as a whole.
 
 Which one to take. `LayerProjection` for networks of linear layers: each example's gradient is projected without being
 made, and clipped after that. `HadamardProjection` for any gradient that is there as a vector, clipped after too.
@@ -42,7 +42,7 @@ def projected_bound(clip: float, size: int, delta: float) -> float:
     each example after the projection needs none of this.
 
     >>> round(projected_bound(1.0, 1000, 1e-6), 4)
-    1.1077
+    1.1078
     """
     return math.sqrt(stats.gamma.isf(delta, size / 2, scale=2.0 * clip**2 / size))
 
@@ -81,8 +81,8 @@ class GaussianProjection:
         rows = max(1, _BLOCK // self.size)
         for number, start in enumerate(range(0, self.dimension, rows)):
             count = min(rows, self.dimension - start)
-            entries = _normals(rows * self.size, _words(self.seed, self.turn, _GAUSSIAN, number))
-            yield start, entries.reshape(rows, self.size)[:count] * np.float32(self.size**-0.5)
+            entries = _normals(count * self.size, _words(self.seed, self.turn, _GAUSSIAN, number))
+            yield start, entries.reshape(count, self.size) * np.float32(self.size**-0.5)
 
 
 @dataclass(frozen=True)
@@ -162,12 +162,12 @@ class LayerProjection:
     """A projection for networks of linear layers, whose per-example gradients are outer products g⊗a.
 
     Each layer has P = P_g ⊗ P_a with small sign matrices, so Pᵀ(g⊗a) = (P_gᵀg)⊗(P_aᵀa) costs k₁·out + k₂·in and no
-    gradient of the layer is ever made. E[PPᵀ] = I, and every row of P has norm 1, so that noise of deviation σ is lifted
-    to noise of deviation σ in each weight. There is no tail bound: clip each example after its projection.
+    gradient of the layer is ever made. E[PPᵀ] = I, and every row of P has norm 1, so noise of deviation σ is lifted to
+    noise of deviation σ in each weight. There is no tail bound: clip each example after its projection.
 
-    `size` numbers are shared among layers in proportion to the square root of their weights: this minimises
-    Σ d_l/k_l, the error of the lifted gradient if no layer is known to have more of it than others. Within a layer, k₁ and
-    k₂ are those with the least error, (E‖PPᵀG‖² = spread(out, k₁)·spread(in, k₂)·‖G‖²). `size` is what is used of it.
+    The k numbers are shared among layers in proportion to the square root of their weights: this minimises Σ d_l/k_l,
+    the error of the lifted gradient if no layer is known to have more of it than others. Within a layer, k₁ and k₂ with
+    k₁·k₂ ≤ k_l are those with the least error, so a few of the k may be left: `size` is what is used of them.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], size: int, seed: int, turn: int = 0) -> None:
@@ -186,7 +186,7 @@ class LayerProjection:
         ]
 
     def spread(self, layer: int) -> float:
-        """E‖PPᵀG‖²/‖G‖² for a gradient G of the layer; 1 if nothing is lost."""
+        """E‖PPᵀG‖²/‖G‖² for a gradient G of the layer, the product of its sides'; 1 if nothing is lost."""
         return math.prod(map(Side.spread, self.shapes[layer], self.sides_of[layer]))
 
     def project_outer(self, layer: int, back: Floats, inputs: Floats) -> Floats:
@@ -202,7 +202,7 @@ class LayerProjection:
         """
         with np.errstate(over="ignore", invalid="ignore"):
             factors = [self._factors(layer, *pair) for layer, pair in enumerate(zip(backs, inputs, strict=True))]
-            squared = sum(_squared(back) * _squared(ins) for back, ins in factors)
+            squared: Floats = np.sum([_squared(back) * _squared(ins) for back, ins in factors], axis=0)
         kept = np.isfinite(squared)
         weights = clip / np.maximum(np.sqrt(squared[kept]), clip)
         return np.concatenate([((back[kept] * weights[:, None]).T @ ins[kept]).ravel() for back, ins in factors])

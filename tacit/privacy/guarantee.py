@@ -54,6 +54,8 @@ class Guarantee:
     noise that is not Gaussian: then (ε, δ) is all there is."""
     assumptions: tuple[str, ...] = ()
     adjacency: str = "replace"
+    seen: str = "the result"
+    """What is public, in words that follow 'sees'"""
     advantage: float | None = None
     """δ at ε = 0, where it is known and μ is not: how much better than a coin flip the best attacker is."""
 
@@ -110,7 +112,7 @@ class Guarantee:
         )
         changed = "replaced by something else" if self.adjacency == "replace" else "left out or put in"
         promise = (
-            f"Whoever sees the result, {accomplices}, and tries to find out whether {protected} had been {changed} "
+            f"Whoever sees {self.seen}, {accomplices}, and tries to find out whether {protected} had been {changed} "
             f"guesses right at most {100 * self.attack_success:.1f} times in 100 (a coin flip: 50), "
             f"even knowing all the other data: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
         )

@@ -13,8 +13,6 @@ from importlib.metadata import version
 from typing import Any
 
 from tacit.engines.local import Outcome
-from tacit.methods.baselines import Local
-from tacit.methods.mechanisms import Correlated, Shares
 from tacit.methods.plan import Plan
 
 _LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography")
@@ -22,7 +20,6 @@ _LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography"
 
 def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """Everything a data officer needs to see again later."""
-    secure = any(isinstance(planned.noise, Shares | Correlated) for planned in plan.sums)
     return {
         "certificate": "tacit/1",
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -30,11 +27,11 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         **plan.to_json(),
         "happened": {
             "engine": "local: all parties in one process",
-            "secure_sum": secure and plan.study.summation.protocol != "ideal",
+            "secure_sum": plan.is_summed and plan.study.summation.protocol != "ideal",
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
             "epsilon": plan.released(outcome.turnouts).to_json()["epsilon"],
-            "dropped": asked(plan) - outcome.survivors,
+            "dropped": plan.asked - outcome.survivors,
             "bytes": outcome.bytes,
             "largest_upload_of_a_party": outcome.party_bytes,
             "seconds": round(outcome.seconds, 3),
@@ -43,11 +40,6 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         "versions": dict(_versions()),
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),
     }
-
-
-def asked(plan: Plan) -> int:
-    """How many parties are to take part."""
-    return 1 if plan.method == Local.name else plan.trust.parties
 
 
 @cache

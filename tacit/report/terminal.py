@@ -14,9 +14,8 @@ from rich.table import Table
 
 from tacit.engines.local import Outcome
 from tacit.engines.local import Progress as ProgressCall
-from tacit.methods.mechanisms import Correlated, Independent, Shares
+from tacit.methods.mechanisms import Correlated, Independent
 from tacit.methods.plan import Plan, PlannedSum
-from tacit.report.certificate import asked
 
 
 def console() -> Console:
@@ -68,7 +67,7 @@ def show_plan(plan: Plan) -> None:
                 else ""
             ),
         )
-    if any(isinstance(planned.noise, Shares | Correlated) for planned in plan.sums):
+    if plan.is_summed:
         chosen = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in plan.summation_parameters.items())
         table.add_row("summation", f"{_way(plan)} ({chosen})")
     rounds = f"in {plan.rounds} round{'s' if plan.rounds != 1 else ''}"
@@ -101,8 +100,10 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     out = console()
     table = _facts()
     table.add_row("study", plan.study.study.name)
-    table.add_row("method", f"{plan.method} over {_way(plan)}")
-    table.add_row("parties", f"{outcome.survivors:,} of {asked(plan):,} took part to the end")
+    way = _way(plan)
+    over = " over " if way == plan.study.summation.protocol else ": "
+    table.add_row("method", f"{plan.method}{over}{way}")
+    table.add_row("parties", f"{outcome.survivors:,} of {plan.asked:,} took part to the end")
     for name, value in metrics.items():
         table.add_row(name.replace("_", " "), f"{100 * value:.1f} %" if "accuracy" in name else f"{value:.6g}")
     if plan.guarantee.is_promise:
@@ -170,7 +171,7 @@ def _parties(plan: Plan) -> str:
     trust = plan.trust
     if plan.is_pooled:
         return f"{trust.parties:,}, whose records are all in one place"
-    if asked(plan) == 1:
+    if plan.asked == 1:
         return f"{trust.parties:,}, of which the first alone takes part"
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
     if any(isinstance(planned.noise, Independent) for planned in plan.sums):
@@ -188,12 +189,12 @@ def _way(plan: Plan) -> str:
         return "all records in one place"
     if any(isinstance(noise, Correlated) for noise in noises):
         return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
-    return protocol if any(isinstance(noise, Shares) for noise in noises) else "messages in the open"
+    return protocol if plan.is_summed else "messages in the open"
 
 
 def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
     """How much noise is in the released total; a party that vanishes from correlated noise leaves its part behind."""
-    parties = asked(plan)
+    parties = plan.asked
     dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
     text = f"{planned.total_std(parties):.4g} in the total" + (" if nobody drops out" if dropouts else "")
     if dropouts and isinstance(planned.noise, Correlated):

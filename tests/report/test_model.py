@@ -7,11 +7,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from scipy.special import softmax
 
 from tacit.data.bounding import clip_rows
 from tacit.data.files import read_records
 from tacit.methods.base import Release
-from tacit.report.evaluation import predict
+from tacit.report.evaluation import classify, predict, predict_numbers, scores_of, with_constant
 from tacit.report.model import save, to_sklearn
 from tacit.study import Study, make_study
 
@@ -147,3 +148,82 @@ def test_an_unknown_category_is_refused_by_the_saved_model(tmp_path: Path) -> No
     frame["sex"] = "x"
     with pytest.raises(ValueError, match="unknown categories"):
         model.predict(frame)
+
+
+def agreed_on(task: str, data: dict[str, Any], method: dict[str, Any]) -> Study:
+    return make_study(
+        {
+            "study": {"name": "model", "task": task},
+            "data": data,
+            "parties": {"count": 10},
+            "privacy": {"epsilon": 1.0, "delta": 1e-6},
+            "method": method,
+        }
+    )
+
+
+def table_data(folder: Path, agreed: Study, frame: pd.DataFrame) -> np.ndarray:
+    frame.to_parquet(folder / "people.parquet")
+    return read_records(folder / "people.parquet", agreed).features
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("bounds", [[0, 110], [-2.5, -1.0], [0, 1e9]])
+def test_a_regression_of_a_table_predicts_as_tacit_does(tmp_path: Path, intercept: bool, bounds: list[float]) -> None:
+    data = {"label": "died", "label_bounds": bounds, "columns": COLUMNS, "intercept": intercept}
+    agreed = agreed_on("regression", data, {"name": "cape"})
+    rng = np.random.default_rng(0)
+    released = Release(rng.normal(size=(1, agreed.data.dimension)), None, {})
+    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    frame = people(rng, ["no", "yes"]).assign(died=0.0)
+    expected = predict_numbers(released, table_data(tmp_path, agreed, frame), agreed.data)
+    predicted = model.predict(frame)
+    np.testing.assert_allclose(predicted, expected, rtol=1e-9, atol=1e-9 * (bounds[1] - bounds[0]))
+    # In the label's units: about the middle of its bounds, and no narrower than a tenth of them.
+    assert predicted.std() > 0.1 * (bounds[1] - bounds[0])
+    assert abs(predicted.mean() - sum(bounds) / 2) < 3 * (bounds[1] - bounds[0])
+    np.testing.assert_array_equal(model.predict(frame[sorted(frame)]), predicted)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_regression_of_a_matrix_predicts_as_tacit_does(tmp_path: Path, intercept: bool) -> None:
+    """Also of records beyond the norm, which are clipped for learning only."""
+    data = {"features": 5, "label_bounds": [10, 30], "intercept": intercept, "norm": 0.5}
+    agreed = agreed_on("regression", data, {"name": "cape"})
+    rng = np.random.default_rng(0)
+    released = Release(rng.normal(size=(1, agreed.data.dimension)), None, {})
+    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    features = rng.normal(size=(100, 5))
+    np.testing.assert_allclose(model.predict(features), predict_numbers(released, features, agreed.data))
+    middle = 20.0 + (10.0 * released.weights[0, -1] if intercept else 0.0)
+    assert model.predict(np.zeros((1, 5)))[0] == pytest.approx(middle)
+
+
+@pytest.mark.parametrize("table", [True, False])
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_network_predicts_as_tacit_does(tmp_path: Path, table: bool, classes: int, intercept: bool) -> None:
+    names = CLASSES[classes]
+    data: dict[str, Any] = {"classes": names, "intercept": intercept}
+    data |= {"label": "died", "columns": COLUMNS} if table else {"features": 6}
+    agreed = agreed_on("classification", data, {"name": "cape", "function": "network", "hidden": 7})
+    rng = np.random.default_rng(1)
+    hidden = rng.normal(size=(7, agreed.data.dimension + 1))
+    if table:
+        inputs: Any = people(rng, names)
+        features = table_data(tmp_path, agreed, inputs)
+    else:
+        inputs = features = rng.normal(size=(300, 6))
+    output = rng.normal(size=(classes, 8))
+    bounded = with_constant(features, agreed.data)
+    # No class is out of reach.
+    output[:, -1] -= scores_of(Release(output, "softmax", {}, hidden=hidden), bounded).mean(axis=0)
+    released = Release(output, "softmax", {}, hidden=hidden)
+    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    scores = scores_of(released, bounded)
+    expected = np.array(names)[classify(scores)]
+    assert set(expected.tolist()) == set(names)
+    np.testing.assert_array_equal(model.predict(inputs), expected)
+    np.testing.assert_allclose(model.predict_proba(inputs), softmax(scores, axis=1), atol=1e-12)
+    assert list(model.classes_) == names
+    assert model.score(inputs, expected) == 1.0

@@ -1,0 +1,99 @@
+"""Accounting for sampled rounds: published points, exact single rounds, and what batches of fixed size really cost."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.integrate import quad
+from scipy.stats import hypergeom, norm
+
+from tacit.privacy.subsampled import Rounds, delta_of, effective_rate, epsilon_of, noise_multiplier_for
+
+
+@pytest.mark.parametrize(("sigma", "published"), [(1.0, 2.5), (2.0, 1.07)])
+def test_published_points(sigma: float, published: float) -> None:
+    """Rate 0.008, 1,250 rounds, δ = 1e-5, a record replaced."""
+    found = epsilon_of([Rounds(sigma, 0.008, 1250)], 1e-5, "replace", "poisson")
+    assert found == pytest.approx(published, abs=0.01)
+
+
+Mixture = list[tuple[float, float]]
+
+
+def exact_delta(one: Mixture, other: Mixture, sigma: float, epsilon: float) -> float:
+    """∫ max(0, p − e^ε q) for mixtures of Gaussians given as (weight, mean), and the same the other way round."""
+
+    def density(mixture: Mixture, x: float) -> float:
+        return sum(weight * float(norm.pdf(x, mean, sigma)) for weight, mean in mixture)
+
+    def excess(p: Mixture, q: Mixture) -> float:
+        def integrand(x: float) -> float:
+            return max(0.0, density(p, x) - math.exp(epsilon) * density(q, x))
+
+        return float(quad(integrand, -12 * sigma - 2, 12 * sigma + 2, limit=500, points=[-2, 0, 2])[0])
+
+    return max(excess(one, other), excess(other, one))
+
+
+@pytest.mark.parametrize("sigma", [0.7, 2.0])
+@pytest.mark.parametrize("epsilon", [0.0, 0.3, 1.0])
+def test_a_single_round_is_the_exact_integral(sigma: float, epsilon: float) -> None:
+    rate = 0.2
+    rounds = [Rounds(sigma, rate, 1)]
+    with_it, without = [(1 - rate, 0.0), (rate, 1.0)], [(1.0, 0.0)]
+    assert delta_of(rounds, epsilon, "add-remove", "poisson") == pytest.approx(
+        exact_delta(with_it, without, sigma, epsilon), rel=1e-3, abs=1e-7
+    )
+    replaced = [(1 - rate, 0.0), (rate, -1.0)]
+    assert delta_of(rounds, epsilon, "replace", "poisson") == pytest.approx(
+        exact_delta(with_it, replaced, sigma, epsilon), rel=1e-3, abs=1e-7
+    )
+
+
+def test_batches_of_fixed_size_can_cost_what_is_counted_and_more_than_poisson_batches() -> None:
+    """One record +1 among records −1: in a batch of b its presence moves the sum by 2. The exact δ of that data set is
+    the one that is stated, and far above that of Poisson sampling at the same rate, which the paper uses."""
+    records, batch, sigma, epsilon = 10, 2, 1.0, 1.0
+    rate = batch / records
+    some = [(1 - rate, -float(batch)), (rate, 2.0 - batch)]
+    all_the_same = [(1.0, -float(batch))]
+    exact = exact_delta(some, all_the_same, sigma, epsilon)
+    rounds = [Rounds(sigma, rate, 1)]
+    stated = delta_of(rounds, epsilon, "replace", "without-replacement")
+    assert stated == pytest.approx(exact, rel=1e-3)
+    assert exact > 1.5 * delta_of(rounds, epsilon, "replace", "poisson")
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+@pytest.mark.parametrize(("epsilon", "rate", "count"), [(0.5, 0.05, 100), (3.0, 0.25, 20), (1.0, 1.0, 5)])
+def test_the_noise_for_a_promise_keeps_it_with_little_room(
+    adjacency: str, epsilon: float, rate: float, count: int
+) -> None:
+    noise = noise_multiplier_for(epsilon, 1e-5, rate, count, adjacency, "poisson")  # type: ignore[arg-type]
+    spent = epsilon_of([Rounds(noise, rate, count)], 1e-5, adjacency, "poisson")  # type: ignore[arg-type]
+    assert 0.98 * epsilon <= spent <= epsilon
+
+
+def test_rounds_with_different_noise_compose() -> None:
+    apart = epsilon_of([Rounds(1.5, 0.1, 10), Rounds(3.0, 0.1, 10)], 1e-5, "add-remove", "poisson")
+    more = epsilon_of([Rounds(1.5, 0.1, 20)], 1e-5, "add-remove", "poisson")
+    less = epsilon_of([Rounds(3.0, 0.1, 20)], 1e-5, "add-remove", "poisson")
+    assert less < apart < more
+
+
+def test_the_effective_rate_holds_but_for_the_slack() -> None:
+    batch, records, known, slack = 50, 1000, 300, 1e-4
+    rate = effective_rate(batch, records, known, slack)
+    largest = round(rate * (records - known))
+    assert hypergeom.sf(largest, records, records - known, batch) <= slack
+    assert hypergeom.sf(largest - 1, records, records - known, batch) > slack
+    assert batch / records < rate < effective_rate(batch, records, known, 0.0) == batch / (records - known)
+    drawn = np.random.default_rng(0).hypergeometric(records - known, known, batch, size=100_000)
+    assert (drawn > largest).mean() <= 5 * slack
+
+
+def test_batches_of_fixed_size_protect_replaced_records_only() -> None:
+    with pytest.raises(ValueError, match="replace"):
+        epsilon_of([Rounds(1.0, 0.1, 1)], 1e-5, "add-remove", "without-replacement")

@@ -1,0 +1,550 @@
+"""The oblivious list of tokens: complete, in an order that no coalition knows, and noticed if anyone tampers with it.
+
+The adversary, written down: curious parties and the coordinator see all lists and know their own secrets; malicious
+ones also publish what they like, in their own names. Seeds are fixed, so a failure is a change of the code; each
+statistical test states its false-alarm rate for a fresh seed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from tacit.noise.stream import SecretStream
+from tacit.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
+from tacit.summation.onions import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
+from tacit.summation.tokens import (
+    Announce,
+    Confirm,
+    Publish,
+    Signed,
+    Submit,
+    TokenCoordinator,
+    TokenEndpoint,
+    TokenParty,
+    TokenProtocol,
+)
+
+COUNTS = (3, 0, 4, 2)
+Tamper = Callable[[list[bytes], "Run"], list[bytes]]
+
+
+def fixed(name: str) -> SecretStream:
+    """Secret randomness that is the same in every run of the tests."""
+    return SecretStream(hashlib.sha256(name.encode()).digest())
+
+
+class Run:
+    """One run, with everything that the coordinator saw, and with what parties raised."""
+
+    def __init__(self, counts: Sequence[int] = COUNTS, name: str = "run", label: str = "study/list") -> None:
+        self.protocol = TokenProtocol(label, counts, fixed(f"{name}/identities"))
+        self.name, self.counts = name, tuple(counts)
+        self.coordinator: TokenCoordinator = self.protocol.coordinator()
+        self.parties = [self.protocol.party(index, fixed(f"{name}/{index}")) for index in range(len(counts))]
+        self.seen: list[Signed] = []
+        self.aborted: dict[str, str] = {}
+        self.queue: deque[Envelope] = deque()
+
+    def endpoint(self, address: str) -> TokenEndpoint:
+        return self.coordinator if address == COORDINATOR else self.parties[int(address.split(":")[1])]
+
+    def begin(self) -> None:
+        for party in self.parties:
+            self.queue.extend(party.step(b""))
+
+    def deliver(self) -> Envelope:
+        """One message; who has given up gets no more."""
+        envelope = self.queue.popleft()
+        if envelope.to == COORDINATOR:
+            self.seen.append(opened(envelope.body))
+        if envelope.to not in self.aborted:
+            try:
+                self.queue.extend(self.endpoint(envelope.to).step(envelope.body))
+            except Aborted as error:
+                self.aborted[envelope.to] = str(error)
+        return envelope
+
+    def finish(self) -> Run:
+        if not self.queue:
+            self.begin()
+        while self.queue:
+            self.deliver()
+        return self
+
+    def lists(self) -> list[list[bytes]]:
+        """All lists, from the first to the tokens."""
+        submitted = sorted((m for m in self.seen if isinstance(m, Submit)), key=lambda message: message.sender)
+        published = [message.body for message in self.seen if isinstance(message, Publish)]
+        bodies = [b"".join(message.body for message in submitted), *published]
+        return [[bytes(o) for o in split(body, len(self.counts) - layer)] for layer, body in enumerate(bodies)]
+
+
+def opened(body: bytes) -> Signed:
+    return msgspec.msgpack.decode(body, type=Announce | Submit | Publish | Confirm)
+
+
+def ordered(tokens: np.ndarray) -> list[bytes]:
+    return sorted(row.tobytes() for row in tokens)
+
+
+def assert_nobody_accepts(run: Run) -> None:
+    assert not run.coordinator.complete
+    with pytest.raises(Aborted):
+        run.coordinator.tokens()
+    for party in run.parties:
+        assert not party.complete
+        with pytest.raises(Aborted):
+            party.all_tokens()
+
+
+@settings(max_examples=20, deadline=None)
+@given(counts=st.lists(st.integers(0, 5), min_size=1, max_size=5), name=st.text(max_size=3))
+def test_the_list_has_every_token_once_and_parties_know_where_theirs_are(counts: list[int], name: str) -> None:
+    run = Run(counts, name).finish()
+    everything = run.coordinator.tokens()
+    assert everything.shape == (sum(counts), TOKEN_BYTES)
+    assert ordered(everything) == ordered(np.concatenate([party.tokens for party in run.parties]))
+    assert run.coordinator.counts == tuple(counts)
+    for party in run.parties:
+        assert (party.all_tokens() == everything).all()
+        assert (everything[party.positions()] == party.tokens).all()
+
+
+def test_tokens_and_orders_come_from_secrets_and_differ_between_parties_and_runs() -> None:
+    first, same, other = Run(name="a").finish(), Run(name="a").finish(), Run(name="b").finish()
+    assert (first.coordinator.tokens() == same.coordinator.tokens()).all()
+    assert not set(ordered(first.coordinator.tokens())) & set(ordered(other.coordinator.tokens()))
+    assert len(set(ordered(first.coordinator.tokens()))) == sum(COUNTS)
+
+
+def test_upload_bytes_is_what_the_party_with_most_sends() -> None:
+    run = Run((4, 4, 4)).finish()
+    sent = Counter[int]()
+    for message in run.seen:
+        sent[message.sender] += len(msgspec.msgpack.encode(message))
+    # The first party publishes the longest onions.
+    assert sent[0] == max(sent.values()) == run.protocol.upload_bytes()
+
+
+# What a coalition can know
+
+
+@pytest.mark.parametrize("count", [0, 1, 4])
+def test_orders_are_uniform(count: int) -> None:
+    """χ² over all orders; false alarms: 1 in 10,000."""
+    stream, orders = fixed("orders"), list(itertools.permutations(range(count)))
+    seen = Counter(tuple(permutation(count, stream).tolist()) for _ in range(300 * len(orders)))
+    assert set(seen) == set(orders)
+    if len(orders) > 1:
+        assert stats.chisquare(list(seen.values())).pvalue > 1e-4
+
+
+def test_equal_words_are_drawn_again() -> None:
+    class Repeating(SecretStream):
+        draws = 0
+
+        def words(self, count: int) -> np.ndarray:
+            self.draws += 1
+            return np.array([5, 1, 5] if self.draws == 1 else [2, 3, 1], dtype=np.uint64)
+
+    stream = Repeating(bytes(32))
+    assert permutation(3, stream).tolist() == [2, 0, 1]
+    assert stream.draws == 2
+
+
+@pytest.mark.parametrize("curious", [0, 1, 2])
+def test_to_all_but_two_parties_the_honest_tokens_come_in_any_order(curious: int) -> None:
+    """Two honest parties with two tokens and one; the third knows its own order and sees all lists. It follows its own
+    onions and shuffle, and is left with one of 3! orders of the honest tokens against the order in which they were
+    submitted: χ² over 600 runs; false alarms: 1 in 10,000 for each case.
+    """
+    honest = [party for party in range(3) if party != curious]
+    seen: Counter[tuple[int, ...]] = Counter()
+    for number in range(600):
+        counts = [1, 1, 1]
+        counts[honest[0]] = 2
+        run = Run(counts, f"curious/{curious}/{number}").finish()
+        submitted = [row.tobytes() for party in honest for row in run.parties[party].tokens]
+        final = [row.tobytes() for row in run.coordinator.tokens()]
+        seen[tuple(submitted.index(token) for token in final if token in submitted)] += 1
+    assert len(seen) == 6
+    assert stats.chisquare(list(seen.values())).pvalue > 1e-4
+
+
+def test_between_two_lists_of_an_honest_party_nothing_is_alike() -> None:
+    """Onions before and after a layer share no piece of 8 bytes, so that none can be followed by its looks."""
+    lists = Run((6, 6, 6)).finish().lists()
+    for before, after in itertools.pairwise(lists):
+        pieces = {onion[start : start + 8] for onion in before for start in range(len(onion) - 7)}
+        assert not any(onion[start : start + 8] in pieces for onion in after for start in range(len(onion) - 7))
+
+
+def test_onions_of_the_same_token_have_nothing_in_common_but_their_length() -> None:
+    """Bytes behind each seal's own key are uniform whatever the token: χ²; false alarms: 1 in 10⁵ (fresh seals)."""
+    keys = [onion_key(bytes([number] * 32)) for number in range(3)]
+    onions = [wrap(bytes(TOKEN_BYTES), keys)[0] for _ in range(400)]
+    assert {len(onion) for onion in onions} == {onion_bytes(3)}
+    assert len({onion[start : start + 16] for onion in onions for start in range(0, 160, 16)}) == 400 * 10
+    body = np.frombuffer(b"".join(onion[32:] for onion in onions), dtype=np.uint8)
+    assert stats.chisquare(np.bincount(body, minlength=256)).pvalue > 1e-5
+
+
+def test_layers_come_off_in_the_agreed_order_only() -> None:
+    secrets = [bytes([number] * 32) for number in range(3)]
+    forms = wrap(b"sixteen bytes ok", [onion_key(secret) for secret in secrets])
+    assert [len(form) for form in forms] == [TOKEN_BYTES + LAYER_BYTES * layers for layers in (3, 2, 1, 0)]
+    for layer, secret in enumerate(secrets):
+        assert peel([forms[layer]], secret) == [forms[layer + 1]]
+        with pytest.raises(Aborted, match="cannot be opened"):
+            peel([forms[layer]], secrets[layer - 1])
+
+
+def test_a_party_forgets_its_order_after_its_turn_and_shuffles_only_once() -> None:
+    run = Run()
+    run.begin()
+    while not any(isinstance(message, Publish) for message in run.seen):
+        run.deliver()
+    first = run.parties[0]
+    assert first.state.layer_secret == first.state.shuffle_key == b""
+    other = [message for message in run.seen if isinstance(message, Submit)][0]
+    with pytest.raises(Rejected, match="not due"):
+        first.step(msgspec.msgpack.encode(other))
+
+
+# What a malicious party can do
+
+
+def malicious(run: Run, index: int, tamper: Tamper, kind: type[Signed] = Publish) -> Run:
+    """A run in which one party publishes something else than it should, signed by itself as if it were right."""
+    party = run.parties[index]
+    honest = party._signed
+
+    def signed(of: type[Signed], body: bytes) -> Envelope:
+        if of is kind:
+            layers = len(run.counts) - (index + 1 if kind is Publish else 0)
+            size = onion_bytes(layers)
+            body = b"".join(tamper([body[start : start + size] for start in range(0, len(body), size)], run))
+        return honest(of, body)
+
+    party._signed = signed
+    return run.finish()
+
+
+def victims_first(onions: list[bytes], run: Run) -> list[bytes]:
+    """The list with an onion of party 2 in front, which the test knows by its marks."""
+    marks = run.parties[2].state.marks[2]
+    return sorted(onions, key=lambda onion: hashlib.sha256(onion).digest() not in marks)
+
+
+def keys_after(run: Run, index: int) -> list[bytes]:
+    return run.coordinator.state.keys[index + 1 :]
+
+
+TAMPERINGS: dict[str, tuple[Tamper, str]] = {
+    "drops one": (
+        lambda onions, run: onions[1:],
+        "party 1 published a list of .* bytes; 9 onions of 112 bytes were due",
+    ),
+    "adds one": (lambda onions, run: [*onions, wrap(bytes(16), keys_after(run, 1))[0]], "party 1 published a list"),
+    "swaps one for a duplicate": (
+        lambda onions, run: [onions[1], *onions[1:]],
+        "list of party 1 has the same onion twice",
+    ),
+    "replaces one by its own": (
+        lambda onions, run: [wrap(bytes(16), keys_after(run, 1))[0], *victims_first(onions, run)[1:]],
+        "party 1 dropped or changed 1 of the 4 onions of party 2",
+    ),
+    "changes a byte": (
+        lambda onions, run: [flipped(victims_first(onions, run)[0]), *victims_first(onions, run)[1:]],
+        "party 1 dropped or changed 1 of the 4 onions of party 2",
+    ),
+    "cuts one short": (lambda onions, run: [onions[0][:-1], *onions[1:]], "party 1 published a list of 1007 bytes"),
+    "publishes the list that it got": (
+        lambda onions, run: [bytes(o) for o in split(run.parties[1].state.onions, 3)],
+        "party 1 published a list of 1440 bytes; 9 onions of 112 bytes were due",
+    ),
+    "publishes the list of another session": (
+        lambda onions, run: Run(run.counts, "other", "study/other").finish().lists()[2],
+        r"party 1 dropped or changed \d of the \d onions",
+    ),
+    "publishes nothing": (lambda onions, run: [], "party 1 published a list of 0 bytes"),
+}
+
+
+def flipped(onion: bytes) -> bytes:
+    return onion[:40] + bytes([onion[40] ^ 1]) + onion[41:]
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_tampering_is_noticed_by_name_and_nobody_accepts_the_list(name: str) -> None:
+    tamper, reason = TAMPERINGS[name]
+    run = malicious(Run(), 1, tamper)
+    assert run.aborted
+    matching = [text for text in run.aborted.values() if pytest.raises(Aborted, match=reason).matches(Aborted(text))]
+    assert matching, run.aborted
+    assert_nobody_accepts(run)
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_any_party_that_replaces_a_token_is_named_by_its_owner(index: int) -> None:
+    """Also the last one, which sees the tokens in the clear."""
+
+    def replace(onions: list[bytes], run: Run) -> list[bytes]:
+        own = run.parties[index].state.marks[index + 1]
+        other = next(i for i, onion in enumerate(onions) if hashlib.sha256(onion).digest() not in own)
+        return [*onions[:other], wrap(bytes(16), keys_after(run, index))[0], *onions[other + 1 :]]
+
+    run = malicious(Run((2, 2, 2, 2)), index, replace)
+    assert any(f"party {index} dropped or changed 1 of the 2 onions" in text for text in run.aborted.values())
+    assert_nobody_accepts(run)
+
+
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (
+            lambda onions, run: [*onions[1:], onions[0][:-1]],
+            "party 2 submitted .* bytes; its onions must have 208 each",
+        ),
+        (lambda onions, run: [onions[0], *onions[:-1]], "the same onion twice"),
+        (
+            lambda onions, run: [*onions[:-1], run.coordinator.state.bodies[0][: onion_bytes(4)]],
+            "list of all submissions has the same onion twice",
+        ),
+        (lambda onions, run: [*onions[:-1], bytes(onion_bytes(4))], "cannot be opened"),
+    ],
+    ids=["wrong length", "one onion twice", "a copy of another party's", "not an onion"],
+)
+def test_bad_submissions_end_the_run(tamper: Tamper, reason: str) -> None:
+    run = malicious(Run(), 2, tamper, Submit)
+    assert any(pytest.raises(Aborted, match=reason).matches(Aborted(text)) for text in run.aborted.values()), (
+        run.aborted
+    )
+    assert_nobody_accepts(run)
+
+
+def test_the_same_token_in_two_onions_is_found_before_it_is_published() -> None:
+    def twice(onions: list[bytes], run: Run) -> list[bytes]:
+        return [wrap(bytes(16), run.coordinator.state.keys)[0] for _ in onions]
+
+    run = malicious(Run(), 3, twice, Submit)
+    assert "two onions hold the same" in run.aborted[address_of(3)]
+    assert_nobody_accepts(run)
+
+
+def test_a_coordinator_that_shows_parties_different_lists_is_noticed() -> None:
+    """The last party signs two lists, one with everyone's tokens and one without party 0's, and colludes."""
+    run = Run((1, 1, 1))
+    run.begin()
+    while not isinstance(run.seen[-1] if run.seen else None, Publish) or run.seen[-1].sender != 2:
+        run.deliver()
+    last, right = run.parties[2], run.seen[-1]
+    tokens = [bytes(token) for token in split(right.body, 0)]
+    own = run.parties[1].tokens[0].tobytes()
+    wrong = last._signed(
+        Publish, b"".join(token if token == own else bytes([i] * 16) for i, token in enumerate(tokens))
+    )
+    run.queue = deque(
+        Envelope(e.to, wrong.body if e.to == address_of(1) else e.body) for e in run.queue if e.to != address_of(2)
+    )
+    run.finish()
+    assert "another course of events" in run.aborted[COORDINATOR] + run.aborted.get(address_of(0), "")
+    for party in run.parties[:2]:
+        with pytest.raises(Aborted):
+            party.all_tokens()
+
+
+@pytest.mark.parametrize("kind", [Announce, Submit, Publish, Confirm])
+def test_messages_of_another_session_or_in_another_name_are_rejected(kind: type[Signed]) -> None:
+    foreign = next(m for m in Run(label="study/other").finish().seen if isinstance(m, kind))
+    run = Run()
+    run.begin()
+    while not any(isinstance(message, kind) for message in run.seen):
+        assert_rejected(run, msgspec.msgpack.encode(foreign), "another study or another list")
+        run.deliver()
+    run.finish()
+    own = next(message for message in run.seen if isinstance(message, kind))
+    forged = msgspec.structs.replace(own, sender=(own.sender + 1) % len(COUNTS))
+    fresh = Run()
+    fresh.begin()
+    while True:
+        try:
+            assert_rejected(fresh, msgspec.msgpack.encode(forged), "signature|not due")
+        except AssertionError:
+            pytest.fail("a message in another party's name was taken")
+        if not fresh.queue:
+            break
+        fresh.deliver()
+    assert fresh.coordinator.complete
+
+
+def assert_rejected(run: Run, body: bytes, reason: str) -> None:
+    for endpoint in (run.coordinator, *run.parties):
+        before = endpoint.dump()
+        with pytest.raises(Rejected, match=reason):
+            endpoint.step(body)
+        assert endpoint.dump() == before
+
+
+def test_a_list_published_a_second_time_is_rejected() -> None:
+    run = Run().finish()
+    for message in run.seen:
+        assert_rejected(run, msgspec.msgpack.encode(message), "not due")
+
+
+@pytest.mark.parametrize(
+    ("key", "reason"),
+    [
+        (bytes(32), "party 1 announced a key that nothing can be sealed with"),
+        (b"short", "party 1 announced a key of 5"),
+    ],
+)
+def test_keys_that_hide_nothing_are_refused(key: bytes, reason: str) -> None:
+    run = Run()
+    honest = run.parties[1]._signed
+    run.parties[1]._signed = lambda kind, body: honest(kind, key if kind is Announce else body)
+    run.finish()
+    assert reason in " ".join(run.aborted.values())
+    assert_nobody_accepts(run)
+
+
+def test_a_key_that_is_another_partys_is_refused() -> None:
+    run = Run()
+    key, honest = onion_key(run.parties[0].state.layer_secret), run.parties[1]._signed
+    run.parties[1]._signed = lambda kind, body: honest(kind, key if kind is Announce else body)
+    run.finish()
+    assert "a key that is another party's" in run.aborted[COORDINATOR]
+    assert_nobody_accepts(run)
+
+
+def test_without_one_party_there_is_no_list_and_its_name_is_known() -> None:
+    run = Run()
+    run.begin()
+    while not run.coordinator.waiting_for == [2]:
+        run.deliver()
+    run.aborted[address_of(2)] = "gone"
+    run.finish()
+    with pytest.raises(Aborted, match=r"parties \[2\] have not answered"):
+        run.coordinator.tokens()
+
+
+def test_an_endpoint_that_gave_up_stays_so_even_after_a_restart() -> None:
+    run = malicious(Run(), 1, TAMPERINGS["replaces one by its own"][0])
+    fresh = run.protocol.party(2, SecretStream())
+    fresh.load(run.parties[2].dump())
+    with pytest.raises(Aborted, match="party 1 dropped"):
+        fresh.step(msgspec.msgpack.encode(run.seen[-1]))
+    with pytest.raises(Aborted, match="party 1 dropped"):
+        fresh.all_tokens()
+
+
+# Restarts and damage
+
+
+def test_every_endpoint_can_be_dumped_and_loaded_between_any_two_messages() -> None:
+    run = Run()
+    run.begin()
+    while run.queue:
+        run.deliver()
+        fresh = run.protocol.coordinator()
+        fresh.load(run.coordinator.dump())
+        run.coordinator = fresh
+        for index, party in enumerate(run.parties):
+            run.parties[index] = run.protocol.party(index, SecretStream())
+            run.parties[index].load(party.dump())
+    assert (run.coordinator.tokens() == Run().finish().coordinator.tokens()).all()
+    assert all(party.complete for party in run.parties)
+
+
+def test_a_party_that_begins_twice_announces_the_same_key() -> None:
+    party = Run().parties[0]
+    assert party.step(b"") == party.step(b"")
+    run = Run().finish()
+    with pytest.raises(Rejected, match="begun already"):
+        run.parties[0].step(b"")
+
+
+def moments() -> list[tuple[bytes, str, bytes]]:
+    """Every message of a run: its receiver's state before it, its receiver, its body."""
+    run, taken = Run((2, 1, 1), "moments"), []
+    run.begin()
+    while run.queue:
+        envelope = run.queue[0]
+        taken.append((run.endpoint(envelope.to).dump(), envelope.to, envelope.body))
+        run.deliver()
+    return taken
+
+
+MOMENTS = moments()
+
+
+@settings(max_examples=400, deadline=None)
+@given(data=st.data())
+def test_damaged_messages_change_nothing_or_end_the_run(data: st.DataObject) -> None:
+    """In particular an outsider, who cannot sign, can never end a run: all damage is rejected."""
+    state, to, body = data.draw(st.sampled_from(MOMENTS))
+    damaged = data.draw(damages(body))
+    run = Run((2, 1, 1), "moments")
+    endpoint = run.endpoint(to)
+    endpoint.load(state)
+    if damaged == body:
+        return
+    with pytest.raises(Rejected):
+        endpoint.step(damaged)
+    assert endpoint.dump() == state
+
+
+def damages(body: bytes) -> st.SearchStrategy[bytes]:
+    flips = st.tuples(st.integers(0, len(body) - 1), st.integers(1, 255)).map(
+        lambda flip: body[: flip[0]] + bytes([body[flip[0]] ^ flip[1]]) + body[flip[0] + 1 :]
+    )
+    cuts = st.integers(1, len(body) - 1).map(lambda length: body[:length])
+    longer = st.binary(min_size=1, max_size=8).map(lambda more: body + more)
+    return st.one_of(flips, cuts, longer, st.binary(min_size=1, max_size=64))
+
+
+@settings(max_examples=150, deadline=None)
+@given(data=st.data(), kind=st.sampled_from([Announce, Submit, Publish, Confirm]), index=st.integers(0, 2))
+def test_whatever_a_party_signs_nobody_accepts_a_list_without_all_honest_tokens(
+    data: st.DataObject, kind: type[Signed], index: int
+) -> None:
+    run = Run((2, 1, 1), "signs")
+    honest = run.parties[index]._signed
+
+    def signed(of: type[Signed], body: bytes) -> Envelope:
+        return honest(of, data.draw(damages(body)) if of is kind and body else body)
+
+    run.parties[index]._signed = signed
+    run.finish()
+    others = [party for party in run.parties if party is not run.parties[index]]
+    for endpoint in (run.coordinator, *others):
+        if endpoint.complete:
+            final = set(ordered(endpoint.all_tokens()))
+            assert all(set(ordered(party.tokens)) <= final for party in others)
+            assert len(final) == len(endpoint.all_tokens()) == sum(endpoint.counts)
+
+
+def test_ten_parties_with_a_hundred_tokens_each_take_seconds() -> None:
+    started = time.perf_counter()
+    run = Run([100] * 10, "speed").finish()
+    assert len(run.coordinator.tokens()) == 1_000
+    assert time.perf_counter() - started < 10
+
+
+def test_endpoints_are_made_by_the_protocol() -> None:
+    protocol = TokenProtocol("study/list", [1, 2], SecretStream())
+    assert isinstance(protocol.coordinator(), TokenCoordinator)
+    party = protocol.party(1, SecretStream())
+    assert isinstance(party, TokenParty)
+    assert party.tokens.shape == (2, TOKEN_BYTES)
