@@ -28,6 +28,13 @@ class Federation(ABC):
     def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
         """All parties, each once, as blocks of at most `most`: their numbers, and their bounded records."""
 
+    def counts(self) -> Integers:
+        """How many records each party has."""
+        counts = np.zeros(self.parties, dtype=np.int64)
+        for indices, block in self.blocks():
+            counts[indices] = block.counts
+        return counts
+
 
 class ArrayFederation(Federation):
     """The rows of one array, each belonging to a party."""
@@ -62,6 +69,9 @@ class ArrayFederation(Federation):
                 f"party {party} has {self._counts[party]} records, above the study's [parties] max_records = "
                 f"{section.max_records}; raise it in the study."
             )
+
+    def counts(self) -> Integers:
+        return self._counts
 
     def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
         # Parties of like size go together, so that little is padded.

@@ -99,4 +99,5 @@ def fingerprint(request: Any) -> str:
     """A request as far as its answer depends on it."""
     parameters = getattr(request, "parameters", None)
     digest = "" if parameters is None else hashlib.sha256(np.ascontiguousarray(parameters).tobytes()).hexdigest()
-    return f"{type(request).__name__}/{getattr(request, 'name', '')}/{getattr(request, 'only', None)}/{digest}"
+    kind, name, turn = type(request).__name__, getattr(request, "name", ""), getattr(request, "turn", 0)
+    return f"{kind}/{name}/{turn}/{getattr(request, 'only', None)}/{digest}"

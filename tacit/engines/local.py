@@ -21,13 +21,14 @@ from threadpoolctl import threadpool_limits
 from tacit.data.block import Block
 from tacit.data.federation import BLOCK_PARTIES, Federation
 from tacit.engines.journal import Entry, Journal, fingerprint
-from tacit.methods.base import Answer, Collect, Method, Pool, Release, Request, Sum, Total, ZeroSum
+from tacit.methods.base import Answer, Collect, Method, Pool, Private, Release, Request, Sum, Tokens, Total, ZeroSum
 from tacit.methods.mechanisms import Correlated, Independent, Inside, Turnout
 from tacit.methods.plan import Plan, PlannedSum
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.summation.base import COORDINATOR, Aborted, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
+from tacit.summation.tokens import TokenProtocol
 from tacit.types import Flags, Integers, Words
 
 _BLOCK_BYTES = 64 << 20
@@ -134,6 +135,7 @@ class _Run:
         self._vanishing, self._progress, self._secrets = vanishing, progress, secrets
         self._journal, self._source, self._number = journal, secrets, 0
         self._common: dict[str, _Common] = {}
+        self._places: dict[int, Integers] | None = None
         self.turnouts: dict[str, list[Turnout]] = defaultdict(list)
         self.bytes = self.largest = 0
 
@@ -148,17 +150,19 @@ class _Run:
         self._secrets = self._journal.begin(number, asked, self._source)
         bytes_before, largest_before = self.bytes, self.largest
         answer = self._answer(request)
-        if isinstance(answer, Total):
+        # The secrets of tokens are needed to the end: a run that goes on deals the same ones again.
+        if isinstance(answer, Total) and not isinstance(request, Tokens):
             moved, largest = self.bytes - bytes_before, self.largest - largest_before
             self._journal.finish(number, self._entry(request, answer, moved, largest))
         return answer
 
-    def _entry(self, request: Sum | Collect | ZeroSum, answer: Total, moved: int, largest: int) -> Entry:
-        turns, common = self.turnouts[request.name], None
+    def _entry(self, request: Request, answer: Total, moved: int, largest: int) -> Entry:
+        common, prepared = None, answer.survivors
         if isinstance(request, ZeroSum):
             made = self._common[request.name]
             common = (made.root, made.prepared.tobytes(), made.total.tobytes())
-        prepared = turns[-1].prepared if turns else answer.survivors
+        elif isinstance(request, Sum | Collect):
+            prepared = self.turnouts[request.name][-1].prepared
         numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
         return Entry(*numbers, prepared, moved, largest, common)
 
@@ -177,6 +181,8 @@ class _Run:
         match request:
             case Pool():
                 return self._pool()
+            case Tokens():
+                return self._deal_tokens()
             case ZeroSum():
                 return self._prepare(self._plan.planned(request.name))
             case Sum() | Collect():
@@ -265,6 +271,23 @@ class _Run:
             prepared = int(common.prepared.sum())
         return self._total(request.name, planned, words, Turnout(prepared, sent), exchange)
 
+    def _deal_tokens(self) -> Total:
+        """A token for each record in one list, shuffled by every party in turn."""
+        root, counts = self._secrets.key(), self._federation.counts()
+        label = f"{self._plan.study.digest()}/tokens"
+        protocol = TokenProtocol(label, counts.tolist(), SecretStream(self._secrets.key()))
+        coordinator = protocol.coordinator()
+        post = _Post({COORDINATOR: coordinator})
+        parties = {index: protocol.party(index, _secrets_of(root, index, "tokens")) for index in range(len(counts))}
+        post.endpoints.update({address_of(index): party for index, party in parties.items()})
+        for index, party in parties.items():
+            self._report("shuffling tokens", index)
+            post.send(party.step(b""), address_of(index))
+        total = len(coordinator.tokens())
+        self._places = {index: party.positions() for index, party in parties.items()}
+        self.bytes, self.largest = self.bytes + post.bytes, self.largest + post.largest_party()
+        return Total(np.empty(0), np.empty(0, dtype=np.int64), total, 0.0)
+
     def _pool(self) -> Block:
         """The records of all parties that did not vanish, as those of one."""
         gone, parts = set(self._vanishing), []
@@ -289,8 +312,9 @@ class _Run:
         self, request: Sum | Collect, planned: PlannedSum, block: Block, indices: Integers, root: bytes
     ) -> tuple[Words, Words]:
         """What the block's parties contribute, as words without noise."""
-        secrets = [_secrets_of(root, index, "sampling") for index in indices.tolist()]
-        contribution = self._method.contribute(request, block, secrets)
+        places = self._places or {}
+        privates = [Private(_secrets_of(root, index, "sampling"), places.get(index)) for index in indices.tolist()]
+        contribution = self._method.contribute(request, block, privates)
         return planned.encoding.encode(contribution.noisy), contribution.exact.astype(np.int64).view(np.uint64)
 
     def _blocks(self, planned: PlannedSum) -> Iterator[tuple[Integers, Block]]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -145,6 +145,13 @@ class TorchModel:
             self._kept_books(flat, inputs, targets, parts, clip, sums)
         return sums
 
+    def example_gradients(self, flat: Floats, features: Floats, labels: Labels) -> Iterator[Floats]:
+        """The examples' gradients, one row each, some at a time."""
+        inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        targets = torch.from_numpy(np.ascontiguousarray(labels))
+        for slopes in self._slopes(flat, inputs, targets):
+            yield slopes.double().numpy()
+
     def outer_products(self, flat: Floats, features: Floats, labels: Labels) -> list[tuple[Tensor, Tensor]]:
         """For each linear layer what comes back and what went in (with a constant 1 for the bias), a row an example."""
         inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
@@ -246,6 +253,13 @@ class TorchModel:
         clip: float,
         sums: Floats,
     ) -> None:
+        for party, first, last in parts:
+            for slopes in self._slopes(flat, inputs[first:last], targets[first:last]):
+                norms = slopes.norm(dim=1).clamp(min=clip)
+                sums[party] += ((clip / norms) @ slopes).double().numpy()
+
+    def _slopes(self, flat: Floats, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+        """Per-example gradients by torch.func."""
         module = self._with(flat)
         weights = {name: tensor.detach() for name, tensor in _trained(module)}
 
@@ -255,12 +269,9 @@ class TorchModel:
 
         each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
         most = max(1, _CHUNK_BYTES // (4 * self.size))
-        for party, first, last in parts:
-            for start in range(first, last, most):
-                rows = slice(start, min(start + most, last))
-                slopes = torch.cat([part.flatten(1) for part in each(weights, inputs[rows], targets[rows]).values()], 1)
-                norms = slopes.norm(dim=1).clamp(min=clip)
-                sums[party] += ((clip / norms) @ slopes).double().numpy()
+        for start in range(0, len(inputs), most):
+            rows = slice(start, start + most)
+            yield torch.cat([part.flatten(1) for part in each(weights, inputs[rows], targets[rows]).values()], 1)
 
     def _with(self, flat: Floats) -> nn.Module:
         """This thread's module, with the given weights."""

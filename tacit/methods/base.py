@@ -24,6 +24,16 @@ class Sum:
     name: str
     parameters: Floats | None = None
     """What the parties need to know for their contribution, such as the model so far."""
+    turn: int = 0
+    """How often it was asked for before."""
+    batch: Integers | None = None
+    """Which places of the list of tokens take part (see `Tokens`); None: that is for each party to draw."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A request: a list with a token for each record, in which a party knows its own and nobody else's. The answer is a
+    `Total` that says how many there are."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,7 @@ class Collect:
 
     name: str
     parameters: Floats | None = None
+    turn: int = 0
     only: int | None = None
     """The one party that is asked; None: all."""
 
@@ -49,7 +60,7 @@ class Pool:
     """A request: all records in one place. For baselines in simulations: no network engine answers it."""
 
 
-Request = Sum | ZeroSum | Collect | Pool
+Request = Sum | ZeroSum | Collect | Tokens | Pool
 
 
 @dataclass(frozen=True)
@@ -65,6 +76,16 @@ class Total:
 
 Answer = Total | Block
 Conversation = Generator[Request, Any, "Release"]
+
+
+@dataclass(frozen=True)
+class Private:
+    """What a party has for itself in a turn."""
+
+    secrets: SecretStream
+    """Randomness of its own, for sampling"""
+    places: Integers | None = None
+    """Where its records' tokens are in the list, if there is one"""
 
 
 @dataclass(frozen=True)
@@ -108,8 +129,8 @@ class Method(ABC):
         """What will happen, and what it promises: no data needed."""
 
     @abstractmethod
-    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
-        """The party's side, for each party of the block; each has secret randomness of its own, for sampling."""
+    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        """The party's side, for each party of the block."""
 
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:

@@ -16,7 +16,7 @@ import numpy as np
 from tacit.data.block import Block
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Release, Request, Sum, Total
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Release, Request, Sum, Total
 from tacit.methods.functions import FunctionMethod, FunctionOptions, function_for
 from tacit.methods.plan import OtherRelease, Plan, cautions, trust_of
 from tacit.noise.discrete_gaussian import sample
@@ -104,7 +104,7 @@ class Nothing(Method):
         plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
         return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
 
-    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

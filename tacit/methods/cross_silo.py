@@ -9,6 +9,7 @@ party with an empty share sends noise like any other. Against the paper: noise s
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,10 +17,12 @@ import numpy as np
 from pydantic import Field, field_validator
 
 from tacit.data.block import Block
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Release, Sum
-from tacit.methods.plan import DeclaredSum
+from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Request, Sum, Tokens
+from tacit.methods.plan import DeclaredSum, trust_of
 from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
 from tacit.noise.stream import SecretStream
+from tacit.privacy.subsampled import effective_rate
 from tacit.study import Section, Study
 from tacit.types import Flags, Floats, Integers
 
@@ -57,6 +60,14 @@ class Options(TrainingOptions):
     sampling: Literal["poisson", "without-replacement"] = Field(
         "poisson", description='"poisson" or "without-replacement"'
     )
+    projection: int | None = Field(None, ge=1, description="to how many numbers gradients are projected, 1 or more")
+    projection_kind: Literal["structured", "gaussian"] = Field(
+        "structured", description='"structured" (clips after the projection) or "gaussian" (the paper\'s, clips before)'
+    )
+
+
+_SLACK = 0.01
+"""Which part of δ goes into the slack of batches without replacement, and of Gaussian projections"""
 
 
 def model_for(study: Study, options: TrainingOptions) -> TorchModel:
@@ -138,10 +149,26 @@ class CrossSilo(Method):
                 "privacy.unit", f'should be "record" with "{self.name}": sampling protects single records'
             )
         self.options = self.read_options()
+        if self.options.sampling != "poisson" and self.noise != "shares":
+            raise study.error(
+                "method.sampling", f'is "{self.options.sampling}", but "{self.name}" samples by "poisson" only'
+            )
         self.model = model_for(study, self.options)
+        self.projection = self._make_projection()
 
     def read_options(self) -> Options:
         return self.study.options("method", Options)
+
+    def _make_projection(self) -> Projection:
+        size, seed = self.options.projection, self.options.seed
+        if size is None:
+            return Plain(self.model, self.options.clip)
+        if size > self.model.size:
+            raise self.study.error("method.projection", f"is {size}, but the model has {self.model.size} weights only")
+        if self.options.projection_kind == "gaussian":
+            allowed = _SLACK * self.study.privacy.delta / (2 * self.options.rounds)
+            return BeforeProjection(self.model, self.options.clip, size, seed, allowed)
+        return after_projection(self.model, self.options.clip, size, seed)
 
     @property
     def expected_batch(self) -> float:
@@ -149,42 +176,64 @@ class CrossSilo(Method):
         return self.options.rate * self.study.parties.count * self.study.parties.records
 
     def schedule(self) -> Schedule:
-        return Schedule(self.options.rate)
+        rounds, slack = self.options.rounds, self.projection.slack * 2 * self.options.rounds
+        if self.options.sampling == "poisson":
+            return Schedule(self.options.rate, slack=slack)
+        parties, known = self.study.parties, trust_of(self.study).known
+        honest, theirs = (parties.count - known) * parties.records, known * parties.max_records
+        allowed = _SLACK * self.study.privacy.delta / rounds
+        batch = max(1, math.floor(self.options.rate * (honest + theirs)))
+        rate = effective_rate(batch, honest + theirs, theirs, allowed)
+        return Schedule(rate, "without-replacement", slack + rounds * allowed)
 
     def plan(self) -> SampledPlan:
         declared = DeclaredSum(
             name="gradient",
-            dimension=self.model.size,
-            bound=self.options.clip * self.study.parties.max_records,
-            sensitivity=self.options.clip,
+            dimension=self.projection.size,
+            bound=self.projection.bound * self.study.parties.max_records,
+            sensitivity=self.projection.bound,
             count=self.options.rounds,
             noise=self.noise,
         )
         return make_sampled_plan(self.study, self.name, declared, self.schedule())
 
-    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
             raise ValueError("Expected the model's weights with the request.")
+        batch = request.batch if isinstance(request, Sum) else None
         taken = [
-            np.flatnonzero(poisson_sample(int(count), self.options.rate, stream))
-            for count, stream in zip(block.counts, secrets, strict=True)
+            np.flatnonzero(self._is_taken(int(count), private, batch))
+            for count, private in zip(block.counts, privates, strict=True)
         ]
-        return Contribution(
-            self._gradients(request.parameters, block, taken), np.empty((len(block), 0), dtype=np.int64)
-        )
-
-    def _gradients(self, weights: Floats, block: Block, taken: list[Integers]) -> Floats:
-        """Each party's sum of clipped gradients over the records that were taken."""
         features = np.concatenate([block.features[party, rows] for party, rows in enumerate(taken)])
         labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
         counts = np.array([len(rows) for rows in taken])
-        return self.model.clipped_gradients(weights, features, labels, counts, self.options.clip)
+        sums = self.projection.sums(request.parameters, features, labels, counts, request.turn)
+        return Contribution(sums, np.empty((len(block), 0), dtype=np.int64))
+
+    def _is_taken(self, count: int, private: Private, batch: Integers | None) -> Flags:
+        """Which of a party's records are in the round's batch."""
+        if batch is None:
+            return poisson_sample(count, self.options.rate, private.secrets)
+        if private.places is None:
+            raise ValueError("Expected a list of tokens before a batch of them.")
+        return np.isin(private.places, batch)
 
     def coordinate(self, plan: Plan) -> Conversation:
         weights = self.model.initial()
-        optimizer = Optimizer(self.options, self.model.size)
-        for _ in range(self.options.rounds):
-            total = yield Sum("gradient", weights)
-            weights = optimizer.step(weights, total.noisy / self.expected_batch)
+        optimizer, fixed = Optimizer(self.options, self.model.size), self.options.sampling == "without-replacement"
+        tokens = (yield Tokens()).survivors if fixed else 0
+        for turn in range(self.options.rounds):
+            total = yield self.request(weights, turn, self._batch(turn, tokens) if fixed else None)
+            gradient = self.projection.lift(total.noisy, turn)
+            weights = optimizer.step(weights, gradient / self.expected_batch)
         noise = total.noise_std / self.expected_batch
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+
+    def request(self, weights: Floats, turn: int, batch: Integers | None) -> Request:
+        return Sum("gradient", weights, turn, batch)
+
+    def _batch(self, turn: int, tokens: int) -> Integers:
+        """Places of the list, by the public seed: whose they are, nobody knows."""
+        generator = np.random.default_rng([self.options.seed, turn])
+        return np.sort(generator.permutation(tokens)[: max(1, math.floor(self.options.rate * tokens))])

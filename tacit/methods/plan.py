@@ -212,7 +212,7 @@ class Plan:
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
     def weakening(self) -> list[dict[str, float]]:
-        """ε if more parties collude than the study allows, and as many vanish as it does: it grows and does not break."""
+        """ε if more parties collude than the study allows, and as many vanish as it does: it grows, without a break."""
         present = self.trust.least_survivors
         counts = np.unique(np.linspace(self.trust.colluding, present - 1, 9).astype(int)).tolist()
         return [

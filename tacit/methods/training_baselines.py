@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from tacit.data.block import Block
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Sum
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Request, Sum
 from tacit.methods.cross_silo import (
     CrossSilo,
     Optimizer,
@@ -35,7 +35,7 @@ from tacit.noise.discrete_gaussian import sample
 from tacit.noise.stream import SecretStream
 from tacit.privacy.guarantee import Guarantee
 from tacit.study import Study
-from tacit.types import Floats
+from tacit.types import Floats, Integers
 
 
 class LocalTraining(CrossSilo):
@@ -44,13 +44,8 @@ class LocalTraining(CrossSilo):
     name = "local"
     noise = "independent"
 
-    def coordinate(self, plan: Plan) -> Conversation:
-        weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
-        for _ in range(self.options.rounds):
-            total = yield Collect("gradient", weights)
-            weights = optimizer.step(weights, total.noisy / self.expected_batch)
-        noise = total.noise_std / self.expected_batch
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+    def request(self, weights: Floats, turn: int, batch: Integers | None) -> Request:
+        return Collect("gradient", weights, turn)
 
 
 class CentralTraining(CrossSilo):
@@ -66,11 +61,15 @@ class CentralTraining(CrossSilo):
         secrets = self.secrets or SecretStream()
         planned = plan.planned("gradient")
         deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Curator) else 0.0
+        # All parties' records are as those of one here, so they may add up to more than a party's.
+        encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
         weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
-        for _ in range(self.options.rounds):
-            words = planned.encoding.encode(self.contribute(Sum("gradient", weights), records, [secrets]).noisy)[0]
+        for turn in range(self.options.rounds):
+            exact = self.contribute(Sum("gradient", weights, turn), records, [Private(secrets)])
+            words = encoding.encode(exact.noisy)[0]
             words += sample(deviation, planned.dimension, secrets).view(np.uint64)
-            weights = optimizer.step(weights, planned.encoding.decode(words) / self.expected_batch)
+            gradient = self.projection.lift(encoding.decode(words), turn)
+            weights = optimizer.step(weights, gradient / self.expected_batch)
         noise = planned.total_std(1) / self.expected_batch
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
@@ -106,8 +105,10 @@ class FedAvg(Method):
         )
         return make_sampled_plan(self.study, self.name, declared, Schedule(self.options.rate))
 
-    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
-        rows = [self._update(request.parameters, block, party, stream) for party, stream in enumerate(secrets)]
+    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        rows = [
+            self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+        ]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
     def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
@@ -157,8 +158,10 @@ class FedSgd(CrossSilo):
         # Every local step is a noisy sum of its own; what is sent is made of them.
         return Schedule(self.options.rate, steps=self.federated.local_steps)
 
-    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
-        rows = [self._update(request.parameters, block, party, stream) for party, stream in enumerate(secrets)]
+    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        rows = [
+            self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+        ]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
     def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
@@ -169,7 +172,7 @@ class FedSgd(CrossSilo):
         alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
         own = weights
         for _ in range(self.federated.local_steps):
-            gradient = super().contribute(Sum("gradient", own), alone, [secrets]).noisy
+            gradient = super().contribute(Sum("gradient", own), alone, [Private(secrets)]).noisy
             words = planned.encoding.encode(gradient)[0]
             words += sample(deviation, planned.dimension, secrets).view(np.uint64)
             expected = self.options.rate * self.study.parties.records
@@ -205,10 +208,12 @@ class PlainTraining(Method):
         planned = replace(plan_sum(self.study, guarantee.trust, declared, 1.0, False), sensitivity=_LARGEST_MODEL)
         return Plan(self.study, self.name, (planned,), guarantee, 0.0)
 
-    def contribute(self, request: Sum | Collect, block: Block, secrets: Sequence[SecretStream] = ()) -> Contribution:
+    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None:
             raise ValueError("Expected the model's weights with the request.")
-        rows = [_trained(self, request.parameters, block, party, stream) for party, stream in enumerate(secrets)]
+        rows = [
+            _trained(self, request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+        ]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -136,6 +136,15 @@ def test_one_example_moves_a_clipped_sum_by_no_more_than_the_clip(scale: float, 
     assert np.linalg.norm(whole - without) <= 0.5 * (1 + 1e-12)
 
 
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+def test_an_example_beyond_floating_point_counts_nothing(wrong: float) -> None:
+    projected, rng = LayerProjection([(8, 9)], 12, 0), np.random.default_rng(0)
+    back, inputs = rng.normal(size=(4, 8)), rng.normal(size=(4, 9))
+    back[0, 3] = wrong
+    whole = projected.clipped_sum([back], [inputs], 0.5)
+    np.testing.assert_allclose(whole, projected.clipped_sum([back[1:]], [inputs[1:]], 0.5))
+
+
 @VECTORS
 def test_seed_and_turn_alone_decide_about_the_matrix(kind: Vectors) -> None:
     assert (matrix(kind(40, 5, 1, 2)) == matrix(kind(40, 5, 1, 2))).all()
@@ -154,10 +163,15 @@ def test_seed_and_turn_alone_decide_about_the_matrices_of_layers() -> None:
         assert all((one != other).any() for other in matrices[:index])
 
 
+def test_layers_of_the_same_shape_have_different_matrices() -> None:
+    first, second = LayerProjection([(6, 7), (6, 7)], 20, 1).lift(np.ones(20))
+    assert (first != second).any()
+
+
 def test_matrices_do_not_change_between_versions() -> None:
     """Parties with another release of numpy or of tacit must make the same matrices."""
     gaussian = GaussianProjection(3, 2, 5, 6).project(np.eye(3))
-    expected = [[1.25841808, 1.3052001], [-0.92165649, 0.19639917], [-1.1801064, -0.5318374]]
+    expected = [[1.39509678, 1.25871134], [-0.9889273, -0.40071896], [0.52470273, -0.39117396]]
     np.testing.assert_allclose(gaussian, expected, rtol=1e-5)
     signs = HadamardProjection(4, 3, 5, 6).project(np.eye(4)) * math.sqrt(3)
     np.testing.assert_allclose(signs, [[1, 1, 1], [1, 1, -1], [1, -1, -1], [1, -1, 1]])
