@@ -150,7 +150,7 @@ class _Run:
         self._secrets = self._journal.begin(number, asked, self._source)
         bytes_before, largest_before = self.bytes, self.largest
         answer = self._answer(request)
-        # The secrets of tokens are needed to the end: a run that goes on deals the same ones again.
+        # The secrets of tokens are needed for the round that follows: a run that goes on deals the same ones again.
         if isinstance(answer, Total) and not isinstance(request, Tokens):
             moved, largest = self.bytes - bytes_before, self.largest - largest_before
             self._journal.finish(number, self._entry(request, answer, moved, largest))
@@ -182,7 +182,7 @@ class _Run:
             case Pool():
                 return self._pool()
             case Tokens():
-                return self._deal_tokens()
+                return self._deal_tokens(request.turn)
             case ZeroSum():
                 return self._prepare(self._plan.planned(request.name))
             case Sum() | Collect():
@@ -271,10 +271,10 @@ class _Run:
             prepared = int(common.prepared.sum())
         return self._total(request.name, planned, words, Turnout(prepared, sent), exchange)
 
-    def _deal_tokens(self) -> Total:
+    def _deal_tokens(self, turn: int) -> Total:
         """A token for each record in one list, shuffled by every party in turn."""
         root, counts = self._secrets.key(), self._federation.counts()
-        label = f"{self._plan.study.digest()}/tokens"
+        label = f"{self._plan.study.digest()}/tokens/{turn}"
         protocol = TokenProtocol(label, counts.tolist(), SecretStream(self._secrets.key()))
         coordinator = protocol.coordinator()
         post = _Post({COORDINATOR: coordinator})
@@ -286,7 +286,8 @@ class _Run:
         total = len(coordinator.tokens())
         self._places = {index: party.positions() for index, party in parties.items()}
         self.bytes, self.largest = self.bytes + post.bytes, self.largest + post.largest_party()
-        return Total(np.empty(0), np.empty(0, dtype=np.int64), total, 0.0)
+        seed = np.array([coordinator.seed() & (2**63 - 1)], dtype=np.int64)
+        return Total(np.empty(0), seed, total, 0.0)
 
     def _pool(self) -> Block:
         """The records of all parties that did not vanish, as those of one."""

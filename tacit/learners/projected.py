@@ -1,7 +1,7 @@
 """Sums of clipped per-example gradients, whole or projected to fewer numbers (cross-silo, Algorithm 3).
 
-A projection is clipped before it (the paper's: then ‖Pᵀz‖ exceeds C̃ with a small probability δ', in every round) or after
-it (then no example's contribution ever exceeds C, and nothing is lost in δ).
+Gradients are clipped before the projection (the paper's way: ‖Pᵀz‖ then exceeds C̃ with a small probability δ', in
+every round) or after it (then no example's contribution ever exceeds C, and nothing is lost in δ).
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ def solve(
     - "ridge": eigenvalues are cleaned (`cleaned_eigenvalues`), then a ridge λ is added. Noise moves U'T − U'U·W by a
       variance of v = deviation²·(2k/β² + ‖W‖²) in each direction, all k targets together. If each of the d directions
       explains as much of the labels, λ = v·d/(n·e) minimises the expected excess loss, e being the mean square that W
-      explains. W and e are taken from the solution for the ridge before, a few times over.
+      explains. W and e are taken from the solution for the ridge before, a few times over. Where an eigenvalue a is
+      lost in the noise's scale γ = deviation·√d, its direction is, too, and the ridge is at least 3γ²/(2(a + γ)).
     - "adassp": a ridge that lifts the smallest eigenvalue to the noise's bound γ√log(2d²/ρ), γ = deviation·√d (Wang
       2018, with the smallest eigenvalue taken from the released matrix).
     - "none": the pseudo-inverse, as published.
@@ -42,12 +43,14 @@ def solve(
     turned = vectors.T @ mixed
     if repair == "adassp":
         bound = scale * math.sqrt(math.log(2.0 * len(second) ** 2 / _FAILURE))
-        values, ridge = np.maximum(observed, 0.0), max(0.0, bound - max(0.0, float(observed[0]) - 2.0 * scale))
+        values = np.maximum(observed, 0.0)
+        ridge = np.full(len(values), max(0.0, bound - max(0.0, float(observed[0]) - 2.0 * scale)))
     else:
         values = cleaned_eigenvalues(observed, scale)
-        ridge = _ridge(moments, values, turned, deviation, records)
+        known = _ridge(moments, values, turned, deviation, records)
+        ridge = np.maximum(known, 1.5 * scale**2 / np.maximum(values + scale, 1e-300))
     least = max(1e-12 * float(values.max(initial=0.0)), 1e-300)
-    solved: Floats = vectors @ (turned / (values + max(ridge, least))[:, None])
+    solved: Floats = vectors @ (turned / (values + np.maximum(ridge, least))[:, None])
     return solved
 
 

@@ -32,8 +32,10 @@ class Sum:
 
 @dataclass(frozen=True)
 class Tokens:
-    """A request: a list with a token for each record, in which a party knows its own and nobody else's. The answer is a
-    `Total` that says how many there are."""
+    """A request: a list with a token for each record, in which a party knows its own and nobody else's, for one round.
+    The answer is a `Total` that says how many there are and, as its one exact number, a seed that nobody chose."""
+
+    turn: int = 0
 
 
 @dataclass(frozen=True)

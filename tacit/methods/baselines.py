@@ -17,13 +17,12 @@ from tacit.data.block import Block
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Release, Request, Sum, Total
-from tacit.methods.functions import FunctionMethod, FunctionOptions, function_for
+from tacit.methods.functions import Ask, FunctionMethod, FunctionOptions, function_for
 from tacit.methods.plan import OtherRelease, Plan, cautions, trust_of
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.stream import SecretStream
 from tacit.privacy.guarantee import Guarantee
 from tacit.study import Study
-from tacit.types import Floats
 
 _REGULARIZATION = 1e-5
 
@@ -34,8 +33,8 @@ class Conv(FunctionMethod):
     name = "conv"
     noise = "independent"
 
-    def request(self, parameters: Floats | None) -> Request:
-        return Collect("function", parameters)
+    def request(self, ask: Ask) -> Request:
+        return Collect(ask.part, ask.parameters)
 
 
 class Local(FunctionMethod):
@@ -51,8 +50,8 @@ class Local(FunctionMethod):
     def known(self) -> str:
         return "only the first party takes part, and how many records it has becomes known"
 
-    def request(self, parameters: Floats | None) -> Request:
-        return Collect("function", parameters, only=0)
+    def request(self, ask: Ask) -> Request:
+        return Collect(ask.part, ask.parameters, only=0)
 
 
 class Central(FunctionMethod):
@@ -64,24 +63,24 @@ class Central(FunctionMethod):
     secrets: SecretStream | None = None
     """Where the noise comes from: the operating system, unless a test sets it."""
 
-    def request(self, parameters: Floats | None) -> Request:
+    def request(self, ask: Ask) -> Request:
         return Pool()
 
     def coordinate(self, plan: Plan) -> Conversation:
         records = yield Pool()
         conclusion = self.function.conclude()
-        parameters = next(conclusion)
-        planned, secrets = plan.planned("function"), self.secrets or SecretStream()
-        # The bound is a party's, and here are the records of all.
-        encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
+        ask, secrets = next(conclusion), self.secrets or SecretStream()
         try:
             while True:
-                contribution = self.function.contribute(records, parameters)
+                planned = plan.planned(ask.part)
+                # The bound is a party's, and here are the records of all.
+                encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
+                contribution = self.function.contribute(records, ask.parameters, ask.part)
                 words = encoding.encode(contribution.noisy)[0]
                 deviation = planned.total_std(1) * planned.encoding.scale
                 words += sample(deviation, planned.dimension, secrets).view(np.uint64)
                 total = Total(planned.encoding.decode(words), contribution.exact[0], 1, planned.total_std(1))
-                parameters = conclusion.send(total)
+                ask = conclusion.send(total)
         except StopIteration as end:
             release: Release = end.value
             return release
@@ -116,11 +115,11 @@ class Nothing(Method):
             weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
             return Release(weights[None], None, {"records": int(records.counts[0])})
         conclusion = self.function.conclude()
-        parameters = next(conclusion)
+        ask = next(conclusion)
         try:
             while True:
-                exact = self.function.contribute(records, parameters)
-                parameters = conclusion.send(Total(exact.noisy[0], exact.exact[0], 1, 0.0))
+                exact = self.function.contribute(records, ask.parameters, ask.part)
+                ask = conclusion.send(Total(exact.noisy[0], exact.exact[0], 1, 0.0))
         except StopIteration as end:
             release: Release = end.value
             return release

@@ -16,9 +16,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from tacit.methods.base import Collect, Conversation, Request, ZeroSum
-from tacit.methods.functions import FunctionMethod, FunctionOptions
+from tacit.methods.functions import Ask, FunctionMethod, FunctionOptions
 from tacit.methods.plan import Plan
-from tacit.types import Floats
 
 _STRONGER = 1000.0
 """Where nobody may vanish, ê costs nothing: so many times the paper's comes within 0.1 % of a secure sum."""
@@ -50,9 +49,10 @@ class Cape(FunctionMethod):
             return chosen
         return self.study.parties.count * (1.0 if self.study.dropouts else _STRONGER)
 
-    def request(self, parameters: Floats | None) -> Request:
-        return Collect("function", parameters)
+    def request(self, ask: Ask) -> Request:
+        return Collect(ask.part, ask.parameters)
 
     def coordinate(self, plan: Plan) -> Conversation:
-        yield ZeroSum("function")
+        for planned in plan.sums:
+            yield ZeroSum(planned.name)
         return (yield from super().coordinate(plan))

@@ -3,8 +3,8 @@
 In each round the coordinator sends the weights; every party clips its examples' gradients on its random share of the
 batch, adds its share of the noise, and takes part in a secure sum; the coordinator makes a step of the optimiser. A
 party with an empty share sends noise like any other. Against the paper: noise shares are sized for the honest survivors
-(ERRATA 3.2), it is integer noise after rounding (3.3), and batches without replacement are accounted for as
-`privacy.subsampled` says.
+(ERRATA 3.2), it is integer noise after rounding (3.3), batches without replacement are accounted for as
+`privacy.subsampled` says, and they take a fresh list of tokens each (see `summation.tokens`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,24 @@ from pydantic import Field, field_validator
 
 from tacit.data.block import Block
 from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Request, Sum, Tokens
+from tacit.methods.base import (
+    Collect,
+    Contribution,
+    Conversation,
+    Method,
+    Private,
+    Release,
+    Request,
+    Sum,
+    Tokens,
+    Total,
+)
 from tacit.methods.plan import DeclaredSum, trust_of
 from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
 from tacit.noise.stream import SecretStream
 from tacit.privacy.subsampled import effective_rate
 from tacit.study import Section, Study
+from tacit.summation.onions import onion_bytes
 from tacit.types import Flags, Floats, Integers
 
 if TYPE_CHECKING:
@@ -184,7 +196,9 @@ class CrossSilo(Method):
         allowed = _SLACK * self.study.privacy.delta / rounds
         batch = max(1, math.floor(self.options.rate * (honest + theirs)))
         rate = effective_rate(batch, honest + theirs, theirs, allowed)
-        return Schedule(rate, "without-replacement", slack + rounds * allowed)
+        everyone = parties.count * parties.records
+        lists = onion_bytes(parties.count) * parties.records + onion_bytes(parties.count - 1) * everyone
+        return Schedule(rate, "without-replacement", slack + rounds * allowed, upload=lists)
 
     def plan(self) -> SampledPlan:
         declared = DeclaredSum(
@@ -222,9 +236,9 @@ class CrossSilo(Method):
     def coordinate(self, plan: Plan) -> Conversation:
         weights = self.model.initial()
         optimizer, fixed = Optimizer(self.options, self.model.size), self.options.sampling == "without-replacement"
-        tokens = (yield Tokens()).survivors if fixed else 0
         for turn in range(self.options.rounds):
-            total = yield self.request(weights, turn, self._batch(turn, tokens) if fixed else None)
+            batch = self._batch((yield Tokens(turn))) if fixed else None
+            total = yield self.request(weights, turn, batch)
             gradient = self.projection.lift(total.noisy, turn)
             weights = optimizer.step(weights, gradient / self.expected_batch)
         noise = total.noise_std / self.expected_batch
@@ -233,7 +247,7 @@ class CrossSilo(Method):
     def request(self, weights: Floats, turn: int, batch: Integers | None) -> Request:
         return Sum("gradient", weights, turn, batch)
 
-    def _batch(self, turn: int, tokens: int) -> Integers:
-        """Places of the list, by the public seed: whose they are, nobody knows."""
-        generator = np.random.default_rng([self.options.seed, turn])
-        return np.sort(generator.permutation(tokens)[: max(1, math.floor(self.options.rate * tokens))])
+    def _batch(self, tokens: Total) -> Integers:
+        """Places of the list, by the seed that came with it: whose they are, nobody knows."""
+        generator, count = np.random.default_rng(int(tokens.exact[0])), tokens.survivors
+        return np.sort(generator.permutation(count)[: max(1, math.floor(self.options.rate * count))])

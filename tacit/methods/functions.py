@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -17,7 +18,7 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.learners.network import Network
-from tacit.learners.second_moments import SecondMoments, best_balance
+from tacit.learners.second_moments import Reshaping, SecondMoments, best_balance
 from tacit.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from tacit.learners.solving import Repair, solve
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Request, Sum, Total
@@ -36,6 +37,8 @@ _TASKS: dict[str, tuple[FunctionName, ...]] = {
     "classification": ("logistic-regression", "discriminant", "softmax", "network"),
     "statistics": ("mean", "histogram"),
 }
+_SHARE_OF_SCALE = 1.0 / 9.0
+"""Of the budget, for the mean and mean square: a tenth of what there is in all"""
 _SOFTMAX_CLIP = 0.25
 _NETWORK_STEPS, _NETWORK_CLIP = 20, 1.0
 
@@ -51,6 +54,9 @@ class FunctionOptions(Section):
     coefficients: float = Field(
         2.0, gt=0.0, le=1e6, description="a guess of the norm of the model for records of norm 1, above 0, such as 2.0"
     )
+    reshape: bool = Field(
+        True, description="true or false: is the mean asked for first, to make room for what tells records apart?"
+    )
     repair: Repair = Field("ridge", description='"ridge", "adassp" or "none"')
     bins: int = Field(10, ge=2, le=10_000, description="the number of a histogram's bins for each number, from 2")
     hidden: int = Field(16, ge=1, le=10_000, description="the number of hidden units of a network, 1 or more")
@@ -65,6 +71,25 @@ class FunctionOptions(Section):
     seed: int = Field(0, ge=0, description="a whole number: the public seed of a network's first weights")
 
 
+@dataclass(frozen=True)
+class Ask:
+    """What a function asks for: its total, or that of a part of it, with what parties need to know."""
+
+    parameters: Floats | None = None
+    part: str = "function"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A smaller total that is asked for first, with a share of the budget."""
+
+    name: str
+    dimension: int
+    sensitivity: float
+    record_bound: float
+    share: float
+
+
 class Function(ABC):
     """A sum over records, and what is made of its noisy total."""
 
@@ -77,23 +102,32 @@ class Function(ABC):
     """How often it is computed"""
     notes: tuple[str, ...] = ()
     """What a careful reader of the promise should be told"""
+    first: Part | None = None
+    """What is asked for before the function itself"""
 
     def bound(self, records: int) -> float:
         """No party with so many records contributes more, in L2 norm."""
         return self.record_bound * records
 
-    def contribute(self, block: Block, parameters: Floats | None) -> Contribution:
+    def contribute(self, block: Block, parameters: Floats | None, part: str = "function") -> Contribution:
         """What each party of the block puts into the total, and how many records it has."""
         parties = zip(block.features, block.labels, block.counts, strict=True)
-        rows = [self.of(features[:count], labels[:count], parameters) for features, labels, count in parties]
+        if part == "function":
+            rows = [self.of(features[:count], labels[:count], parameters) for features, labels, count in parties]
+        else:
+            rows = [self.first_of(features[:count]) for features, _, count in parties]
         return Contribution(np.stack(rows), block.counts[:, None])
+
+    def first_of(self, features: Floats) -> Floats:
+        """What is asked for first, of one party's records."""
+        raise NotImplementedError
 
     @abstractmethod
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         """The function of one party's records."""
 
     @abstractmethod
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
+    def conclude(self) -> Generator[Ask, Total, Release]:
         """Ask for the function, each time with the parameters that it needs, and make the release of the totals."""
 
 
@@ -133,19 +167,37 @@ class LeastSquares(Function):
         classes = None if study.study.task == "regression" else len(study.data.class_names)
         largest = 1.0 if classes is None else math.sqrt(1.0 - 1.0 / classes)
         balance = best_balance(classes or 1, largest, options.coefficients)
-        self.moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance)
+        self.moments = SecondMoments(study.data.dimension, 1.0, classes, balance)
         self.dimension, self.sensitivity = self.moments.dimension, self.moments.sensitivity
         self.record_bound = self.moments.record_bound
+        if options.reshape:
+            # Records at opposite ends, as far apart as can be, have the same square: it costs nothing.
+            self.first = Part("scale", study.data.dimension + 1, 2.0, math.sqrt(2.0), _SHARE_OF_SCALE)
         self._study, self._options = study, options
 
-    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        return self.moments.of(features, labels)
+    def first_of(self, features: Floats) -> Floats:
+        """The sum of the records, and of their squares, scaled to norm 1."""
+        unit = features / self._study.data.norm
+        return np.append(unit.sum(axis=0), np.einsum("ij,ij->", unit, unit))
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
-        total = yield None
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        reshaping = None if parameters is None else Reshaping.from_parameters(parameters)
+        return self.moments.of(features / self._study.data.norm, labels, reshaping)
+
+    def conclude(self) -> Generator[Ask, Total, Release]:
+        reshaping = None
+        if self.first is not None:
+            scale = yield Ask(part="scale")
+            records = max(int(scale.exact[0]), 1)
+            reshaping = Reshaping.of(
+                scale.noisy[:-1] / records, float(scale.noisy[-1]) / records, scale.noise_std / records
+            )
+        total = yield Ask(None if reshaping is None else reshaping.to_parameters())
         second, mixed = self.moments.split(total.noisy)
         entry = total.noise_std / math.sqrt(2.0)
         solved = solve(self.moments, second, mixed, entry, int(total.exact[0]), self._options.repair)
+        if reshaping is not None:
+            solved = reshaping.undo(solved)
         weights = (self.moments.classes or 1) * solved.T / self._study.data.norm
         details = {"records": int(total.exact[0]), "noise_std_per_moment": entry}
         return Release(weights, None if self.moments.classes is None else "softmax", details)
@@ -174,8 +226,8 @@ class Discriminant(Function):
         counts = np.bincount(labels, minlength=self.moments.outputs).astype(np.float64)
         return np.concatenate([self.moments.of(features, labels), self.weight_of_counts * counts])
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
-        total = yield None
+    def conclude(self) -> Generator[Ask, Total, Release]:
+        total = yield Ask()
         records, entry = max(int(total.exact[0]), 1), total.noise_std / math.sqrt(2.0)
         second, mixed = self.moments.split(total.noisy[: self.moments.dimension])
         counts = np.maximum(total.noisy[self.moments.dimension :] / self.weight_of_counts, 1.0)
@@ -211,12 +263,12 @@ class Softmax(Function):
         axis, weights = parameters[: self.model.features], parameters[self.model.features :]
         return self.model.gradient(axis, weights.reshape(self.model.features, -1), features, labels)
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
-        total = yield None
+    def conclude(self) -> Generator[Ask, Total, Release]:
+        total = yield Ask()
         axis = self.model.axis(total.noisy[: self.model.features], total.noise_std, int(total.exact[0]))
         weights = np.zeros((self.model.features, self.model.classes))
         for step in range(self.model.steps):
-            total = yield np.concatenate([axis, weights.ravel()])
+            total = yield Ask(np.concatenate([axis, weights.ravel()]))
             size = self.model.step_sizes(total.noise_std, int(total.exact[0]))[step]
             weights += size * total.noisy.reshape(weights.shape)
         weights -= np.outer(axis, axis @ weights)
@@ -240,11 +292,11 @@ class NetworkGradient(Function):
             raise ValueError("Expected the network's parameters with the request.")
         return self.network.clipped_gradient(parameters, features, labels)
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
+    def conclude(self) -> Generator[Ask, Total, Release]:
         parameters = self.network.initial(self._options.seed)
         records = 0
         for _ in range(self.count):
-            total = yield parameters
+            total = yield Ask(parameters)
             records = int(total.exact[0])
             parameters = parameters - self._options.learning_rate * total.noisy / max(records, 1)
         hidden, output = self.network.layers(parameters)
@@ -269,8 +321,8 @@ class Mean(Function):
         total: Floats = features.sum(axis=0)
         return total
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
-        total = yield None
+    def conclude(self) -> Generator[Ask, Total, Release]:
+        total = yield Ask()
         records = max(int(total.exact[0]), 1)
         means, deviation = total.noisy / records, total.noise_std / records
         statistics: dict[str, Any] = {}
@@ -323,8 +375,8 @@ class Histogram(Function):
             counts.append(np.bincount(bins, minlength=self._bins))
         return np.concatenate(counts).astype(np.float64)
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
-        total = yield None
+    def conclude(self) -> Generator[Ask, Total, Release]:
+        total = yield Ask()
         statistics: dict[str, Any] = {}
         start = 0
         for name, column in self._columns:
@@ -360,8 +412,8 @@ class Custom(Function):
             raise ValueError(f"Expected the function to give finite numbers, got {vector[~np.isfinite(vector)][0]}.")
         return vector
 
-    def conclude(self) -> Generator[Floats | None, Total, Release]:
-        total = yield None
+    def conclude(self) -> Generator[Ask, Total, Release]:
+        total = yield Ask()
         details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
         return Release(np.empty((0, 0)), None, details, statistics={"total": total.noisy.tolist()})
 
@@ -400,22 +452,34 @@ class FunctionMethod(Method):
         return 1.0
 
     @abstractmethod
-    def request(self, parameters: Floats | None) -> Request:
-        """How the coordinator asks for the function."""
+    def request(self, ask: Ask) -> Request:
+        """How the coordinator asks for the function, or its first part."""
 
     def plan(self) -> Plan:
-        function, parties = self.function, self.study.parties
+        function, parties, group = self.function, self.study.parties, self.study.group or 1
         declared = DeclaredSum(
             name="function",
             dimension=function.dimension,
             bound=function.bound(parties.max_records),
-            sensitivity=(self.study.group or 1) * function.sensitivity,
+            sensitivity=group * function.sensitivity,
             exact=("records",),
             count=function.count,
             noise=self.noise,
             ratio=self.ratio,
         )
-        return make_plan(self.study, self.name, [declared], (self.known, *function.notes))
+        sums = [declared]
+        if part := function.first:
+            first = replace(
+                declared,
+                name=part.name,
+                dimension=part.dimension,
+                bound=part.record_bound * parties.max_records,
+                sensitivity=group * part.sensitivity,
+                share=part.share,
+                count=1,
+            )
+            sums.insert(0, first)
+        return make_plan(self.study, self.name, sums, (self.known, *function.notes))
 
     @property
     def known(self) -> str:
@@ -425,15 +489,15 @@ class FunctionMethod(Method):
         return "the total number of records becomes known; how many each party has is not part of the promise"
 
     def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
-        return self.function.contribute(block, request.parameters)
+        return self.function.contribute(block, request.parameters, request.name)
 
     def coordinate(self, plan: Plan) -> Conversation:
         conclusion = self.function.conclude()
-        parameters = next(conclusion)
+        ask = next(conclusion)
         try:
             while True:
-                total = yield self.request(parameters)
-                parameters = conclusion.send(total)
+                total = yield self.request(ask)
+                ask = conclusion.send(total)
         except StopIteration as end:
             release: Release = end.value
             return release

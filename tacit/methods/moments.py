@@ -14,8 +14,7 @@ What is done with the noisy sums uses the known noise alone: see `learners.secon
 from __future__ import annotations
 
 from tacit.methods.base import Request, Sum
-from tacit.methods.functions import FunctionMethod, FunctionOptions
-from tacit.types import Floats
+from tacit.methods.functions import Ask, FunctionMethod, FunctionOptions
 
 
 class Moments(FunctionMethod):
@@ -31,5 +30,5 @@ class Moments(FunctionMethod):
             return options.model_copy(update={"function": "softmax"})
         return options
 
-    def request(self, parameters: Floats | None) -> Request:
-        return Sum("function", parameters)
+    def request(self, ask: Ask) -> Request:
+        return Sum(ask.part, ask.parameters)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from tacit.methods.mechanisms import Shares, Turnout
@@ -46,6 +47,8 @@ class Schedule:
     slack: float = 0.0
     steps: int = 1
     """How many noisy sums there are in a round"""
+    upload: int = 0
+    """What a party sends in a round for the sampling itself"""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,10 @@ class SampledPlan(Plan):
     @property
     def noise_multiplier(self) -> float:
         return self.rounds_sum.noise_std / self.rounds_sum.sensitivity
+
+    @cached_property
+    def upload_bytes(self) -> int:
+        return super().upload_bytes + self.rounds_sum.count * self.schedule.upload
 
     def released(self, turnouts: dict[str, list[Turnout]]) -> Guarantee:
         planned = self.rounds_sum

@@ -15,8 +15,14 @@ names the party after whose turn it was missing.
 What does not. A party can refuse to go on: there is no list then, and all tokens are thrown away. A party can do with
 its own tokens as it likes (give some away, have more or fewer than it has records). The number of each party's tokens
 is seen by everyone: under add/remove neighbours that number itself would have to be hidden, so this fits the replace
-relation only. The last party chooses the order of the list, without knowing whose tokens are where: a seed that samples
-from the list must be drawn after the list is confirmed.
+relation only.
+
+The seed. The last party chooses the order of the list, so what samples from it must not be known before. Every party
+commits to a secret number when it announces its key and reveals it with its confirmation: `seed` is made of all of
+them, and is as good as random if one party is honest. (The last to reveal could refuse, and then there is no list.)
+
+One list serves one round: with public batches of the same list, a record would take part in many rounds by a single
+secret, its place, and the rounds' amplification would not compose. (The paper makes the list only once.)
 
 Each party downloads all lists, about 24·N²·n bytes for N parties and n tokens: meant for some dozens of parties. An
 engine delivers the messages for one endpoint in their order.
@@ -53,7 +59,7 @@ class Signed(Message, frozen=True):
 
 
 class Announce(Signed, frozen=True, tag="tokens/announce"):
-    """The key of the party's layer."""
+    """The key of the party's layer, and the digest of its secret part of the seed."""
 
 
 class Submit(Signed, frozen=True, tag="tokens/submit"):
@@ -65,7 +71,7 @@ class Publish(Signed, frozen=True, tag="tokens/publish"):
 
 
 class Confirm(Signed, frozen=True, tag="tokens/confirm"):
-    """The list is complete, and has all tokens of this party."""
+    """The list is complete, and has all tokens of this party; and the party's part of the seed."""
 
 
 STAGES: tuple[type[Signed], ...] = (Announce, Submit, Publish, Confirm)
@@ -80,6 +86,8 @@ class TokenState(msgspec.Struct):
     bodies: dict[int, bytes] = {}
     """What came in this stage, by party: keys, or onions."""
     keys: list[bytes] = []
+    commitments: list[bytes] = []
+    parts_of_seed: list[bytes] = []
     counts: list[int] = []
     onions: bytes = b""
     turn: int = 0
@@ -126,6 +134,11 @@ class TokenEndpoint(Endpoint):
             raise Aborted(f"the list of tokens is not complete: parties {self.waiting_for} have not answered")
         return _rows(self.state.onions)
 
+    def seed(self) -> int:
+        """A public seed that nobody knew, or could choose, before the list was fixed; `Aborted` without a list."""
+        self.all_tokens()
+        return int.from_bytes(hashlib.sha256(b"".join(self.state.parts_of_seed)).digest()[:16])
+
     @property
     def counts(self) -> tuple[int, ...]:
         """How many tokens each party submitted; empty before all have."""
@@ -160,12 +173,15 @@ class TokenEndpoint(Endpoint):
 
     def _take_key(self, sender: int, key: memoryview) -> None:
         state = self.state
-        if len(key) != KEY_BYTES:
-            raise Aborted(f"party {sender} announced a key of {len(key)} bytes; {KEY_BYTES} were due")
-        if key in state.bodies.values():
+        if len(key) != KEY_BYTES + DIGEST_BYTES:
+            raise Aborted(
+                f"party {sender} announced a key and a digest of {len(key)} bytes; {KEY_BYTES + DIGEST_BYTES} were due"
+            )
+        if key[:KEY_BYTES] in [body[:KEY_BYTES] for body in state.bodies.values()]:
             raise Aborted(f"party {sender} announced a key that is another party's")
         if len(bodies := self._gather(sender, key)) == self._parties:
-            state.keys = bodies
+            state.keys = [body[:KEY_BYTES] for body in bodies]
+            state.commitments = [body[KEY_BYTES:] for body in bodies]
             self._close_stage(b"".join(bodies))
 
     def _take_onions(self, sender: int, onions: memoryview) -> None:
@@ -192,10 +208,11 @@ class TokenEndpoint(Endpoint):
             self._log(digest)
 
     def _take_confirmation(self, sender: int, body: memoryview) -> None:
-        if body:
-            raise Aborted(f"party {sender} sent {len(body)} bytes with its confirmation, which has none")
-        if len(self._gather(sender, body)) == self._parties:
-            self._close_stage(b"")
+        if hashlib.sha256(body).digest() != self.state.commitments[sender]:
+            raise Aborted(f"party {sender} confirmed with another part of the seed than it had committed to")
+        if len(bodies := self._gather(sender, body)) == self._parties:
+            self.state.parts_of_seed = bodies
+            self._close_stage(b"".join(bodies))
 
     def _checked_digest(self, publisher: str) -> bytes:
         """The digest of the present list, whose onions must all differ: a copy would mark what it is a copy of."""
@@ -226,6 +243,7 @@ class PartyState(TokenState, kw_only=True):
     own: bytes
     layer_secret: bytes
     shuffle_key: bytes
+    part_of_seed: bytes
     marks: list[bytes] = []
     """Digests of this party's onions in each of their forms, from all layers to none."""
 
@@ -240,6 +258,7 @@ class TokenParty(TokenEndpoint):
             after=_beginning(self._label),
             layer_secret=secrets.key(),
             shuffle_key=secrets.key(),
+            part_of_seed=secrets.key(),
             own=secrets.take(TOKEN_BYTES * count),
         )
 
@@ -258,7 +277,8 @@ class TokenParty(TokenEndpoint):
         if not incoming:
             if state.stage:
                 raise Rejected("this party has begun already")
-            return [self._signed(Announce, onion_key(state.layer_secret))]
+            commitment = hashlib.sha256(state.part_of_seed).digest()
+            return [self._signed(Announce, onion_key(state.layer_secret) + commitment)]
         before = state.stage, state.turn
         self._take(incoming)
         if (state.stage, state.turn) == before or self.complete:
@@ -273,7 +293,7 @@ class TokenParty(TokenEndpoint):
             case stage if stage is Publish:
                 return [self._signed(Publish, self._peeled())] if self.state.turn == self._index else []
             case _:
-                return [self._signed(Confirm, b"")]
+                return [self._signed(Confirm, self.state.part_of_seed)]
 
     def _sealed(self) -> bytes:
         """This party's onions. Their forms are remembered, to be looked for in every list."""
@@ -353,7 +373,8 @@ class TokenProtocol:
         parties, total = len(self._counts), sum(self._counts)
         last = self.party(parties - 1, SecretStream())
         own = onion_bytes(parties) * max(self._counts)
-        bodies = {Announce: KEY_BYTES, Submit: own, Publish: onion_bytes(parties - 1) * total, Confirm: 0}
+        keys, last_list = KEY_BYTES + DIGEST_BYTES, onion_bytes(parties - 1) * total
+        bodies = {Announce: keys, Submit: own, Publish: last_list, Confirm: DIGEST_BYTES}
         return sum(len(last._signed(kind, bytes(size)).body) for kind, size in bodies.items())
 
 

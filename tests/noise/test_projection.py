@@ -164,7 +164,8 @@ def test_seed_and_turn_alone_decide_about_the_matrices_of_layers() -> None:
 
 
 def test_layers_of_the_same_shape_have_different_matrices() -> None:
-    first, second = LayerProjection([(6, 7), (6, 7)], 20, 1).lift(np.ones(20))
+    projected = LayerProjection([(6, 7), (6, 7)], 20, 1)
+    first, second = projected.lift(np.ones(projected.size))
     assert (first != second).any()
 
 

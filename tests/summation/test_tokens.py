@@ -425,8 +425,8 @@ def test_a_list_published_a_second_time_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("key", "reason"),
     [
-        (bytes(32), "party 1 announced a key that nothing can be sealed with"),
-        (b"short", "party 1 announced a key of 5"),
+        (bytes(64), "party 1 announced a key that nothing can be sealed with"),
+        (b"short", "party 1 announced a key and a digest of 5"),
     ],
 )
 def test_keys_that_hide_nothing_are_refused(key: bytes, reason: str) -> None:
