@@ -205,7 +205,7 @@ def test_an_error_at_a_party_ends_the_run_with_that_error(monkeypatch: pytest.Mo
     agreed = study(12, "compute-nodes")
     method = method_for(agreed)
 
-    def broken(request: Any, block: Block) -> Any:
+    def broken(request: Any, block: Block, privates: Any) -> Any:
         raise ArithmeticError("broken")
 
     monkeypatch.setattr(method, "contribute", broken)

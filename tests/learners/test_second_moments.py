@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
 
-from tacit.learners.second_moments import SecondMoments, best_balance
+from tacit.learners.second_moments import Reshaping, SecondMoments, best_balance
 
 FEATURES, NORM = 2, 2.5
 BALANCES = (0.05, 0.7, 1.4, 3.0)
@@ -98,3 +98,66 @@ def test_no_balance_is_better_than_the_best(outputs: int, largest: float, coeffi
     assert best == pytest.approx(math.exp(found.x), rel=1e-4)
     # The formula for the sensitivity that the loss uses is the right one there.
     assert (best * largest) ** 2 <= 2 * (1 + 1e-9)
+
+
+def reshaped(records: np.ndarray, norm: float = 1.0) -> Reshaping:
+    unit = records / norm
+    return Reshaping.of(unit.mean(axis=0), float((unit**2).sum(axis=1).mean()), 0.0)
+
+
+def test_reshaping_keeps_every_record_within_norm_1_and_linear_models_as_they_are() -> None:
+    """Records far from the origin in one direction: what differs grows, and y = wᵀx still holds of what is left."""
+    rng = np.random.default_rng(0)
+    records = rng.normal(size=(500, 8)) * 0.1 + 0.3
+    records /= np.linalg.norm(records, axis=1).max()
+    map_ = reshaped(records)
+    moved, factors = map_.apply(records)
+    assert np.linalg.norm(moved, axis=1).max() <= 1.0 + 1e-12
+    assert ((factors > 0.0) & (factors <= 1.0)).all()
+    assert moved.var(axis=0).sum() > 2.0 * records.var(axis=0).sum()
+    true = rng.normal(size=(8, 2))
+    solved = np.linalg.lstsq(moved, (records @ true) * factors[:, None])[0]
+    assert np.allclose(map_.undo(solved), true)
+    again = Reshaping.from_parameters(map_.to_parameters())
+    assert np.array_equal(again.axis, map_.axis)
+    assert (again.shrinkage, again.length) == (map_.shrinkage, map_.length)
+
+
+def test_reshaping_by_noise_alone_changes_nothing_but_the_length() -> None:
+    rng = np.random.default_rng(1)
+    noise = rng.normal(size=30) * 0.01
+    map_ = Reshaping.of(noise, 0.5, 0.01)
+    assert map_.shrinkage > 0.5 or float(noise @ noise) < 30 * 0.01**2 * 2
+    assert map_.length <= 1.0
+
+
+def test_no_two_records_move_the_mean_and_square_by_more_than_2() -> None:
+    """The sum of the records and of their squares: opposite records reach 2, and none goes beyond."""
+    rng = np.random.default_rng(0)
+    one, other = (rng.normal(size=(20_000, 3)) for _ in range(2))
+    pairs = [
+        rows * (rng.uniform(size=(20_000, 1)) / np.linalg.norm(rows, axis=1, keepdims=True)) for rows in (one, other)
+    ]
+    values = [np.column_stack([rows, (rows**2).sum(axis=1)]) for rows in pairs]
+    assert np.linalg.norm(values[0] - values[1], axis=1).max() <= 2.0
+    edge = one / np.linalg.norm(one, axis=1, keepdims=True)
+    assert np.linalg.norm(edge - -edge, axis=1).max() == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize("balance", [0.5, 1.0])
+def test_reshaped_records_stay_within_the_sensitivity(balance: float) -> None:
+    """Random pairs, at any length and with any label, through a reshaping that shrinks and stretches."""
+    rng = np.random.default_rng(2)
+    moments = SecondMoments(4, 1.0, None, balance)
+    map_ = Reshaping(np.array([0.6, 0.8, 0.0, 0.0]), 0.2, 0.3)
+    worst = 0.0
+    for _ in range(3000):
+        rows = rng.normal(size=(2, 4))
+        rows *= (rng.uniform(0.2, 1.0, size=2) / np.linalg.norm(rows, axis=1))[:, None]
+        if rng.uniform() < 0.5:
+            rows[1] = -rows[0] + 0.3 * rng.normal(size=4)
+            rows[1] /= max(1.0, float(np.linalg.norm(rows[1])))
+        labels = rng.choice([-1.0, 1.0], size=2)
+        one, other = (moments.of(rows[i : i + 1], labels[i : i + 1], map_) for i in range(2))
+        worst = max(worst, float(np.linalg.norm(one - other)))
+    assert 0.8 * moments.sensitivity < worst <= moments.sensitivity

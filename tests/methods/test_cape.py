@@ -16,7 +16,7 @@ from tacit.data.files import Records
 from tacit.engines import local
 from tacit.methods.baselines import Conv, Local
 from tacit.methods.cape import Cape
-from tacit.methods.functions import Custom, FunctionMethod
+from tacit.methods.functions import Ask, Custom, FunctionMethod
 from tacit.methods.mechanisms import Correlated, Independent, Turnout
 from tacit.noise.stream import SecretStream
 from tacit.study import Study, StudyError, make_study
@@ -226,8 +226,8 @@ def test_a_method_cannot_ask_more_often_than_it_planned(monkeypatch: pytest.Monk
     method = Conv(agreed)
 
     def greedy(plan: Any) -> Iterator[Any]:
-        yield method.request(None)
-        yield method.request(None)
+        yield method.request(Ask())
+        yield method.request(Ask())
 
     monkeypatch.setattr(method, "coordinate", greedy)
     with pytest.raises(RuntimeError, match="more often"):

@@ -224,13 +224,17 @@ def test_it_runs_on_a_real_secure_sum_and_through_the_estimator() -> None:
     assert model.plan_.rounds == 17
 
 
-def test_a_regression_is_solved_from_one_sum() -> None:
+@pytest.mark.parametrize(("reshape", "rounds"), [(True, 2), (False, 1)])
+def test_a_regression_is_solved_from_second_moments(reshape: bool, rounds: int) -> None:
     rng = np.random.default_rng(0)
     features = rng.uniform(-0.5, 0.5, size=(5000, 3))
     labels = 20.0 + features @ [10.0, -5.0, 0.0]
-    model = tacit.PrivateRegressor("moments", epsilon=2.0, delta=1e-6, label_bounds=(0.0, 40.0), norm=1.3)
+    options = {"reshape": reshape}
+    model = tacit.PrivateRegressor(
+        "moments", epsilon=2.0, delta=1e-6, label_bounds=(0.0, 40.0), norm=1.3, options=options
+    )
     model.fit(features, labels, np.arange(5000) % 10)
-    assert model.plan_.rounds == 1
+    assert model.plan_.rounds == rounds
     assert model.score(features, labels) > 0.9
 
 

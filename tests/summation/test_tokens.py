@@ -441,10 +441,26 @@ def test_keys_that_hide_nothing_are_refused(key: bytes, reason: str) -> None:
 def test_a_key_that_is_another_partys_is_refused() -> None:
     run = Run()
     key, honest = onion_key(run.parties[0].state.layer_secret), run.parties[1]._signed
-    run.parties[1]._signed = lambda kind, body: honest(kind, key if kind is Announce else body)
+    run.parties[1]._signed = lambda kind, body: honest(kind, key + body[32:] if kind is Announce else body)
     run.finish()
     assert "a key that is another party's" in run.aborted[COORDINATOR]
     assert_nobody_accepts(run)
+
+
+def test_the_seed_is_everyone_s_and_nobody_can_change_its_part_after_the_list_is_known() -> None:
+    run = Run()
+    run.finish()
+    assert run.coordinator.seed() == run.parties[0].seed() == run.parties[2].seed()
+    other = Run()
+    other.parties[1].state.part_of_seed = bytes(32)
+    other.finish()
+    assert other.coordinator.seed() != run.coordinator.seed()
+    cheating = Run()
+    honest = cheating.parties[1]._signed
+    cheating.parties[1]._signed = lambda kind, body: honest(kind, bytes(32) if kind is Confirm else body)
+    cheating.finish()
+    assert "another part of the seed" in cheating.aborted[COORDINATOR]
+    assert_nobody_accepts(cheating)
 
 
 def test_without_one_party_there_is_no_list_and_its_name_is_known() -> None:
