@@ -114,8 +114,9 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     Parameters
     ----------
     method : the system to use: "helmet" (blind averaging of the parties' models), "moments" (a model from secure sums
-        over all records, which does not care how they are spread over parties), "cape" (correlated noise), or a
-        baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
+        over all records, which does not care how they are spread over parties), "cape" (correlated noise), "cross-silo"
+        (private SGD of a PyTorch model, in `options`), or a baseline: "conv", "local", "central", "dp-fm",
+        "objective-perturbation", "fedavg", "fedsgd", "none".
     learner : of helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
     unit : what is protected: "record", "party", or {"group": k} for any k records.
@@ -189,7 +190,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         check_classification_targets(targets)
         self.classes_, labels = self._encode(targets)
         self._learn(features, labels, groups)
-        if self._release.hidden is None:
+        if self._release.is_linear:
             weights = self._release.weights
             self.coef_ = weights[:, : self.n_features_in_]
             self.intercept_ = weights[:, -1] if self.intercept else np.zeros(len(weights))
@@ -224,7 +225,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     def _scores(self, X: npt.ArrayLike) -> Floats:
         features, data = self._checked(X), self._study.data
-        bounded = with_constant(features, data) if self._release.hidden is not None else clip_rows(features, data)
+        bounded = clip_rows(features, data) if self._release.is_linear else with_constant(features, data)
         return scores_of(self._release, bounded)
 
     def __sklearn_tags__(self) -> Tags:
@@ -321,9 +322,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         labels = np.asarray(targets, dtype=np.float64)
         self._bounds = self._label_bounds(labels)
         self._learn(features, labels, groups)
-        weights, half = self._release.weights[0], (self._bounds[1] - self._bounds[0]) / 2.0
-        self.coef_ = weights[: self.n_features_in_] * half
-        self.intercept_ = sum(self._bounds) / 2.0 + (float(weights[-1]) * half if self.intercept else 0.0)
+        if self._release.is_linear:
+            weights, half = self._release.weights[0], (self._bounds[1] - self._bounds[0]) / 2.0
+            self.coef_ = weights[: self.n_features_in_] * half
+            self.intercept_ = sum(self._bounds) / 2.0 + (float(weights[-1]) * half if self.intercept else 0.0)
+        elif hasattr(self, "coef_"):  # of an earlier fit
+            del self.coef_, self.intercept_
         return self
 
     def predict(self, X: npt.ArrayLike) -> Floats:

@@ -24,6 +24,10 @@ from tacit.errors import TacitError
 LARGEST_COUNT = 10**9
 """Of parties, and of records at a party: far above what is possible, and far below what arithmetic can hold."""
 
+LARGEST_NORM = 1e6
+_TRAINING = ("cross-silo", "fedavg", "fedsgd")
+"""Methods that clip gradients, and so need no bound on records."""
+
 Group = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Share = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0.0, lt=1.0)]
 Category = str | int | bool
@@ -108,7 +112,7 @@ class DataSection(Section):
         None, description="for each column { min = …, max = … } or { categories = [ … ] }"
     )
     features: int | None = Field(None, ge=1, description="a matrix's number of columns, 1 or more")
-    norm: float = Field(1.0, ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6, such as 1.0")
+    norm: float = Field(1.0, ge=1e-6, le=LARGEST_NORM, description="a number from 1e-6 to 1e6, such as 1.0")
     intercept: bool | None = Field(None, description="true or false")
 
     @model_validator(mode="before")
@@ -280,20 +284,24 @@ class Study(Section):
     @model_validator(mode="before")
     @classmethod
     def _defaults(cls, values: Any) -> Any:
-        """What a study may leave to its task: statistics have no constant; and the norm of a table for regression,
-        statistics, a network or a discriminant is √(number of columns, constant included), which no record exceeds: a
-        number is at most 1 in absolute value, and a category's indicators have the norm 1."""
+        """What a study may leave to its task and method: statistics have no constant, and a norm that clips nothing
+        where clipping would spoil records or is not needed.
+
+        For a table that is √(number of columns, constant included): a number is at most 1 in absolute value, and a
+        category's indicators have the norm 1. A matrix has no bounds, so only methods that clip gradients instead leave
+        its records as they are."""
         match values:
-            case {"study": {"task": "regression" | "statistics" as task}, "data": dict(data)} | {
-                "study": {"task": task},
-                "data": dict(data),
-                "method": {"function": "network" | "discriminant"},
-            }:
+            case {"study": {"task": task}, "data": dict(data), "method": dict(method)}:
+                columns, trains = data.get("columns"), "model" in method or method.get("name") in _TRAINING
                 if task == "statistics" and data.get("intercept") is None:
                     data = data | {"intercept": False}
-                columns = data.get("columns")
-                if "norm" not in data and isinstance(columns, dict) and columns:
+                spoils = task in ("regression", "statistics") or method.get("function") in ("network", "discriminant")
+                if "norm" in data:
+                    pass
+                elif isinstance(columns, dict) and columns and (spoils or trains):
                     data = data | {"norm": math.sqrt(len(columns) + (data.get("intercept") is not False))}
+                elif trains and columns is None:
+                    data = data | {"norm": LARGEST_NORM}
                 return values | {"data": data}
         return values
 

@@ -117,6 +117,11 @@ class Release:
     """Of a PyTorch model: its weights by name; `scorer` then computes scores from features"""
     scorer: Callable[[Floats], Floats] | None = None
 
+    @property
+    def is_linear(self) -> bool:
+        """Is it a linear model, whose classes do not depend on a record's length?"""
+        return self.hidden is None and self.scorer is None
+
 
 class Method(ABC):
     """One of the published systems, set up for a study."""
