@@ -217,6 +217,70 @@ def simulate(
 
 @app.command()
 @_explained
+def compare(
+    study: StudyFile,
+    data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
+    test: Annotated[Path, typer.Option(help="Records to measure the models on.")],
+    methods: Annotated[str, typer.Option(help="Their names, with commas: cross-silo,central,local,none")],
+    epsilons: Annotated[str, typer.Option(help="Numbers with commas, such as 0.5,1,2,4")] = "0.5,1,2,4",
+    parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
+    split: Annotated[str, typer.Option(help="How records are spread: iid, by-class, or dirichlet:A.")] = "iid",
+    repeats: Annotated[int, typer.Option(help="How many runs, with fresh noise, for each point.")] = 3,
+    seed: Annotated[int, typer.Option(help="Public seed of the split.")] = 0,
+    plot: Annotated[
+        Path | None, typer.Option(help="A PNG, SVG or PDF file to draw it in (needs tacit[plots]).")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run several methods on the same records at the same epsilons, and show them side by side."""
+    from tacit.study import read_study
+
+    agreed = read_study(study)
+    if parties is not None:
+        agreed = agreed.with_parties(parties)
+    wanted = _numbers(epsilons, "--epsilons")
+    if repeats < 1 or seed < 0:
+        raise TacitError(f"--repeats is {repeats} and --seed {seed}, but should be at least 1 and at least 0.")
+    if plot is not None and (plot.suffix not in (".png", ".svg", ".pdf") or not plot.parent.is_dir()):
+        raise TacitError(f"{plot}: cannot be drawn to; name a .png, .svg or .pdf file in a folder that exists.")
+    from tacit import comparison
+    from tacit.data.files import read_records
+    from tacit.data.splits import split as spread
+    from tacit.report import terminal
+
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    for name in names:
+        comparison.study_for(agreed, name, wanted[0])
+    train, held_out = read_records(data, agreed), read_records(test, agreed)
+    groups = spread(split, train.labels, agreed.parties.count, seed)
+    with terminal.progress_bar(quiet=as_json) as progress:
+        points = comparison.compare(
+            agreed, train, groups, held_out, names, wanted, repeats=repeats, seed=seed, progress=progress
+        )
+    metric = next(iter(points[0].metrics))
+    if plot is not None:
+        comparison.plot(points, metric, plot)
+    if as_json:
+        _print_json({"points": [point.to_json() for point in points], "plot": None if plot is None else str(plot)})
+    else:
+        terminal.show_comparison([point.to_json() for point in points], metric)
+        if plot is not None:
+            print(f"\nDrawn in {plot}.")
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    """Numbers above 0, separated by commas."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(0.0 < number <= 1000.0 for number in numbers):
+        raise TacitError(f"{option} is {text!r}, but should be numbers above 0 and at most 1000, such as 0.5,1,2.")
+    return numbers
+
+
+@app.command()
+@_explained
 def degrees(
     dropouts: Annotated[float, typer.Option(help="The fraction of parties that may drop out.")] = 0.05,
     as_json: AsJson = False,

@@ -96,6 +96,27 @@ def show_weakening(table: list[dict[str, float]]) -> None:
     out.print(shown)
 
 
+def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
+    """A line a method and ε: the mean of the runs, and between which they were."""
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    for heading, side in (
+        ("method", "left"),
+        ("epsilon", "right"),
+        (metric.replace("_", " "), "right"),
+        ("runs", "left"),
+    ):
+        shown.add_column(heading, justify="right" if side == "right" else "left")
+    for point in points:
+        found = point["metrics"][metric]
+        numbers = [
+            f"{100 * found[key]:.1f} %" if "accuracy" in metric else f"{found[key]:.5g}"
+            for key in ("mean", "min", "max")
+        ]
+        epsilon = "none" if point["epsilon"] is None else f"{point['epsilon']:.4g}"
+        shown.add_row(point["method"], epsilon, numbers[0], f"{numbers[1]} to {numbers[2]}")
+    console().print(shown)
+
+
 def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dict[str, str]) -> None:
     out = console()
     table = _facts()

@@ -1,0 +1,89 @@
+"""Methods side by side: each gets the keys it knows, the same records, and its own noise."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tacit.cli import app
+from tacit.comparison import compare, study_for
+from tacit.data.files import Records
+from tacit.study import Study, StudyError, make_study
+
+
+def study(**changes: object) -> Study:
+    return make_study(
+        {
+            "study": {"name": "side", "task": "classification"},
+            "data": {"features": 4, "classes": 2},
+            "parties": {"count": 5, "records": 60, "max_records": 60},
+            "privacy": {"epsilon": 1.0, "delta": 1e-5},
+            "method": {"name": "cross-silo", "model": "linear", "rounds": 5, "rate": 0.5},
+            "summation": {"protocol": "ideal"},
+            **changes,
+        }
+    )
+
+
+def records() -> Records:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(300, 4))
+    return Records(features, (features[:, 0] > 0.0).astype(np.int64))
+
+
+def test_a_method_gets_the_keys_it_knows_and_a_norm_of_its_own() -> None:
+    agreed = study()
+    assert agreed.data.norm == 1e6
+    helmet = study_for(agreed, "helmet", 2.0)
+    assert (helmet.method.name, helmet.method.model_extra) == ("helmet", {})
+    assert (helmet.data.norm, helmet.privacy.epsilon) == (1.0, 2.0)
+    assert study_for(agreed, "central", 1.0).method.model_extra == agreed.method.model_extra
+    kept = study_for(study(data={"features": 4, "classes": 2, "norm": 3.0}), "helmet", 1.0)
+    assert kept.data.norm == 3.0
+    with pytest.raises(StudyError, match="should be one of"):
+        study_for(agreed, "magic", 1.0)
+
+
+def test_every_method_is_run_at_every_epsilon_and_the_one_without_a_promise_once() -> None:
+    known = records()
+    groups = np.arange(300) % 5
+    points = compare(study(), known, groups, known, ["moments", "local", "none"], [0.5, 4.0], repeats=2)
+    found = [(point.method, point.epsilon and round(point.epsilon, 1)) for point in points]
+    assert found == [("moments", 0.5), ("moments", 4.0), ("local", 0.5), ("local", 4.0), ("none", None)]
+    assert all(len(point.metrics["accuracy"]) == 2 for point in points)
+    best = {(point.method, point.epsilon is None): np.mean(point.metrics["accuracy"]) for point in points}
+    assert best[("moments", False)] > 0.85
+
+
+def test_from_the_command_line(tmp_path: Path) -> None:
+    known = records()
+    np.savez(tmp_path / "data.npz", X=known.features, y=known.labels)
+    (tmp_path / "study.toml").write_text(
+        "[study]\nname = 'side'\ntask = 'classification'\n[data]\nfeatures = 4\nclasses = 2\n"
+        "[parties]\ncount = 5\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[method]\nname = 'moments'\n"
+        "[summation]\nprotocol = 'ideal'\n"
+    )
+    command = ["compare", str(tmp_path / "study.toml"), "--data", str(tmp_path / "data.npz"), "--test"]
+    command += [str(tmp_path / "data.npz"), "--methods", "moments,none", "--epsilons", "1,3", "--repeats", "1"]
+    result = CliRunner().invoke(app, [*command, "--json", "--plot", str(tmp_path / "side.png")])
+    assert result.exit_code == 0, result.output
+    content = json.loads(result.stdout)
+    assert [point["method"] for point in content["points"]] == ["moments", "moments", "none"]
+    assert content["points"][2]["epsilon"] is None
+    assert (tmp_path / "side.png").stat().st_size > 5000
+    shown = CliRunner().invoke(app, command)
+    assert shown.exit_code == 0
+    assert "moments" in shown.stdout
+    for wrong, words in (
+        (["--epsilons", "1,x"], "--epsilons"),
+        (["--repeats", "0"], "--repeats"),
+        (["--plot", str(tmp_path / "side.txt")], "cannot be drawn"),
+        (["--methods", "magic"], "should be one of"),
+    ):
+        refused = CliRunner().invoke(app, [*command, *wrong])
+        assert refused.exit_code == 2
+        assert words in refused.output
