@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tacit.data.files import Records
+from tacit.errors import TacitError
 from tacit.methods.registry import METHODS, method_for
 from tacit.simulation import simulate_records
 from tacit.study import Study, StudyError, make_study
@@ -99,8 +100,10 @@ def compare(
 
 def plot(points: Sequence[Point], metric: str, path: Path) -> None:
     """Mean and range of a metric against ε, one line a method."""
-    import matplotlib
-
+    try:
+        import matplotlib
+    except ImportError:
+        raise TacitError("a plot needs matplotlib, which is not installed; pip install 'tacit[plots]'.") from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

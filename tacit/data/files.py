@@ -66,6 +66,12 @@ def read_records(path: str | Path, study: Study) -> Records:
     )
 
 
+def read_features(path: str | Path, study: Study) -> Floats:
+    """Read the features of records without labels, such as public ones, from a file as the study describes it."""
+    section = study.study.model_copy(update={"task": "statistics"})
+    return read_records(path, study.model_copy(update={"study": section})).features
+
+
 def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Records:
     """Arrays as records of a matrix study, or `DataError`. For statistics the labels are ignored, and may be None."""
     features = _checked_features(np.asarray(features), study, source)

@@ -161,3 +161,47 @@ class Softmax(Loss):
         loss: Floats = peak + np.log(np.exp(scores - peak[..., None]).sum(axis=-1))
         loss -= (scores * targets).sum(axis=-1)
         return loss
+
+
+@dataclass(frozen=True)
+class Shares(Loss):
+    """A loss whose targets are shares of votes: each label's loss, weighted by its share."""
+
+    loss: Loss
+
+    @property
+    def outputs(self) -> int:
+        return self.loss.outputs
+
+    @property
+    def slope_norm(self) -> float:
+        return self.loss.slope_norm
+
+    @property
+    def curvature(self) -> float:
+        return self.loss.curvature
+
+    def targets(self, labels: Labels) -> Floats:
+        """A label is a share of 1 for its class."""
+        positive = np.arange(self.classes) if self.outputs > 1 else np.array([1])
+        return np.asarray(labels[..., None] == positive, dtype=np.float64)
+
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        if isinstance(self.loss, Softmax):
+            return self.loss.slopes(scores, targets)
+        ones = np.ones_like(scores)
+        mixed: Floats = targets * self.loss.slopes(scores, ones)
+        mixed += (1.0 - targets) * self.loss.slopes(scores, -ones)
+        return mixed
+
+    def values(self, scores: Floats, targets: Floats) -> Floats:
+        if isinstance(self.loss, Softmax):
+            return self.loss.values(scores, targets)
+        signs = np.ones_like(scores)
+        # Each output's loss for itself: the sum over outputs would mix their shares.
+        each = [
+            targets[..., k] * self.loss.values(scores[..., k : k + 1], signs[..., k : k + 1])
+            + (1.0 - targets[..., k]) * self.loss.values(scores[..., k : k + 1], -signs[..., k : k + 1])
+            for k in range(self.outputs)
+        ]
+        return np.asarray(np.sum(each, axis=0))

@@ -117,8 +117,10 @@ class AfterProjection(Projection):
             rows = slice(end - count, end)
             for slopes in self._model.example_gradients(weights, features[rows], labels[rows]):
                 down = matrix.project(slopes)
-                norms = np.maximum(np.linalg.norm(down, axis=1), self._clip)
-                sums[party] += (self._clip / norms) @ down
+                norms = np.linalg.norm(down, axis=1)
+                # An example whose gradient is beyond floating point has none.
+                kept = np.isfinite(norms)
+                sums[party] += (self._clip / np.maximum(norms[kept], self._clip)) @ down[kept]
         return sums
 
     def lift(self, total: Floats, turn: int) -> Floats:

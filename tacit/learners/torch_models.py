@@ -32,6 +32,19 @@ except ImportError:  # pragma: no cover (the tests install torch)
 
 _CHUNK_BYTES = 64 << 20
 """How much memory the examples' gradients may take where they must be held."""
+_CHUNK_ROWS = 1024
+"""How many examples go through a module at once, so that memory does not grow with them. Sums of more are added up in
+double precision: an example's place among many others must not move their sum by more than its own rounding."""
+_MAKING = threading.Lock()
+"""Modules are made from torch's one generator: two threads at once would mix up each other's first weights."""
+
+
+class ModelError(TacitError):
+    """A model that cannot be trained here: `problem` says why, in words that follow its name."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"the model {name!r} {problem}.")
+        self.problem = problem
 
 
 class Perceptron(nn.Sequential):
@@ -81,7 +94,7 @@ def _image_shape(features: int) -> tuple[int, int]:
         side = math.isqrt(features // channels)
         if channels * side * side == features and side >= 8:
             return channels, side
-    raise TacitError(f'model "cnn" takes square images of one or three channels, but records have {features} features.')
+    raise ModelError("cnn", f"takes square images of one or three channels, but records have {features} features")
 
 
 @dataclass(frozen=True)
@@ -112,7 +125,8 @@ class TorchModel:
         self._shapes = [(name, tuple(weights.shape)) for name, weights in _trained(module)]
         self.size = sum(math.prod(shape) for _, shape in self._shapes)
         if self.size == 0:
-            raise TacitError(f"the model {name!r} has no weights to train.")
+            raise ModelError(name, "has no weights to train")
+        self._check_scores(module)
         self.layers = self._linear_layers(module)
 
     def initial(self) -> Floats:
@@ -121,15 +135,18 @@ class TorchModel:
         return torch.cat(weights).double().numpy()
 
     def scores(self, flat: Floats, features: Floats) -> Floats:
-        module = self._with(flat)
+        module, inputs = self._with(flat), torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
         with torch.no_grad():
-            scores: Tensor = module(torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32)))
+            scores: Tensor = torch.cat([module(rows) for rows in torch.split(inputs, _CHUNK_ROWS)])
         return scores.double().numpy()
 
     def clipped_gradients(
         self, flat: Floats, features: Floats, labels: Labels, counts: Integers, clip: float
     ) -> Floats:
-        """One row a party: the sum of its examples' clipped gradients. `counts` says how many of the rows are whose."""
+        """One row a party: the sum of its examples' clipped gradients. `counts` says how many of the rows are whose.
+
+        An example whose gradient is beyond floating point has none, whatever the weights are.
+        """
         sums = np.zeros((len(counts), self.size))
         if len(features) == 0:
             return sums
@@ -197,24 +214,39 @@ class TorchModel:
         clip: float,
         sums: Floats,
     ) -> None:
-        books = self._books(self._with(flat), inputs, targets)
-        squared = sum((back * back).sum(1) * (seen * seen).sum(1) for back, seen in books)
-        factors = (clip / torch.clamp(torch.sqrt(torch.as_tensor(squared)), min=clip))[:, None]
+        module = self._with(flat)
+        for start in range(0, len(inputs), _CHUNK_ROWS):
+            stop = start + _CHUNK_ROWS
+            books = self._books(module, inputs[start:stop], targets[start:stop])
+            self._add_books(books, _within(parts, start, stop), clip, sums)
+
+    def _add_books(
+        self, books: list[tuple[Tensor, Tensor]], parts: list[tuple[int, int, int]], clip: float, sums: Floats
+    ) -> None:
+        # In double precision no square of a number is beyond it, too small or too large.
+        norms = [
+            torch.linalg.vector_norm(back, dim=1, dtype=torch.float64)
+            * torch.linalg.vector_norm(seen, dim=1, dtype=torch.float64)
+            for back, seen in books
+        ]
+        kept, factors = _factors(torch.linalg.vector_norm(torch.stack(norms), dim=0), clip)
         start = 0
         for layer, (back, seen) in zip(self.layers or [], books, strict=True):
-            clipped = back * factors
+            if not kept.all():
+                back, seen = (torch.where(kept[:, None], tensor, 0.0) for tensor in (back, seen))
+            clipped = back * factors[:, None]
             size = layer.outputs * (layer.inputs + layer.bias)
             for party, first, last in parts:
-                if first == last:
-                    continue
                 product = (clipped[first:last].T @ seen[first:last]).double().numpy()
                 row = sums[party, start : start + size]
-                row[: layer.outputs * layer.inputs] = product[:, : layer.inputs].ravel()
+                row[: layer.outputs * layer.inputs] += product[:, : layer.inputs].ravel()
                 if layer.bias:
-                    row[layer.outputs * layer.inputs :] = product[:, -1]
+                    row[layer.outputs * layer.inputs :] += product[:, -1]
             start += size
 
-    def _books(self, module: nn.Module, inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+    def _books(
+        self, module: nn.Module, inputs: Tensor, targets: Tensor, layers: list[Layer] | None = None
+    ) -> list[tuple[Tensor, Tensor]]:
         """One pass forward and one back to the layers' outputs; the weights' own gradients are never asked for."""
         seen: dict[str, Tensor] = {}
         outputs: dict[str, Tensor] = {}
@@ -229,7 +261,7 @@ class TorchModel:
 
             return hook
 
-        layers = self.layers or []
+        layers = layers or self.layers or []
         named = dict(module.named_modules())
         handles = [named[layer.name].register_forward_hook(remember(layer.name)) for layer in layers]
         try:
@@ -253,10 +285,13 @@ class TorchModel:
         clip: float,
         sums: Floats,
     ) -> None:
-        for party, first, last in parts:
-            for slopes in self._slopes(flat, inputs[first:last], targets[first:last]):
-                norms = slopes.norm(dim=1).clamp(min=clip)
-                sums[party] += ((clip / norms) @ slopes).double().numpy()
+        start = 0
+        for slopes in self._slopes(flat, inputs, targets):
+            kept, factors = _factors(torch.linalg.vector_norm(slopes, dim=1, dtype=torch.float64), clip)
+            slopes = torch.where(kept[:, None], slopes, 0.0)
+            for party, first, last in _within(parts, start, start + len(slopes)):
+                sums[party] += (factors[first:last] @ slopes[first:last]).double().numpy()
+            start += len(slopes)
 
     def _slopes(self, flat: Floats, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
         """Per-example gradients by torch.func."""
@@ -268,7 +303,7 @@ class TorchModel:
             return self._losses(scores, target[None])[0]
 
         each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
-        most = max(1, _CHUNK_BYTES // (4 * self.size))
+        most = min(_CHUNK_ROWS, max(1, _CHUNK_BYTES // (4 * self.size)))
         for start in range(0, len(inputs), most):
             rows = slice(start, start + most)
             yield torch.cat([part.flatten(1) for part in each(weights, inputs[rows], targets[rows]).values()], 1)
@@ -288,7 +323,7 @@ class TorchModel:
     def _module(self) -> nn.Module:
         """The module with its first weights; torch's own generator is left as it was."""
         name, features, outputs, hidden = self._arguments
-        with torch.random.fork_rng(devices=[]):
+        with _MAKING, torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             module = make_module(name, features, outputs, hidden)
         # Marked once: later the weights are frozen, so that autograd does not ask for their gradients.
@@ -296,6 +331,16 @@ class TorchModel:
             parameter.tacit_trained = parameter.requires_grad  # type: ignore[attr-defined]
         module.eval()
         return module
+
+    def _check_scores(self, module: nn.Module) -> None:
+        name, features, outputs, _ = self._arguments
+        try:
+            with torch.no_grad():
+                shape = tuple(module(torch.zeros(2, features)).shape)
+        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ModelError(name, f"cannot take rows of {features} features ({_first_line(error)})") from None
+        if shape != (2, outputs):
+            raise ModelError(name, f"gives an array of shape {shape} for two records, but should give {(2, outputs)}")
 
     def _linear_layers(self, module: nn.Module) -> list[Layer] | None:
         """The trained layers if all are linear and each sees one row an example, once; else None."""
@@ -314,7 +359,28 @@ class TorchModel:
         ]
         if [name for name, _ in self._shapes] != expected:
             return None
-        return layers if self._seen_once(module, layers) else None
+        return layers if self._seen_once(module, layers) and self._is_booked(module, layers) else None
+
+    def _is_booked(self, module: nn.Module, layers: list[Layer]) -> bool:
+        """Are the outer products the gradients that examples have alone? Not if the module mixes its rows, changes a
+        layer's output in place, or uses a layer's weights beside it."""
+        generator = torch.Generator().manual_seed(0)
+        rows = torch.rand(3, self._arguments[1], generator=generator)
+        targets = torch.zeros(3, dtype=torch.float32 if self._loss == "squares" else torch.int64)
+        weights = [weights for _, weights in _trained(module)]
+        try:
+            books = self._books(module, rows, targets, layers)
+        except RuntimeError:
+            return False
+        for row in range(len(rows)):
+            loss = self._losses(module(rows[row : row + 1]), targets[row : row + 1]).sum()
+            slopes = iter(torch.autograd.grad(loss, weights, materialize_grads=True))
+            for layer, (back, seen) in zip(layers, books, strict=True):
+                product = torch.outer(back[row], seen[row])
+                expected = [product[:, : layer.inputs]] + ([product[:, -1]] if layer.bias else [])
+                if not all(torch.allclose(one, next(slopes), rtol=1e-3, atol=1e-5) for one in expected):
+                    return False
+        return True
 
     def _seen_once(self, module: nn.Module, layers: Iterable[Layer]) -> bool:
         calls: list[tuple[str, int]] = []
@@ -334,6 +400,18 @@ class TorchModel:
         return sorted(calls) == sorted((layer.name, 2) for layer in layers)
 
 
+def _within(parts: list[tuple[int, int, int]], start: int, stop: int) -> list[tuple[int, int, int]]:
+    """The parties' rows that are among those from `start` to `stop`, numbered from there."""
+    here = [(party, max(first, start) - start, min(last, stop) - start) for party, first, last in parts]
+    return [part for part in here if part[1] < part[2]]
+
+
+def _factors(norms: Tensor, clip: float) -> tuple[Tensor, Tensor]:
+    """Which gradients are within floating point, and what brings each of those to the norm `clip` at most."""
+    kept = torch.isfinite(norms)
+    return kept, torch.where(kept, clip / norms.clamp(min=clip), 0.0).float()
+
+
 def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:
     return [(name, weights) for name, weights in module.named_parameters() if weights.tacit_trained]  # type: ignore[attr-defined]
 
@@ -348,13 +426,24 @@ def make_module(name: str, features: int, outputs: int, hidden: Sequence[int] = 
         case "cnn":
             return SmallCNN(features, outputs, hidden or (384, 384))
     path, _, attribute = name.partition(":")
+    if not path or not attribute:
+        raise ModelError(name, 'is unknown; use "linear", "mlp", "cnn" or "package.module:Class"')
     try:
         kind = getattr(importlib.import_module(path), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise TacitError(
-            f"the model {name!r} cannot be imported here ({error}); install its package, or use linear, mlp or cnn."
+        raise ModelError(
+            name, f'cannot be imported here ({error}); install its package, or use "linear", "mlp" or "cnn"'
         ) from None
-    module = kind(features, outputs)
+    try:
+        module = kind(features, outputs)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ModelError(
+            name, f"cannot be made with the numbers of features and outputs, {features} and {outputs} ({error})"
+        ) from None
     if not isinstance(module, nn.Module):
-        raise TacitError(f"the model {name!r} is no torch.nn.Module but a {type(module).__name__}.")
+        raise ModelError(name, f"should be made a torch.nn.Module, but is made a {type(module).__name__}")
     return module
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", maxsplit=1)[0]

@@ -10,11 +10,12 @@ party with an empty share sends noise like any other. Against the paper: noise s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
+from scipy.special import rel_entr
 
 from tacit.data.block import Block
 from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
@@ -84,25 +85,36 @@ _SLACK = 0.01
 
 def model_for(study: Study, options: TrainingOptions) -> TorchModel:
     """The study's PyTorch model."""
-    from tacit.learners.torch_models import TorchModel
+    from tacit.learners.torch_models import ModelError, TorchModel
 
     if study.study.task == "statistics":
         raise study.error("study.task", f'is "statistics", but "{study.method.name}" trains models')
     regression = study.study.task == "regression"
     outputs = 1 if regression else len(study.data.class_names)
     loss: Literal["cross-entropy", "squares"] = "squares" if regression else "cross-entropy"
-    return TorchModel(options.model, study.data.dimension, outputs, loss, options.hidden, options.seed)
+    try:
+        return TorchModel(options.model, study.data.dimension, outputs, loss, options.hidden, options.seed)
+    except ModelError as error:
+        raise study.error("method.model", f'is "{options.model}", which {error.problem}') from None
 
 
 def release_of(study: Study, model: TorchModel, weights: Floats, details: dict[str, object]) -> Release:
-    """A trained model, by its weights' names."""
-    kind: Literal["softmax"] | None = None if study.study.task == "regression" else "softmax"
+    """A trained model, by its weights' names. Records are clipped as in training before they are scored; a regression's
+    label was shortened with its record, so what is predicted for the clipped one is made longer again."""
+    regression = study.study.task == "regression"
+    kind: Literal["softmax"] | None = None if regression else "softmax"
+
+    def scores(features: Floats) -> Floats:
+        factors = (study.data.norm / np.maximum(np.linalg.norm(features, axis=1), study.data.norm))[:, None]
+        found = model.scores(weights, features * factors)
+        return found / factors if regression else found
+
     return Release(
         np.empty((0, 0)),
         kind,
         details,
         state=model.state(weights),
-        scorer=lambda features: model.scores(weights, features),
+        scorer=scores,
     )
 
 
@@ -114,7 +126,8 @@ def module_of(study: Study, release: Release) -> Any:
 
     keys = study.method.model_extra or {}
     outputs = 1 if study.study.task == "regression" else len(study.data.class_names)
-    module = make_module(keys["model"], study.data.dimension, outputs, keys.get("hidden", ()))
+    name = keys.get("model", TrainingOptions.model_fields["model"].default)
+    module = make_module(name, study.data.dimension, outputs, keys.get("hidden", ()))
     module.load_state_dict({name: torch.from_numpy(weights) for name, weights in release.state.items()})
     module.requires_grad_(False).eval()
     return module
@@ -146,6 +159,28 @@ def poisson_sample(count: int, rate: float, secrets: SecretStream) -> Flags:
     if rate >= 1.0:
         return np.ones(count, dtype=np.bool_)
     return np.asarray(secrets.words(count) >> np.uint64(1) < np.uint64(int(rate * 2.0**63)))
+
+
+def largest_rate(rate: float, honest: int, slack: float) -> float:
+    """What share of the honest records a batch of the share `rate` of all has at most, but for a chance of `slack`.
+
+    For any number of honest records from `honest` up, and any number of others: as a sample without replacement is no
+    further from its mean than one with, P[share ≥ r] ≤ exp(−h·KL(r ‖ rate)) (Hoeffding 1963, Theorems 1 and 4). Where
+    all numbers are known, `effective_rate` is exact.
+
+    >>> round(largest_rate(0.1, 1000, 1e-9), 3)
+    0.166
+    """
+    low, high = rate, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if honest * _divergence(middle, rate) >= -math.log(slack) else (middle, high)
+    return high
+
+
+def _divergence(one: float, other: float) -> float:
+    """KL between coins: r·log(r/q) + (1 − r)·log((1 − r)/(1 − q))."""
+    return float(rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
 
 
 class CrossSilo(Method):
@@ -194,8 +229,10 @@ class CrossSilo(Method):
         parties, known = self.study.parties, trust_of(self.study).known
         honest, theirs = (parties.count - known) * parties.records, known * parties.max_records
         allowed = _SLACK * self.study.privacy.delta / rounds
-        batch = max(1, math.floor(self.options.rate * (honest + theirs)))
-        rate = effective_rate(batch, honest + theirs, theirs, allowed)
+        if parties.records == parties.max_records:
+            rate = effective_rate(self._batch_size(honest + theirs), honest + theirs, theirs, allowed)
+        else:
+            rate = largest_rate(max(self.options.rate, 1.0 / honest), honest, allowed if known else 1.0)
         everyone = parties.count * parties.records
         lists = onion_bytes(parties.count) * parties.records + onion_bytes(parties.count - 1) * everyone
         return Schedule(rate, "without-replacement", slack + rounds * allowed, upload=lists)
@@ -209,7 +246,20 @@ class CrossSilo(Method):
             count=self.options.rounds,
             noise=self.noise,
         )
-        return make_sampled_plan(self.study, self.name, declared, self.schedule())
+        return make_sampled_plan(self.study, self.name, declared, self.schedule(), tuple(self._notes()))
+
+    def _notes(self) -> Iterator[str]:
+        parties = self.study.parties
+        if parties.records == 1 < parties.max_records:
+            yield (
+                "steps are sized as if every party had one record, the fewest that [parties] allows; set records to "
+                "what parties really have, or the model may not learn"
+            )
+        if self.options.projection is not None and self.options.projection_kind == "gaussian":
+            yield (
+                'projection_kind = "gaussian" assumes that nobody chose records by the seed of the projection; '
+                '"structured" assumes nothing'
+            )
 
     def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
@@ -250,4 +300,7 @@ class CrossSilo(Method):
     def _batch(self, tokens: Total) -> Integers:
         """Places of the list, by the seed that came with it: whose they are, nobody knows."""
         generator, count = np.random.default_rng(int(tokens.exact[0])), tokens.survivors
-        return np.sort(generator.permutation(count)[: max(1, math.floor(self.options.rate * count))])
+        return np.sort(generator.permutation(count)[: self._batch_size(count)])
+
+    def _batch_size(self, records: int) -> int:
+        return max(1, math.floor(self.options.rate * records))

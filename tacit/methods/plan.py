@@ -147,7 +147,8 @@ class Plan:
     @property
     def is_pooled(self) -> bool:
         """Does someone see all records? Then it is a baseline, and its summation does not matter."""
-        return bool(self.others) or any(isinstance(planned.noise, Curator) for planned in self.sums)
+        curated = any(isinstance(planned.noise, Curator) for planned in self.sums)
+        return curated or bool(self.others and not self.sums)
 
     @cached_property
     def upload_bytes(self) -> int:
@@ -205,7 +206,7 @@ class Plan:
 
     def released(self, turnouts: dict[str, list[Turnout]]) -> Guarantee:
         """The guarantee of what was really released, by the parties that were there each time."""
-        if self.is_pooled or not self.guarantee.is_promise:
+        if self.is_pooled or self.others or not self.guarantee.is_promise:
             return self.guarantee
         mu = compose(planned.released_mu(turnout) for planned in self.sums for turnout in turnouts[planned.name])
         spent = epsilon_of(mu, self.study.privacy.delta - self.slack)

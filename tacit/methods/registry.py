@@ -9,13 +9,28 @@ from tacit.methods.cross_silo import CrossSilo
 from tacit.methods.dp_fm import DpFm
 from tacit.methods.helmet import Helmet
 from tacit.methods.moments import Moments
+from tacit.methods.multiparty import Multiparty
 from tacit.methods.objective_perturbation import ObjectivePerturbation
 from tacit.methods.training_baselines import CentralTraining, FedAvg, FedSgd, LocalTraining, PlainTraining
 from tacit.study import Study
 
 _TRAINING: dict[str, type[Method]] = {kind.name: kind for kind in (CentralTraining, LocalTraining, PlainTraining)}
 """Baselines that train a PyTorch model where [method] names one, and compute a function otherwise."""
-_ALL = (Helmet, Moments, Cape, CrossSilo, FedAvg, FedSgd, Conv, Local, Central, DpFm, ObjectivePerturbation, Nothing)
+_ALL = (
+    Helmet,
+    Moments,
+    Cape,
+    CrossSilo,
+    Multiparty,
+    FedAvg,
+    FedSgd,
+    Conv,
+    Local,
+    Central,
+    DpFm,
+    ObjectivePerturbation,
+    Nothing,
+)
 METHODS: dict[str, type[Method]] = {method.name: method for method in _ALL}
 
 

@@ -118,20 +118,26 @@ class FedAvg(Method):
         if not poisson_sample(1, self.options.rate, secrets)[0]:
             return np.zeros(self.model.size)
         moved = _trained(self, weights, block, party, secrets) - weights
-        clipped: Floats = moved * (self.options.clip / max(float(np.linalg.norm(moved)), self.options.clip))
+        norm = float(np.linalg.norm(moved))
+        if not math.isfinite(norm):
+            # Its training went beyond floating point: that must not be seen from outside.
+            return np.zeros(self.model.size)
+        clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
         return clipped
 
     def coordinate(self, plan: Plan) -> Conversation:
         weights, optimizer = self.model.initial(), Optimizer(_averaging(self.options), self.model.size)
+        expected = self.options.rate * self.study.parties.count
         for _ in range(self.options.rounds):
             total = yield Sum("update", weights)
-            weights = optimizer.step(weights, -total.noisy / (self.options.rate * self.study.parties.count))
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std})
+            weights = optimizer.step(weights, -total.noisy / expected)
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std / expected})
 
 
 def _averaging(options: FederatedOptions) -> FederatedOptions:
     """FedAvg's own step is the average itself, unless the study says otherwise."""
-    return options if options.learning_rate else options.model_copy(update={"learning_rate": 1.0})
+    own = options.learning_rate is None and options.optimizer == "sgd"
+    return options.model_copy(update={"learning_rate": 1.0}) if own else options
 
 
 def _trained(
@@ -167,29 +173,47 @@ class FedSgd(CrossSilo):
     def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
         if weights is None:
             raise ValueError("Expected the model's weights with the request.")
-        planned = self._planned
-        deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Inside) else 0.0
+        planned, deviation = self._planned, self._deviation
         alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
         own = weights
         for _ in range(self.federated.local_steps):
             gradient = super().contribute(Sum("gradient", own), alone, [Private(secrets)]).noisy
             words = planned.encoding.encode(gradient)[0]
             words += sample(deviation, planned.dimension, secrets).view(np.uint64)
-            expected = self.options.rate * self.study.parties.records
-            own = own - self.federated.local_rate * planned.encoding.decode(words) / expected
-        moved: Floats = own - weights
+            own = own - self.federated.local_rate * planned.encoding.decode(words) / self._expected
+        moved: Floats = (own - weights) / self._unit
         return moved
 
     @cached_property
     def _planned(self) -> PlannedSum:
         return self.plan().rounds_sum
 
+    @property
+    def _deviation(self) -> float:
+        """Of the noise in a step's gradient, in units of the encoding"""
+        return math.sqrt(self._planned.noise.own) if isinstance(self._planned.noise, Inside) else 0.0
+
+    @property
+    def _expected(self) -> float:
+        """How many records of a party are in one of its steps"""
+        return self.options.rate * self.study.parties.records
+
+    @cached_property
+    def _unit(self) -> float:
+        """What an update is divided by to be sent in the gradients' encoding: its largest norm over theirs, so that
+        nothing is clipped and little rounded."""
+        planned = self._planned
+        noise = (math.sqrt(planned.dimension) + 14.0) * self._deviation / planned.encoding.scale
+        step = self.federated.local_rate * (planned.encoding.bound + noise) / self._expected
+        return self.federated.local_steps * step / planned.encoding.bound
+
     def coordinate(self, plan: Plan) -> Conversation:
         weights = self.model.initial()
         for _ in range(self.options.rounds):
             total = yield Collect("gradient", weights)
-            weights = weights + total.noisy / total.survivors
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std})
+            weights = weights + self._unit * total.noisy / total.survivors
+        noise = self._deviation / self._planned.encoding.scale / self._expected
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
 
 class PlainTraining(Method):
@@ -205,7 +229,8 @@ class PlainTraining(Method):
     def plan(self) -> Plan:
         guarantee = Guarantee(math.inf, 0.0, self.study.group, trust_of(self.study), None)
         declared = DeclaredSum("model", self.model.size, _LARGEST_MODEL, 1.0, count=self.options.rounds, noise="inside")
-        planned = replace(plan_sum(self.study, guarantee.trust, declared, 1.0, False), sensitivity=_LARGEST_MODEL)
+        planned = plan_sum(self.study, guarantee.trust, declared, 1.0, False)
+        planned = replace(planned, sensitivity=2.0 * _LARGEST_MODEL, noise_std=0.0)
         return Plan(self.study, self.name, (planned,), guarantee, 0.0)
 
     def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
@@ -214,6 +239,11 @@ class PlainTraining(Method):
         rows = [
             _trained(self, request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
         ]
+        if not np.isfinite(rows).all():
+            raise self.study.error(
+                "method.local_rate",
+                f"is {self.options.local_rate:g}, with which a party's training goes beyond floating point; lower it",
+            )
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -1,0 +1,156 @@
+"""Votes on public records: how far a party can move the minimiser, that it is one, and that the noise is as stated."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.datasets import load_digits
+
+import tacit
+from tacit.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
+from tacit.methods.multiparty import Multiparty
+from tacit.noise.stream import SecretStream
+from tacit.study import StudyError, make_study
+
+KEY = bytes(range(32))
+
+
+def method(folder: Path, classes: int = 2, records: int = 30, **keys: Any) -> Multiparty:
+    rng = np.random.default_rng(0)
+    np.savez(folder / "public.npz", X=rng.normal(size=(records, 3)))
+    return Multiparty(
+        make_study(
+            {
+                "study": {"name": "votes", "task": "classification"},
+                "data": {"features": 3, "classes": classes},
+                "parties": {"count": 5, "max_records": 10},
+                "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "party"},
+                "method": {"name": "multiparty", "public": str(folder / "public.npz"), "regularization": 0.1, **keys},
+            }
+        )
+    )
+
+
+@pytest.mark.parametrize("learner", ["softmax", "logistic", "svm"])
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("labels", ["weighted", "majority"])
+def test_one_party_moves_the_minimiser_by_less_than_the_sensitivity(
+    learner: str, classes: int, labels: str, tmp_path: Path
+) -> None:
+    """A party votes otherwise everywhere, on public records that all point one way, so that the changes add up; with a
+    strong regularization, so that the slopes are those at 0. Half of the stated sensitivity is reached."""
+    voting = method(tmp_path, classes, learner=learner, labels=labels, regularization=20.0)
+    worst = 0.0
+    rng = np.random.default_rng(1)
+    for trial in range(12):
+        direction = np.array([1.0, 0.0, 0.0]) if trial % 2 else rng.normal(size=3)
+        public = np.tile(direction / np.linalg.norm(direction), (30, 1)) if trial < 8 else voting.public
+        voting.__dict__["public"] = public
+        votes = rng.multinomial(4, np.ones(classes) / classes, size=30).astype(float)
+        one, other = votes.copy(), votes.copy()
+        first, second = (0, 1) if trial < 10 else (classes - 1, 0)
+        one[:, first] += 1.0
+        other[:, second] += 1.0
+        if labels == "majority":
+            one, other = np.eye(classes)[np.full(30, first)] * 5, np.eye(classes)[np.full(30, second)] * 5
+        moved = np.linalg.norm(voting._minimise(one / 5.0) - voting._minimise(other / 5.0))
+        worst = max(worst, float(moved))
+    stated = voting.sensitivity()
+    assert worst <= stated
+    assert worst >= 0.5 * stated
+
+
+@pytest.mark.parametrize("loss", [Logistic(2), Logistic(3), HuberSVM(2, 0.2), HuberSVM(3, 0.2), Softmax(3)])
+def test_shares_are_the_average_over_the_votes(loss: Loss) -> None:
+    """Slopes and values for shares of votes are those of the votes, averaged."""
+    rng = np.random.default_rng(0)
+    shares = Shares(loss.classes, loss)
+    votes = rng.integers(0, loss.classes, size=(7, 20))
+    scores = rng.normal(size=(20, loss.outputs)) * 2.0
+    targets = np.mean([shares.targets(vote) for vote in votes], axis=0)
+    expected = np.mean([loss.slopes(scores.copy(), loss.targets(vote)) for vote in votes], axis=0)
+    assert np.allclose(shares.slopes(scores.copy(), targets), expected)
+    values = np.mean([loss.values(scores.copy(), loss.targets(vote)) for vote in votes], axis=0)
+    assert np.allclose(shares.values(scores.copy(), targets), values)
+
+
+def test_laplace_noise_has_the_stated_length_and_gaussian_noise_the_stated_deviation(tmp_path: Path) -> None:
+    """Kolmogorov–Smirnov for 2,000 lengths, χ² for the deviation: false alarms 1 in 1,000; the key is fixed."""
+    voting = method(tmp_path, classes=3)
+    voting.secrets = SecretStream(KEY)
+    zero = np.zeros((3, 3))
+    lengths = [np.linalg.norm(voting._noised(zero)) for _ in range(2000)]
+    scale = voting.sensitivity() / voting.study.epsilon
+    assert stats.kstest(lengths, stats.gamma(9, scale=scale).cdf).pvalue > 1e-3
+    gaussian = method(tmp_path, classes=3, noise="gaussian")
+    gaussian.secrets = SecretStream(KEY)
+    drawn = np.concatenate([gaussian._noised(zero).ravel() for _ in range(2000)])
+    stated = gaussian.plan().others[0].noise_std
+    assert drawn.std() == pytest.approx(stated, rel=0.03)
+    mu = gaussian.plan().guarantee.mu
+    assert mu is not None
+    assert gaussian.sensitivity() / stated <= mu * (1 + 1e-9)
+
+
+def test_a_weighted_vote_needs_less_noise_than_a_majority_s(tmp_path: Path) -> None:
+    weighted, majority = (method(tmp_path, labels=labels).sensitivity() for labels in ("weighted", "majority"))
+    assert majority == pytest.approx(5 * weighted)
+    assert method(tmp_path, learner="logistic", classes=2).sensitivity() == pytest.approx(1 / (0.1 * 5), rel=1e-5)
+    assert method(tmp_path, learner="svm", classes=2).sensitivity() == pytest.approx(2 / (0.1 * 5), rel=1e-5)
+
+
+def test_weighted_votes_beat_the_majority_and_a_single_party_on_digits(tmp_path: Path) -> None:
+    """Without noise to speak of (epsilon 1,000, 60 parties of 15 records), and with noise the weighted votes."""
+    features, labels = load_digits(return_X_y=True)
+    features = features - features.mean(axis=1, keepdims=True)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    features, labels = features[order], labels[order]
+    np.savez(tmp_path / "public.npz", X=features[900:1400])
+
+    def accuracy(kind: str, epsilon: float) -> float:
+        study = {
+            "study": {"name": "votes", "task": "classification"},
+            "data": {"features": 64, "classes": 10},
+            "parties": {"count": 60, "records": 15, "max_records": 15},
+            "privacy": {"epsilon": epsilon, "delta": 1e-5, "unit": "party"},
+            "method": {
+                "name": "multiparty",
+                "labels": kind,
+                "learner": "logistic",
+                "public": str(tmp_path / "public.npz"),
+                "regularization": 0.05,
+            },
+        }
+        groups = np.arange(900) % 60
+        done = tacit.simulate(study, features[:900], labels[:900], groups, X_test=features[1400:], y_test=labels[1400:])
+        return done.metrics["accuracy"]
+
+    weighted = float(np.mean([accuracy("weighted", 300.0) for _ in range(3)]))
+    majority = float(np.mean([accuracy("majority", 300.0) for _ in range(3)]))
+    assert weighted > majority + 0.1
+
+
+def test_the_plan_says_whom_it_trusts_and_what_theorem_4_gives(tmp_path: Path) -> None:
+    plan = method(tmp_path).plan()
+    assert "trainer" in plan.guarantee.sentence()
+    assert plan.guarantee.delta == 0.0
+    assert any("Theorem 4" in note for note in plan.notes)
+    content = plan.to_json()
+    assert (content["summation"], content["rounds"]) == (None, 2)
+    bound = method(tmp_path).risk_bound()
+    size, s = 6, method(tmp_path).sensitivity()
+    expected = (0.5 + 0.1) * (s * size * math.log(size / 0.05)) ** 2 + 16 * (32 + math.log(20)) / (0.1 * 30) + 0.05
+    assert bound == pytest.approx(expected)
+
+
+def test_what_is_missing_is_said(tmp_path: Path) -> None:
+    with pytest.raises(StudyError, match="lacks public"):
+        method(tmp_path, public=None)
+    with pytest.raises(ValueError, match="there is no such file"):
+        method(tmp_path, public="nowhere.npz").plan()
