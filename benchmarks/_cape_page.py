@@ -51,9 +51,9 @@ Sarwate 2019), made by `tacit` with every method at the ε that it really keeps.
   trusted curator who sees all records, and δ = 0; objective perturbation gets the best of four settings, chosen by the
   result. The network's settings are the best of four on other data of its kind, the same for all methods. Nothing else
   is tuned.
-- `capeFM`, `conv`, `local` and `central` are tacit's linear regression: a tenth of the budget first buys the mean and mean
-  square of the records, by which they are reshaped to make room for what tells them apart (`reshape`); the paper has no
-  such step. The rest goes into both orders in one release.
+- `capeFM`, `conv`, `local` and `central` are tacit's linear regression: a tenth of the budget first buys the mean and
+  mean square of the records, by which they are reshaped to make room for what tells them apart (`reshape`); the paper
+  has no such step. The rest goes into both orders in one release.
 - In CAPE the parties draw all noise themselves, so the repetitions use the ideal summation. One run of D = 20,
   N = 20,000, ε = 1 through SecAgg: planned noise {secure["noise"] / ideal["noise"]:.4f} times that with the ideal
   sum, err_w {secure["error"]:.4f} against {ideal["error"]:.4f}, {secure["bytes"] / 1e3:,.0f} kB."""

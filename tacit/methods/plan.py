@@ -274,8 +274,10 @@ def trust_of(study: Study) -> Trust:
     return Trust(study.parties.count, study.colluding, study.dropouts, study.privacy.enclaves)
 
 
-def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tuple[str, ...] = ()) -> Plan:
-    """Size the noise of the declared sums so that together they keep the study's promise."""
+def make_plan(
+    study: Study, method: str, declared: list[DeclaredSum], notes: tuple[str, ...] = (), mu: float | None = None
+) -> Plan:
+    """Size the noise of the declared sums so that together they keep the study's promise, or are worth the given μ."""
     trust = trust_of(study)
     secure = [release for release in declared if release.noise in ("shares", "correlated")]
     if secure and trust.honest_survivors < 1:
@@ -288,7 +290,7 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
         raise study.error(
             "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
         )
-    epsilon, delta = min(study.epsilon, integer.LARGEST_EPSILON), study.privacy.delta
+    delta = study.privacy.delta
     protocol, slack = secrecy_slack(study, trust, declared)
     if slack >= delta:
         raise study.error(
@@ -296,7 +298,12 @@ def make_plan(study: Study, method: str, declared: list[DeclaredSum], notes: tup
             f"is {delta:g}, but the summation and the drawing of noise already cost {slack:.1g}; choose a larger "
             'delta, or protocol = "secagg"',
         )
-    mu_whole = mu_for(epsilon, delta - slack) / math.sqrt(sum(release.share * release.count for release in declared))
+    if mu is None:
+        epsilon = min(study.epsilon, integer.LARGEST_EPSILON)
+        mu = mu_for(epsilon, delta - slack)
+    else:
+        epsilon = epsilon_of(mu, delta - slack)
+    mu_whole = mu / math.sqrt(sum(release.share * release.count for release in declared))
     sums = tuple(
         plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
         for release in declared

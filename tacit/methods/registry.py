@@ -12,6 +12,7 @@ from tacit.methods.moments import Moments
 from tacit.methods.multiparty import Multiparty
 from tacit.methods.objective_perturbation import ObjectivePerturbation
 from tacit.methods.training_baselines import CentralTraining, FedAvg, FedSgd, LocalTraining, PlainTraining
+from tacit.methods.voting import Voting
 from tacit.study import Study
 
 _TRAINING: dict[str, type[Method]] = {kind.name: kind for kind in (CentralTraining, LocalTraining, PlainTraining)}
@@ -22,6 +23,7 @@ _ALL = (
     Cape,
     CrossSilo,
     Multiparty,
+    Voting,
     FedAvg,
     FedSgd,
     Conv,

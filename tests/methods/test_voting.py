@@ -1,0 +1,121 @@
+"""Voting: how far a record or a party moves the ballots, what the noise promises, and that the student learns."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+import tacit
+from tacit.data.block import Block
+from tacit.methods.base import Sum
+from tacit.methods.voting import Voting
+from tacit.privacy.gaussian import epsilon_of
+from tacit.study import Study, StudyError, make_study
+
+
+def study(folder: Path, privacy: dict[str, Any] | None = None, **keys: Any) -> Study:
+    public = folder / "public.npz"
+    if not public.exists():
+        np.savez(public, X=np.random.default_rng(0).normal(size=(20, 2)))
+    return make_study(
+        {
+            "study": {"name": "votes", "task": "classification"},
+            "data": {"features": 2, "classes": 3, "norm": 5.0},
+            "parties": {"count": 8, "records": 6, "max_records": 6},
+            "privacy": {"epsilon": 1.0, "delta": 1e-6, **(privacy or {})},
+            "method": {"name": "voting", "public": str(public), "queries": 20, **keys},
+            "summation": {"protocol": "ideal"},
+        }
+    )
+
+
+def ballots(method: Voting, features: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    block = Block(features[None], labels[None], np.array([len(labels)]))
+    return method.contribute(Sum("ballots"), block).noisy[0]
+
+
+@pytest.mark.parametrize("kind", ["ensemble", "neighbours"])
+def test_no_record_and_no_party_moves_the_ballots_by_more_than_the_sensitivity(kind: str, tmp_path: Path) -> None:
+    """Records put where the queries are, and parties of another class altogether, which reach it."""
+    method = Voting(study(tmp_path, ballots=kind, neighbours=3))
+    rng = np.random.default_rng(0)
+    worst_record = worst_party = 0.0
+    for _ in range(100):
+        features, labels = rng.normal(size=(6, 2)), rng.integers(0, 3, 6)
+        before = ballots(method, features, labels)
+        changed, relabelled = features.copy(), labels.copy()
+        changed[0], relabelled[0] = rng.normal(size=2) * 0.1, rng.integers(0, 3)
+        worst_record = max(worst_record, float(np.linalg.norm(ballots(method, changed, relabelled) - before)))
+    one, other = (ballots(method, features, np.full(6, label)) for label in (0, 1))
+    worst_party = float(np.linalg.norm(one - other))
+    assert worst_record <= method.sensitivity(1) + 1e-9
+    assert worst_party == pytest.approx(method.sensitivity(None)) == pytest.approx(math.sqrt(40.0))
+    assert method.sensitivity(1) == pytest.approx(math.sqrt(40.0) / (3 if kind == "neighbours" else 1))
+
+
+def test_a_record_can_move_every_ballot_of_its_neighbours(tmp_path: Path) -> None:
+    """All queries in one place, so that one record is a neighbour of all of them."""
+    np.savez(tmp_path / "public.npz", X=np.zeros((20, 2)))
+    method = Voting(study(tmp_path, ballots="neighbours", neighbours=3))
+    features, labels = np.full((6, 2), 2.0), np.zeros(6, dtype=np.int64)
+    changed, relabelled = features.copy(), labels.copy()
+    changed[0], relabelled[0] = 0.0, 1
+    moved = np.linalg.norm(ballots(method, changed, relabelled) - ballots(method, features, labels))
+    assert moved == pytest.approx(method.sensitivity(1))
+
+
+def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(tmp_path: Path) -> None:
+    plan = Voting(study(tmp_path, ballots="neighbours", neighbours=3)).plan()
+    planned = plan.planned("ballots")
+    assert epsilon_of(planned.mu, 1e-6) == pytest.approx(1.0, rel=1e-6)
+    assert planned.sensitivity == pytest.approx(math.sqrt(40.0) / 3, rel=0.01)
+    told = float(plan.notes[-1].rsplit("= ", 1)[1])
+    assert told == pytest.approx(epsilon_of(3 * planned.mu, 1e-6), rel=1e-3)
+    assert "all records of one party" in plan.notes[-1]
+
+
+def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
+    agreed = study(tmp_path, {"epsilon": None, "noise_multiplier": 7.0, "unit": "party"})
+    plan = Voting(agreed).plan()
+    assert plan.planned("ballots").noise_std == pytest.approx(7.0, rel=0.01)
+    assert plan.guarantee.epsilon == pytest.approx(epsilon_of(math.sqrt(40.0) / 7.0, 1e-6), rel=1e-3)
+
+
+@pytest.mark.parametrize("model", ["softmax", "sklearn.tree:DecisionTreeClassifier"])
+def test_a_student_learns_from_noisy_votes(model: str, tmp_path: Path) -> None:
+    """Digits, 60 parties of 20 records, no noise to speak of: the student is far better than a coin."""
+    features, labels = load_digits(return_X_y=True)
+    features = features / np.linalg.norm(features, axis=1, keepdims=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    features, labels = features[order], labels[order]
+    np.savez(tmp_path / "public.npz", X=features[1200:1500])
+    content = {
+        "study": {"name": "votes", "task": "classification"},
+        "data": {"features": 64, "classes": 10},
+        "parties": {"count": 60, "records": 20, "max_records": 20},
+        "privacy": {"epsilon": 30.0, "delta": 1e-5, "unit": "party"},
+        "method": {"name": "voting", "public": str(tmp_path / "public.npz"), "queries": 300, "model": model},
+    }
+    groups = np.arange(1200) % 60
+    done = tacit.simulate(content, features[:1200], labels[:1200], groups, X_test=features[1500:], y_test=labels[1500:])
+    assert done.metrics["accuracy"] > 0.6
+    assert done.outcome.release.details["queries"] == 300
+
+
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        ({"ballots": "neighbours", "neighbours": 6}, "needs more records"),
+        ({"queries": 21}, "has 20 records only"),
+        ({"public": "nowhere.npz"}, "there is no such file"),
+        ({"model": "sklearn.nowhere:Model"}, "cannot be made here"),
+    ],
+)
+def test_what_does_not_fit_is_said(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises((StudyError, ValueError), match=words):
+        Voting(study(tmp_path, **keys)).plan()
