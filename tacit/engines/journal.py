@@ -73,13 +73,19 @@ class Journal:
         if row is not None and row[0] is not None:
             return SecretStream(row[0])
         key = secrets.key()
-        self._base.execute("INSERT INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
+        self._base.execute("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
         return SecretStream(key)
 
     def finish(self, number: int, entry: Entry) -> None:
-        """Keep what the turn gave, and forget its secret."""
+        """Keep what the turn gave, and forget its secret, and those of turns that only led to it."""
         encoded = msgspec.msgpack.encode(entry)
-        self._base.execute("UPDATE turns SET entry = ?, secret = NULL WHERE number = ?", (encoded, number))
+        self._base.execute("UPDATE turns SET entry = ? WHERE number = ?", (encoded, number))
+        self._base.execute("UPDATE turns SET secret = NULL WHERE number <= ?", (number,))
+
+    def is_over(self, number: int) -> bool:
+        """Is what a turn gave known?"""
+        row = self._base.execute("SELECT entry FROM turns WHERE number = ?", (number,)).fetchone()
+        return row is not None and row[0] is not None
 
     def close(self) -> None:
         self._base.close()

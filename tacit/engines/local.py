@@ -21,13 +21,27 @@ from threadpoolctl import threadpool_limits
 from tacit.data.block import Block
 from tacit.data.federation import BLOCK_PARTIES, Federation
 from tacit.engines.journal import Entry, Journal, fingerprint
-from tacit.methods.base import Answer, Collect, Method, Pool, Private, Release, Request, Sum, Tokens, Total, ZeroSum
+from tacit.methods.base import (
+    Answer,
+    Collect,
+    Method,
+    Pool,
+    Private,
+    Release,
+    Request,
+    Sum,
+    Tokens,
+    Total,
+    Vote,
+    ZeroSum,
+)
 from tacit.methods.mechanisms import Correlated, Independent, Inside, Turnout
 from tacit.methods.plan import Plan, PlannedSum
 from tacit.noise.discrete_gaussian import sample
 from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.summation.base import COORDINATOR, Aborted, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
+from tacit.summation.tally import TallyCoordinator
 from tacit.summation.tokens import TokenProtocol
 from tacit.types import Flags, Integers, Words
 
@@ -147,6 +161,9 @@ class _Run:
         self._number += 1
         if entry := self._journal.entry(number, asked):
             return self._recall(request, entry)
+        if isinstance(request, Tokens) and self._journal.is_over(number + 1):
+            # The round that they were for is over: nothing depends on them any more.
+            return Total(np.empty(0), np.zeros(1, dtype=np.int64), 1, 0.0)
         self._secrets = self._journal.begin(number, asked, self._source)
         bytes_before, largest_before = self.bytes, self.largest
         answer = self._answer(request)
@@ -161,7 +178,7 @@ class _Run:
         if isinstance(request, ZeroSum):
             made = self._common[request.name]
             common = (made.root, made.prepared.tobytes(), made.total.tobytes())
-        elif isinstance(request, Sum | Collect):
+        elif isinstance(request, Sum | Vote | Collect):
             prepared = self.turnouts[request.name][-1].prepared
         numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
         return Entry(*numbers, prepared, moved, largest, common)
@@ -172,7 +189,7 @@ class _Run:
             root, prepared, total = entry.common
             flags, words = np.frombuffer(prepared, dtype=np.bool_), np.frombuffer(total, dtype=np.uint64)
             self._common[request.name] = _Common(root, flags, words)
-        elif isinstance(request, Sum | Collect):
+        elif isinstance(request, Sum | Vote | Collect):
             self.turnouts[request.name].append(Turnout(entry.prepared, entry.survivors))
         noisy, exact = np.frombuffer(entry.noisy), np.frombuffer(entry.exact, dtype=np.int64)
         return Total(noisy, exact, entry.survivors, entry.noise_std)
@@ -185,14 +202,14 @@ class _Run:
                 return self._deal_tokens(request.turn)
             case ZeroSum():
                 return self._prepare(self._plan.planned(request.name))
-            case Sum() | Collect():
+            case Sum() | Vote() | Collect():
                 planned = self._plan.planned(request.name)
                 if len(self.turnouts[request.name]) >= planned.count:
                     raise RuntimeError(f"The method asks for {request.name!r} more often than it planned.")
-                return self._sum(request, planned) if isinstance(request, Sum) else self._collect(request, planned)
+                return self._collect(request, planned) if isinstance(request, Collect) else self._sum(request, planned)
 
-    def _sum(self, request: Sum, planned: PlannedSum) -> Total:
-        """A secure sum of contributions, each with its share of the noise."""
+    def _sum(self, request: Sum | Vote, planned: PlannedSum) -> Total:
+        """A secure sum of contributions, each with its share of the noise; or only the winners of a vote."""
         root, total_noise = self._secrets.key(), SecretStream(self._secrets.key())
         turn = len(self.turnouts[request.name])
         protocol = self._plan.protocol(planned, SecretStream(self._secrets.key()), turn)
@@ -207,14 +224,25 @@ class _Run:
 
         with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
             coordinator = exchange.run(self._blocks(planned), vectors, self._vanishing, "training, noising and summing")
-            words = coordinator.total()
             sent = int(coordinator.survivors().sum())
+            if isinstance(request, Vote):
+                return self._won(request, planned, coordinator, sent, exchange)
+            words = coordinator.total()
             if protocol.reveals_contributions:
                 variance = planned.noise.total(Turnout(sent, sent))
                 words[: planned.dimension] += sample(variance**0.5, planned.dimension, total_noise).view(np.uint64)
             else:
                 words[: planned.dimension] -= exchange.opened_noise(planned, coordinator, sent)
         return self._total(request.name, planned, words, Turnout(sent, sent), exchange)
+
+    def _won(
+        self, request: Vote, planned: PlannedSum, coordinator: Coordinator, sent: int, exchange: _Exchange
+    ) -> Total:
+        if not isinstance(coordinator, TallyCoordinator):
+            raise RuntimeError("A vote needs talliers.")
+        self.turnouts[request.name].append(Turnout(sent, sent))
+        self._count(exchange)
+        return Total(np.empty(0), coordinator.winners(), sent, planned.total_std(sent))
 
     def _prepare(self, planned: PlannedSum) -> Total:
         """The secure sum of the noise that parties have in common, for all turns: no data takes part."""
@@ -310,7 +338,7 @@ class _Run:
         return Block(features[None], labels[None], np.array([len(labels)]))
 
     def _encoded(
-        self, request: Sum | Collect, planned: PlannedSum, block: Block, indices: Integers, root: bytes
+        self, request: Sum | Vote | Collect, planned: PlannedSum, block: Block, indices: Integers, root: bytes
     ) -> tuple[Words, Words]:
         """What the block's parties contribute, as words without noise."""
         places = self._places or {}

@@ -313,7 +313,8 @@ class TorchModel:
         if not hasattr(self._local, "module"):
             self._local.module = self._module()
         module: nn.Module = self._local.module
-        start, tensor = 0, torch.from_numpy(np.asarray(flat, dtype=np.float32))
+        with np.errstate(over="ignore"):
+            start, tensor = 0, torch.from_numpy(np.asarray(flat, dtype=np.float32))
         for _, weights in _trained(module):
             weights.data = tensor[start : start + weights.numel()].view(weights.shape).clone()
             weights.requires_grad_(False)

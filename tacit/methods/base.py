@@ -31,6 +31,16 @@ class Sum:
 
 
 @dataclass(frozen=True)
+class Vote:
+    """A request: every party's ballots, of which only the winning class of each query is revealed. The answer is a
+    `Total` whose exact numbers are the winners."""
+
+    name: str
+    parameters: Floats | None = None
+    turn: int = 0
+
+
+@dataclass(frozen=True)
 class Tokens:
     """A request: a list with a token for each record, in which a party knows its own and nobody else's, for one round.
     The answer is a `Total` that says how many there are and, as its one exact number, a seed that nobody chose."""
@@ -62,7 +72,7 @@ class Pool:
     """A request: all records in one place. For baselines in simulations: no network engine answers it."""
 
 
-Request = Sum | ZeroSum | Collect | Tokens | Pool
+Request = Sum | Vote | ZeroSum | Collect | Tokens | Pool
 
 
 @dataclass(frozen=True)
@@ -136,7 +146,7 @@ class Method(ABC):
         """What will happen, and what it promises: no data needed."""
 
     @abstractmethod
-    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         """The party's side, for each party of the block."""
 
     @abstractmethod

@@ -16,7 +16,19 @@ import numpy as np
 from tacit.data.block import Block
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Release, Request, Sum, Total
+from tacit.methods.base import (
+    Collect,
+    Contribution,
+    Conversation,
+    Method,
+    Pool,
+    Private,
+    Release,
+    Request,
+    Sum,
+    Total,
+    Vote,
+)
 from tacit.methods.functions import Ask, FunctionMethod, FunctionOptions, function_for
 from tacit.methods.plan import OtherRelease, Plan, cautions, trust_of
 from tacit.noise.discrete_gaussian import sample
@@ -103,7 +115,7 @@ class Nothing(Method):
         plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
         return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
 
-    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

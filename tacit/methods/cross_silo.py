@@ -30,6 +30,7 @@ from tacit.methods.base import (
     Sum,
     Tokens,
     Total,
+    Vote,
 )
 from tacit.methods.plan import DeclaredSum, trust_of
 from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
@@ -252,7 +253,7 @@ class CrossSilo(Method):
         parties = self.study.parties
         if parties.records == 1 < parties.max_records:
             yield (
-                "steps are sized as if every party had one record, the fewest that [parties] allows; set records to "
+                "steps are sized as if every party had one record, the fewest that the study allows; set records to "
                 "what parties really have, or the model may not learn"
             )
         if self.options.projection is not None and self.options.projection_kind == "gaussian":
@@ -261,7 +262,7 @@ class CrossSilo(Method):
                 '"structured" assumes nothing'
             )
 
-    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
             raise ValueError("Expected the model's weights with the request.")
         batch = request.batch if isinstance(request, Sum) else None

@@ -286,10 +286,7 @@ def make_plan(
             f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise "
             f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
         )
-    if study.privacy.adjacency != "replace":
-        raise study.error(
-            "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
-        )
+    _check_adjacency(study, method)
     delta = study.privacy.delta
     protocol, slack = secrecy_slack(study, trust, declared)
     if slack >= delta:
@@ -303,6 +300,7 @@ def make_plan(
         mu = mu_for(epsilon, delta - slack)
     else:
         epsilon = epsilon_of(mu, delta - slack)
+        check_epsilon(study, epsilon)
     mu_whole = mu / math.sqrt(sum(release.share * release.count for release in declared))
     sums = tuple(
         plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
@@ -320,6 +318,23 @@ def make_plan(
     )
     plan = Plan(study, method, sums, guarantee, slack, notes)
     return replace(plan, notes=notes + cautions(plan))
+
+
+def _check_adjacency(study: Study, method: str) -> None:
+    if study.privacy.adjacency != "replace":
+        raise study.error(
+            "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
+        )
+
+
+def check_epsilon(study: Study, epsilon: float) -> None:
+    """Refuse an ε that came of a noise multiplier and is larger than is planned for: its slack would not be proven."""
+    if epsilon > integer.LARGEST_EPSILON:
+        raise study.error(
+            "privacy.noise_multiplier",
+            f"is {study.privacy.noise_multiplier:g}, which costs epsilon = {epsilon:.3g}; more than "
+            f"{integer.LARGEST_EPSILON:g} is not planned for, so raise it",
+        )
 
 
 def seen_of(declared: Sequence[DeclaredSum]) -> str:
@@ -344,6 +359,7 @@ def curator_plan(
     study: Study, method: str, release: OtherRelease, slack: float, assumptions: tuple[str, ...] = ()
 ) -> Plan:
     """The plan of a baseline that is ε-private by noise of its own, in the hands of a trusted curator."""
+    _check_adjacency(study, method)
     trust = trust_of(study)
     guarantee = Guarantee(study.epsilon, slack, study.group, trust, None, CURATOR + assumptions)
     plan = Plan(study, method, (), guarantee, slack, (), (release,))

@@ -11,7 +11,8 @@ neighbours, so it moves a ballot by √2/k only; a model may change altogether w
 records has √(2/k) where √2/k is right.) Noise of deviation σ on each total makes all Q noisy totals one Gaussian
 release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are made of them.
 
-With a summation that adds, the noisy totals become known (the guarantee is the same, and the certificate says so).
+With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
+become known; the guarantee covers them, too, and the plan says so.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tacit.data.files import read_features
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total
+from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
 from tacit.privacy.gaussian import compose, epsilon_of
 from tacit.study import Section, Study
@@ -90,6 +91,11 @@ class Voting(Method):
             )
         return clip_rows(features[: self.options.queries], self.study.data)
 
+    @property
+    def _secretly(self) -> bool:
+        """Do talliers open the winners only?"""
+        return self.study.summation.protocol == "tally"
+
     def sensitivity(self, group: int | None) -> float:
         """How far so many records (None: all of a party's) move all totals of ballots."""
         whole = math.sqrt(2.0 * self.options.queries)
@@ -107,7 +113,7 @@ class Voting(Method):
         )
         multiplier = self.study.privacy.noise_multiplier
         mu = None if multiplier is None else declared.sensitivity / multiplier
-        known = ("the noisy totals of the ballots become known, not only the winners",)
+        known = () if self._secretly else ("the noisy totals of the ballots become known, not only the winners",)
         plan = make_plan(self.study, self.name, [declared], known, mu)
         return replace(plan, notes=(*plan.notes, self._other_level(plan)))
 
@@ -121,7 +127,7 @@ class Voting(Method):
             f"epsilon = {epsilon:.4g}"
         )
 
-    def contribute(self, request: Sum | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [self._ballots(block, party).ravel() for party in range(len(block))]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
@@ -156,8 +162,8 @@ class Voting(Method):
             ) from None
 
     def coordinate(self, plan: Plan) -> Conversation:
-        total: Total = yield Sum("ballots")
-        winners = total.noisy.reshape(-1, self._classes).argmax(axis=1)
+        total: Total = yield Vote("ballots") if self._secretly else Sum("ballots")
+        winners = total.exact if self._secretly else total.noisy.reshape(-1, self._classes).argmax(axis=1)
         student = LinearLearner(Softmax(self._classes), self.study.data.norm, self.options.regularization)
         weights = student.fit(Block(self.queries[None], winners[None], np.array([len(winners)])))[0]
         details = {"queries": len(winners), "noise_std_per_total": total.noise_std, "voters": total.survivors}

@@ -7,15 +7,16 @@ accuracy, which was measured on data).
 from __future__ import annotations
 
 import platform
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from tacit.engines.local import Outcome
 from tacit.methods.plan import Plan
 
-_LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography")
+_LIBRARIES = ("tacit", "numpy", "scipy", "numba", "scikit-learn", "cryptography", "dp-accounting", "torch")
 
 
 def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
@@ -45,4 +46,8 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
 @cache
 def _versions() -> tuple[tuple[str, str], ...]:
     """What ran, and in which version: looked up once, because it takes longer than a small fit."""
-    return (("python", platform.python_version()), *((name, version(name)) for name in _LIBRARIES))
+    found = [("python", platform.python_version())]
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found.append((name, version(name)))
+    return tuple(found)

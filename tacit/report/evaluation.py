@@ -66,7 +66,7 @@ def evaluate(study: Study, release: Release, test: Records, train: Records | Non
         return {"accuracy": float((classify(scores) == test.labels).mean())}
     errors = predict_numbers(release, test.features, study.data) - test.labels
     metrics = {"mse": float((errors**2).mean())}
-    if train is not None:
+    if train is not None and release.is_linear:
         metrics["coefficient_error"] = coefficient_error(release.weights[0], least_squares(study, train))
     return metrics
 

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from tacit.engines.local import Outcome
 from tacit.engines.local import Progress as ProgressCall
-from tacit.methods.mechanisms import Correlated, Independent
+from tacit.methods.mechanisms import Correlated, Independent, Inside
 from tacit.methods.plan import Plan, PlannedSum
+from tacit.methods.sampled import SampledPlan
 
 
 def console() -> Console:
@@ -56,6 +57,13 @@ def show_plan(plan: Plan) -> None:
             f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
             f"sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} against the adversary "
             f"({_noise_of_the_total(plan, planned)})",
+        )
+    if isinstance(plan, SampledPlan):
+        kind = plan.schedule.sampling.replace("-", " ")
+        table.add_row(
+            "sampling",
+            f"{kind}, each record with a chance of {plan.schedule.rate:.4g} in a round; the noise that the adversary "
+            f"faces is {plan.noise_multiplier:.4g} times the largest contribution of a record",
         )
     for other in plan.others:
         table.add_row(
@@ -195,8 +203,8 @@ def _parties(plan: Plan) -> str:
     if plan.asked == 1:
         return f"{trust.parties:,}, of which the first alone takes part"
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
-    if any(isinstance(planned.noise, Independent) for planned in plan.sums):
-        return f"{trust.parties:,}, each with all the noise that it needs; {trust.dropouts:,} may drop out; {more}"
+    if any(isinstance(planned.noise, Independent | Inside) for planned in plan.sums):
+        return f"{trust.parties:,}, each for itself; {trust.dropouts:,} may drop out; {more}"
     return (
         f"{trust.parties:,}; {trust.colluding:,} may collude and {trust.dropouts:,} may drop out; the noise is sized "
         f"for the {trust.honest_survivors:,} that then remain; {more.replace('do,', 'drop out,')}"
@@ -228,4 +236,4 @@ def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
 def _guarantee(out: Console, plan: Plan) -> None:
     out.print(f"\n[bold]Guarantee.[/bold] {plan.guarantee.sentence()}")
     for note in plan.notes:
-        out.print(f"[bold]Note:[/bold] {note}.")
+        out.print(f"[bold]Note:[/bold] {escape(note)}.")

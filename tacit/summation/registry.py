@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import Field
+
 from tacit.noise.stream import SecretStream
 from tacit.study import Section, Study
 from tacit.summation import compute_nodes, ideal, pairwise, secagg
+from tacit.summation.ballots import MOST, Poll
 from tacit.summation.base import Protocol, Session, Unsuitable
+from tacit.summation.tally import Tally
 
 PROTOCOLS: dict[str, tuple[type[Section], Callable[[Session, Any, SecretStream], Protocol]]] = {
     "secagg+": (secagg.Options, secagg.SecAggPlus),
@@ -19,11 +23,30 @@ PROTOCOLS: dict[str, tuple[type[Section], Callable[[Session, Any, SecretStream],
 }
 
 
+class TallyOptions(Section):
+    """The keys of [summation] for a secure vote."""
+
+    talliers: int = Field(3, ge=3, le=3, description="3, the number of talliers")
+
+
+def _tally(study: Study, session: Session, secrets: SecretStream) -> Protocol:
+    """A secure vote in place of a sum: as many queries as fit the session's numbers."""
+    study.options("summation", TallyOptions)
+    if study.method.name != "voting":
+        raise study.error("summation.protocol", 'is "tally", which serves the method "voting" only')
+    classes = len(study.data.class_names)
+    queries = max(1, session.length // classes)
+    poll = Poll(session.study, session.name, session.parties, session.least_survivors, queries, classes, MOST - 1)
+    return Tally(poll, secrets)
+
+
 def open_session(study: Study, session: Session, secrets: SecretStream) -> Protocol:
     """The study's protocol, ready for one sum."""
     name = study.summation.protocol
+    if name == "tally":
+        return _tally(study, session, secrets)
     if name not in PROTOCOLS:
-        known = ", ".join(f'"{known}"' for known in PROTOCOLS)
+        known = ", ".join(f'"{known}"' for known in (*PROTOCOLS, "tally"))
         raise study.error("summation.protocol", f'is "{name}", but should be one of: {known}')
     options, protocol = PROTOCOLS[name]
     try:

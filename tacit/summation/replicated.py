@@ -28,12 +28,14 @@ from tacit.types import Words
 
 TALLIERS = 3
 
-Array: TypeAlias = NDArray[np.unsignedinteger[Any]]
+Array: TypeAlias = NDArray[Any]
+"""Unsigned words, of 64 bits or fewer"""
 _T = TypeVar("_T")
 Rounds: TypeAlias = Generator[Array, Array, _T]
 """A computation: yields what to send, is sent what was received"""
 
-_REVERSED = np.packbits(np.unpackbits(np.arange(256, dtype=np.uint8)[:, np.newaxis], axis=1)[:, ::-1], axis=1).ravel()
+_SWAPS = ((31, 0x00000000AAAAAAAA), (14, 0x0000CCCC0000CCCC), (4, 0x00F000F000F000F0))
+"""Shifts and masks that swap the bits of a bit's number: the first and the last, the second and the last but one, …"""
 
 
 @dataclass(frozen=True)
@@ -129,12 +131,12 @@ class Computation:
 
         A carry-save adder turns the three shares, each of them known to two talliers, into x = s + 2c with
         s = x₀ ⊕ x₁ ⊕ x₂ and c = x₀x₁ ⊕ x₁x₂ ⊕ x₂x₀. The carry into the top bit of that sum is the carry out of
-        (2s) + (4c): a tree of generate and propagate bits, over neighbouring bits, then pairs, then fours. With the
-        bits in the order of their reversed numbers, neighbours are the two halves of a word, and words shrink by half.
+        2s + 4c: a tree of generate and propagate bits, over neighbouring bits, then pairs, then fours (Kogge–Stone, but
+        only what the last carry needs). With the bits shuffled, neighbours are the two halves of a word, so that words
+        shrink by half from level to level.
         """
-        total = x.each(_reversed)
-        carries = yield from self.reshare_bits(total.first & total.second)
-        left, right = total.each(lambda bits: bits >> 1), carries.each(lambda bits: bits >> 2)
+        carries = yield from self.reshare_bits(x.first & x.second)
+        left, right = x.each(lambda bits: shuffled(bits << 1)), carries.each(lambda bits: shuffled(bits << 2))
         generate, propagate = (yield from self.conjunction(left, right)), left ^ right
         width = 64
         while width > 1:
@@ -146,8 +148,8 @@ class Computation:
                 both = yield from self.conjunction(joined(upper_p, upper_p), joined(lower_g, lower_p))
                 middle = len(upper_g.first)
                 generate, propagate = upper_g ^ both[:middle], both[middle:]
-        top = total ^ carries.each(lambda bits: bits >> 1)
-        return (generate ^ top.each(lambda bits: bits.astype(np.uint8))).each(lambda bits: bits & 1)
+        top = x ^ carries.each(lambda bits: bits << 1)
+        return generate.each(lambda bits: bits & 1) ^ top.each(lambda bits: (bits >> 63).astype(np.uint8))
 
     def as_numbers(self, bits: Shares) -> Rounds[Shares]:
         """Bits shared by ⊕ as the numbers 0 and 1 shared by +. Two rounds.
@@ -179,10 +181,7 @@ class Computation:
                 moves.append(values[behind] - values[ahead])
             moved = yield from self.product(joined(*[swap] * len(moves)), joined(*moves))
             rows = joined(rows[ahead] + moved[: even // 2], rows[spare])
-            if count > 2:
-                values = joined(values[ahead] + moved[even // 2 :], values[spare])
-            else:
-                values = values[:1]
+            values = joined(values[ahead] + moved[even // 2 :], values[spare]) if count > 2 else values[:1]
         return rows[0]
 
 
@@ -201,13 +200,16 @@ def orders(seed: bytes, rows: int, columns: int) -> NDArray[np.int64]:
     return np.argsort(words, axis=0, kind="stable")
 
 
-def _reversed(words: Array) -> Array:
-    """The bits of 64-bit words in reverse order.
+def shuffled(words: Array) -> Array:
+    """64-bit words with bit number abcdef (in binary) moved to fedcba: odd bits are in the upper half, and so on.
 
-    >>> [hex(word) for word in _reversed(np.array([1, 0x2 << 60], dtype=np.uint64))]
-    ['0x8000000000000000', '0x4']
+    >>> [hex(word) for word in shuffled(np.array([0b10, 0b110000], dtype=np.uint64))]
+    ['0x100000000', '0x10000000100']
     """
-    return _REVERSED[words.view(np.uint8)].view(np.uint64).byteswap()
+    for shift, mask in _SWAPS:
+        differing = (words ^ words >> shift) & mask
+        words = words ^ differing ^ differing << shift
+    return words
 
 
 def _halves(words: Shares, width: int) -> tuple[Shares, Shares]:

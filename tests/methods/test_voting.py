@@ -12,10 +12,16 @@ from sklearn.datasets import load_digits
 
 import tacit
 from tacit.data.block import Block
+from tacit.data.federation import ArrayFederation
+from tacit.data.files import Records
+from tacit.engines import local
 from tacit.methods.base import Sum
+from tacit.methods.registry import method_for
 from tacit.methods.voting import Voting
+from tacit.noise.stream import SecretStream
 from tacit.privacy.gaussian import epsilon_of
 from tacit.study import Study, StudyError, make_study
+from tacit.summation.base import Aborted
 
 
 def study(folder: Path, privacy: dict[str, Any] | None = None, **keys: Any) -> Study:
@@ -84,6 +90,40 @@ def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
     plan = Voting(agreed).plan()
     assert plan.planned("ballots").noise_std == pytest.approx(7.0, rel=0.01)
     assert plan.guarantee.epsilon == pytest.approx(epsilon_of(math.sqrt(40.0) / 7.0, 1e-6), rel=1e-3)
+
+
+def test_talliers_open_the_winners_of_the_same_noisy_totals_as_a_sum_reveals(tmp_path: Path) -> None:
+    """The same secrets through talliers and through pairwise masks: the same ballots, the same noise, one student."""
+    rng = np.random.default_rng(0)
+    records = Records(rng.normal(size=(48, 2)), rng.integers(0, 3, 48))
+    students = []
+    for protocol in ("tally", "pairwise"):
+        content = study(tmp_path, {"epsilon": 5.0}).model_dump(exclude_none=True)
+        agreed = make_study({**content, "summation": {"protocol": protocol}})
+        method = Voting(agreed)
+        plan = method.plan()
+        federation = ArrayFederation(agreed, records, np.arange(48) % 8)
+        outcome = local.run(method, plan, federation, secrets=SecretStream(bytes(range(32))))
+        students.append(outcome.release.weights)
+        assert any("totals" in note for note in plan.notes) == (protocol != "tally")
+        assert ("talliers" in plan.guarantee.sentence()) == (protocol == "tally")
+    assert np.array_equal(students[0], students[1])
+
+
+def test_parties_may_vanish_from_a_vote_and_too_many_end_it(tmp_path: Path) -> None:
+    content = study(tmp_path, {"dropouts": 2}).model_dump(exclude_none=True)
+    agreed = make_study({**content, "summation": {"protocol": "tally"}})
+    rng = np.random.default_rng(0)
+    arrays = rng.normal(size=(48, 2)), rng.integers(0, 3, 48), np.arange(48) % 8
+    assert tacit.simulate(agreed, *arrays, drop=2).outcome.survivors == 6
+    with pytest.raises(Aborted):
+        tacit.simulate(agreed, *arrays, drop=3)
+
+
+def test_talliers_serve_votes_only(tmp_path: Path) -> None:
+    content = study(tmp_path).model_dump(exclude_none=True)
+    with pytest.raises(StudyError, match='serves the method "voting" only'):
+        method_for(make_study({**content, "method": {"name": "helmet"}, "summation": {"protocol": "tally"}})).plan()
 
 
 @pytest.mark.parametrize("model", ["softmax", "sklearn.tree:DecisionTreeClassifier"])

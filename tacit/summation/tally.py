@@ -1,0 +1,273 @@
+"""A secure vote: three talliers find, for each query, the class with the largest total, and open nothing else.
+
+Each party has a ballot of Q queries × K classes, whole numbers with its share of the noise in them. It splits them
+into three shares modulo 2⁶⁴, of which tallier i gets those with the numbers i and i + 1 (see `replicated`). Two of the
+shares are 32-byte seeds; the third is explicit and goes to one tallier, which passes the sum of all that it has of this
+kind on to their other holder: so a party uploads one vector. The talliers add up the shares of the same parties, and
+compute the argmax on shares: 1 + 11·⌈log₂ K⌉ rounds, each one message from every tallier to the one before it.
+
+Against whom. At most one tallier is curious, together with the coordinator and any parties: they see uniformly random
+words and the winners. Nothing is open below the agreed number of parties, and talliers that were told different lists,
+or got different messages of one party, notice it before they combine anything. What talliers say to each other is
+sealed under keys made for this one vote, so the coordinator that relays it sees only how long it is; a message that was
+altered, doubled or turned elsewhere is rejected. When a tallier dies there is no result; but from the moment that the
+first tallier opens its shares a curious one may know the winners, so count a vote as spent once its count has begun.
+
+What does not hold. Two talliers together know every ballot. A tallier that deviates can change the winners: shares
+that do not agree at the opening are noticed, a wrong word before it need not be. (What comes out still depends on the
+ballots through their noisy totals only, so that a guarantee which would allow to publish these is not touched.) A party
+can vote with any numbers. That only one list is ever counted rests on the talliers' states: dump before sending.
+
+Ties. Before ballots are combined the talliers commit to seeds, and reveal them with the list of parties: together they
+give each query an order of the classes, and of equal totals the first in that order wins, each with equal probability.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+import numpy as np
+
+from tacit.noise.stream import SecretStream
+from tacit.summation.ballots import (
+    MOST,
+    Count,
+    Framed,
+    FromTallier,
+    Held,
+    Opening,
+    Poll,
+    Relay,
+    Roll,
+    TallyParty,
+    ToTallier,
+    address,
+)
+from tacit.summation.base import (
+    COORDINATOR,
+    Aborted,
+    Coordinator,
+    Endpoint,
+    Envelope,
+    Protocol,
+    Rejected,
+    Roster,
+    bitmap,
+    check_label,
+    check_survivors,
+    decode,
+)
+from tacit.summation.keys import Channel, SimulatedIdentities, public_key
+from tacit.summation.replicated import TALLIERS
+from tacit.summation.tallier import Tallier
+from tacit.types import Flags, Integers, Words
+
+__all__ = ["Poll", "Tallier", "Tally", "TallyCoordinator", "TallyParty", "run_in_process"]
+
+
+class CoordinatorState(msgspec.Struct):
+    settled: np.ndarray
+    asked: list[int] = []
+    """The talliers that have not named their ballots since they were last asked"""
+    held: dict[int, list[int]] = {}
+    counting: bytes = b""
+    relayed: dict[int, int] = {}
+    """How many messages of each tallier went to another"""
+    openings: dict[int, tuple[bytes, bytes]] = {}
+    failed: str = ""
+
+
+class TallyCoordinator(Coordinator):
+    """Relays what talliers say to each other, unread, names the parties to count, and learns the winners."""
+
+    def __init__(self, poll: Poll, roster: Roster, secret: bytes) -> None:
+        self._poll, self._session = poll, poll.session
+        self._channels = [
+            Channel(secret, key, self._session.label(), COORDINATOR, address(tallier))
+            for tallier, key in enumerate(roster.helpers)
+        ]
+        self.state: CoordinatorState = CoordinatorState(settled=np.zeros(poll.parties, dtype=np.bool_))
+
+    def settle(self) -> list[Envelope]:
+        """Ask whose ballots have arrived; may be repeated until the count begins."""
+        if self.state.counting:
+            return []
+        self.state.asked = list(range(TALLIERS))
+        return self._to_all(Roll())
+
+    def finish(self) -> list[Envelope]:
+        """Have the ballots counted that all three talliers hold."""
+        if not self.state.counting:
+            if missing := [address(tallier) for tallier in range(TALLIERS) if tallier not in self.state.held]:
+                raise Aborted(f"no list of ballots came from {', '.join(missing)}; nothing was revealed")
+            check_survivors(int(self.state.settled.sum()), self._session)
+            self.state.counting = bitmap(self.state.settled)
+        return self._to_all(Count(self.state.counting))
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        if not incoming:
+            return []
+        framed: Framed = decode(incoming, Framed)
+        check_label(framed.session, self._session)
+        if not 0 <= framed.tallier < TALLIERS:
+            raise Rejected(f"a message came from tallier {framed.tallier}; there are {TALLIERS}")
+        message: FromTallier = decode(self._channels[framed.tallier].unwrap(framed.body), FromTallier)
+        match message:
+            case Relay():
+                return self._relay(framed.tallier, message)
+            case Held():
+                self._gather(framed.tallier, message)
+            case Opening():
+                self._take(framed.tallier, message)
+        return []
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """The talliers that hold the vote up: of those that owe an answer, the ones that have said least."""
+        silent = self._unopened if self.state.counting else self.state.asked
+        least = min((self.state.relayed.get(tallier, 0) for tallier in silent), default=0)
+        return [address(tallier) for tallier in silent if self.state.relayed.get(tallier, 0) == least]
+
+    def survivors(self) -> Flags:
+        """Which parties are counted."""
+        return self.state.settled
+
+    def winners(self) -> Integers:
+        """The number of the class with the largest total, for each query; `Aborted` unless all talliers opened it."""
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        if self._unopened:
+            missing = ", ".join(address(tallier) for tallier in self._unopened)
+            # Any two talliers' shares are enough to know the winners, though not to check them.
+            known = "nothing was revealed" if len(self._unopened) > 1 else "count the vote as spent"
+            raise Aborted(f"no shares of the winners came from {missing}; {known}")
+        return self._combined().astype(np.int64)
+
+    def total(self) -> Words:
+        """The winners, as an engine asks for what a protocol has found out."""
+        return self.winners().astype(np.uint64)
+
+    @property
+    def _unopened(self) -> list[int]:
+        return [tallier for tallier in range(TALLIERS) if tallier not in self.state.openings]
+
+    def _relay(self, sender: int, relay: Relay) -> list[Envelope]:
+        if relay.peer not in range(TALLIERS) or relay.peer == sender:
+            raise Rejected(f"{address(sender)} wrote to tallier {relay.peer}, which is not another tallier")
+        self.state.relayed[sender] = self.state.relayed.get(sender, 0) + 1
+        return [self._to(relay.peer, Relay(sender, relay.number, relay.body))]
+
+    def _gather(self, tallier: int, held: Held) -> None:
+        """Settle on the parties whose ballots all talliers hold."""
+        state = self.state
+        if state.counting:
+            raise Rejected(f"{address(tallier)} named its ballots after the count had begun")
+        if not set(held.senders) <= set(range(self._poll.parties)):
+            raise Rejected(f"{address(tallier)} has ballots of parties that are not in the study")
+        state.held[tallier] = held.senders
+        state.asked = [other for other in state.asked if other != tallier]
+        if len(state.held) == TALLIERS:
+            state.settled[:] = False
+            state.settled[list(set.intersection(*map(set, state.held.values())))] = True
+
+    def _take(self, tallier: int, opening: Opening) -> None:
+        if not self.state.counting or tallier in self.state.openings:
+            raise Rejected(f"{address(tallier)} opened its shares of the winners twice, or unasked")
+        due = 8 * self._poll.queries
+        if len(opening.first) != due or len(opening.second) != due:
+            raise Rejected(f"{address(tallier)} opened shares that are not of {self._poll.queries} winners")
+        self.state.openings[tallier] = bytes(opening.first), bytes(opening.second)
+        if len(self.state.openings) == TALLIERS:
+            self._check_openings()
+
+    def _check_openings(self) -> None:
+        """Each share comes from the two talliers that hold it: they must say the same."""
+        openings = self.state.openings
+        for tallier in range(TALLIERS):
+            after = (tallier + 1) % TALLIERS
+            if openings[tallier][1] != openings[after][0]:
+                self.state.failed = f"{address(tallier)} and {address(after)} opened different shares of the winners"
+        if not self.state.failed and (self._combined() >= self._poll.classes).any():
+            self.state.failed = "the talliers opened winners that are not classes; one of them computed wrongly"
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+
+    def _combined(self) -> Words:
+        total = np.zeros(self._poll.queries, dtype=np.uint64)
+        for first, _ in self.state.openings.values():
+            total += np.frombuffer(first, "<u8")
+        return total
+
+    def _to_all(self, message: ToTallier) -> list[Envelope]:
+        return [self._to(tallier, message) for tallier in range(TALLIERS)]
+
+    def _to(self, tallier: int, message: ToTallier) -> Envelope:
+        body = memoryview(self._channels[tallier].wrap(msgspec.msgpack.encode(message)))
+        return Envelope(address(tallier), msgspec.msgpack.encode(Framed(self._session.label(), tallier, body)))
+
+
+class Tally(Protocol):
+    """Makes the endpoints of one vote; its parties and talliers are made up, for simulation."""
+
+    def __init__(self, poll: Poll, secrets: SecretStream) -> None:
+        super().__init__(poll.session)
+        self.poll = poll
+        self._secret = secrets.key()
+        self._identities = SimulatedIdentities(secrets.key(), poll.parties)
+        keys = [secrets.key() for _ in range(TALLIERS)]
+        self._roster = Roster(self._identities, public_key(self._secret), tuple(public_key(key) for key in keys))
+        self._talliers = [
+            Tallier(poll, self._roster, index, key, SecretStream(secrets.key())) for index, key in enumerate(keys)
+        ]
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return (
+            "at most one of the three talliers is curious, and the other two keep to themselves what they receive",
+            "all three talliers compute as agreed (one that does not can change winners)",
+        )
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {"talliers": TALLIERS, "rounds": self.poll.rounds}
+
+    def coordinator(self) -> TallyCoordinator:
+        return TallyCoordinator(self.poll, self._roster, self._secret)
+
+    def helpers(self) -> dict[str, Endpoint]:
+        return {address(index): tallier for index, tallier in enumerate(self._talliers)}
+
+    def party(self, index: int, secrets: SecretStream) -> TallyParty:
+        return TallyParty(self.poll, self._roster, index, self._identities.identity(index), secrets)
+
+    def upload_bytes(self) -> int:
+        party = self.party(self.poll.parties - 1, SecretStream())
+        return sum(len(envelope.body) for envelope in party.submit(np.zeros(self.session.length, dtype=np.uint64)))
+
+
+def run_in_process(ballots: Integers, bound: int = MOST - 1, secrets: SecretStream | None = None) -> Integers:
+    """The winners (Q,) of the ballots of all parties (n, Q, K), by the whole protocol with all its messages.
+
+    >>> run_in_process(np.array([[[1, 2, 0]], [[4, 0, 0]]])).tolist()
+    [0]
+    """
+    parties, queries, classes = ballots.shape
+    secrets = secrets or SecretStream()
+    protocol = Tally(Poll("simulation", "vote", parties, parties, queries, classes, bound), SecretStream(secrets.key()))
+    coordinator = protocol.coordinator()
+    endpoints: dict[str, Endpoint] = {**protocol.helpers(), COORDINATOR: coordinator}
+
+    def deliver(envelopes: list[Envelope]) -> None:
+        waiting = deque(envelopes)
+        while waiting:
+            envelope = waiting.popleft()
+            waiting.extend(endpoints[envelope.to].step(envelope.body))
+
+    for index, rows in enumerate(ballots):
+        deliver(protocol.party(index, SecretStream(secrets.key())).submit(rows))
+    deliver(coordinator.settle())
+    deliver(coordinator.finish())
+    return coordinator.winners()
