@@ -300,7 +300,6 @@ def make_plan(
         mu = mu_for(epsilon, delta - slack)
     else:
         epsilon = epsilon_of(mu, delta - slack)
-        check_epsilon(study, epsilon)
     mu_whole = mu / math.sqrt(sum(release.share * release.count for release in declared))
     sums = tuple(
         plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
@@ -324,16 +323,6 @@ def _check_adjacency(study: Study, method: str) -> None:
     if study.privacy.adjacency != "replace":
         raise study.error(
             "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
-        )
-
-
-def check_epsilon(study: Study, epsilon: float) -> None:
-    """Refuse an ε that came of a noise multiplier and is larger than is planned for: its slack would not be proven."""
-    if epsilon > integer.LARGEST_EPSILON:
-        raise study.error(
-            "privacy.noise_multiplier",
-            f"is {study.privacy.noise_multiplier:g}, which costs epsilon = {epsilon:.3g}; more than "
-            f"{integer.LARGEST_EPSILON:g} is not planned for, so raise it",
         )
 
 
@@ -441,7 +430,12 @@ def cautions(plan: Plan) -> tuple[str, ...]:
     epsilon = plan.guarantee.epsilon if study.privacy.epsilon is None else study.privacy.epsilon
     if epsilon > 10.0 and plan.guarantee.is_promise:
         cautions.append(f"epsilon = {epsilon:g} promises little; values up to about 3 are called strong")
-    if epsilon > integer.LARGEST_EPSILON and plan.sums:
+    if epsilon > integer.LARGEST_EPSILON and plan.sums and study.privacy.epsilon is None:
+        cautions.append(
+            f"above epsilon = {integer.LARGEST_EPSILON:g} it is not proven what drawing whole numbers costs: this one "
+            "is that of continuous noise"
+        )
+    elif epsilon > integer.LARGEST_EPSILON and plan.sums:
         cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
     if plan.is_pooled:
         cautions.append("this method needs all records in one place: it is a baseline for simulations")

@@ -91,7 +91,7 @@ class Tallier(Endpoint):
     def load(self, dumped: bytes) -> None:
         super().load(dumped)
         self._computation = None
-        if self._agreed and not self.state.opening:
+        if self._agreed and not self.state.opening and not self.state.failed:
             self._start()
             for words in self.state.received:
                 self._resume(words)
@@ -208,10 +208,12 @@ class Tallier(Endpoint):
         state, peer, number = self.state, relay.peer, relay.number
         if peer not in self._introductions:
             raise Rejected(f"a message came from tallier {peer} to tallier {self._index}")
+        if state.opening:
+            raise Rejected(f"message {number} of {address(peer)} came after the winners were opened")
         if number == INTRODUCTION:
             return self._meet(peer, relay.body)
         last = AGREEMENT if peer == self._before else FIRST_ROUND + self._poll.rounds - 1
-        if state.opening or peer not in state.peers or not AGREEMENT <= number <= last:
+        if peer not in state.peers or not AGREEMENT <= number <= last:
             raise Rejected(f"message {number} of {address(peer)} came when it was not due")
         turn = number - FIRST_ROUND
         if (number == AGREEMENT and peer in state.agreements) or 0 <= turn < len(state.received) or turn in state.early:

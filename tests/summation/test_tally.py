@@ -743,6 +743,29 @@ def test_only_the_coordinator_can_ask_a_tallier() -> None:
         vote.tallier(0).step(stranger.frame(0, messages.Roll()))
 
 
+@pytest.mark.parametrize(
+    ("message", "complaint"),
+    [
+        (Relay(1, 2, memoryview(b"")), "not another tallier"),
+        (Relay(3, 2, memoryview(b"")), "not another tallier"),
+        (Relay(-1, 2, memoryview(b"")), "not another tallier"),
+        (messages.Held([0, 5]), "not in the study"),
+        (Opening(memoryview(bytes(32)), memoryview(bytes(32))), "twice, or unasked"),
+    ],
+)
+def test_a_tallier_can_say_to_the_coordinator_only_what_is_due(message: messages.FromTallier, complaint: str) -> None:
+    vote = Vote()
+    vote.submit(random_ballots())
+    vote.deliver(vote.coordinator.settle())
+    before = vote.coordinator.dump()
+    with pytest.raises(Rejected, match=complaint):
+        vote.coordinator.step(vote.tallier(1)._answer(message).body)
+    assert vote.coordinator.dump() == before
+    assert_largest(vote.count(), random_ballots().sum(axis=0))
+    with pytest.raises(Rejected):
+        vote.coordinator.step(vote.tallier(1)._answer(messages.Held([0, 1, 2])).body)
+
+
 def test_a_round_of_the_wrong_length_ends_the_vote() -> None:
     vote = Vote()
     tallier = vote.tallier(2)
@@ -750,8 +773,11 @@ def test_a_round_of_the_wrong_length_ends_the_vote() -> None:
     tallier._to_peer = lambda peer, number, plain: original(peer, number, plain[:-1] if number == 5 else plain)  # type: ignore[method-assign]
     with pytest.raises(Aborted, match="tallier:2 sent 31 bytes in round 3; 32 were due"):
         vote.hold(random_ballots())
-    with pytest.raises(Aborted, match="tallier:2 sent 31 bytes"):
-        vote.tallier(1).step(b"")
+    dumped, again = vote.tallier(1).dump(), Vote().tallier(1)
+    again.load(dumped)
+    for tallier in (vote.tallier(1), again):
+        with pytest.raises(Aborted, match="tallier:2 sent 31 bytes"):
+            tallier.step(b"")
 
 
 @pytest.mark.parametrize(
