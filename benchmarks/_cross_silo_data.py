@@ -60,7 +60,7 @@ class Images:
 def load(cifar: Path | None, fashion: Path, quick: bool) -> Images:
     """The first that there is of CIFAR-10 features, Fashion-MNIST and scikit-learn's digits."""
     if quick:
-        return replace(digits(), rounds=20, learning_rates=(4.0, 16.0))
+        return replace(digits(), rounds=20, learning_rates=(4.0,))
     if cifar is not None:
         return cifar_features(cifar)
     if (fashion / "train-images-idx3-ubyte.gz").exists():
@@ -74,7 +74,7 @@ def cifar_features(path: Path) -> Images:
     with np.load(path) as file:
         features = (file["X"].astype(np.float32) * (float(file["max_sqrt"]) / 255.0)) ** 2
         labels = file["y"].astype(np.int64)
-    return _split("CIFAR-10, EfficientNet-Lite0 features", features, labels, 50_000, 60, 0.04, (4.0, 16.0, 64.0))
+    return _split("CIFAR-10, EfficientNet-Lite0 features", features, labels, 50_000, 60, 0.04, (4.0, 12.0, 36.0))
 
 
 def fashion_mnist(folder: Path) -> Images:
@@ -83,7 +83,7 @@ def fashion_mnist(folder: Path) -> Images:
     raw = [np.frombuffer(gzip.decompress((folder / f"{name}-ubyte.gz").read_bytes()), dtype=np.uint8) for name in names]
     pixels = np.concatenate([part[16:].reshape(-1, 784) for part in raw[:2]]).astype(np.float32)
     labels = np.concatenate([part[8:] for part in raw[2:]]).astype(np.int64)
-    return _split("Fashion-MNIST, pixels", pixels, labels, 60_000, 60, 0.04, (1.0, 4.0, 16.0))
+    return _split("Fashion-MNIST, pixels", pixels, labels, 60_000, 60, 0.04, (1.0, 3.0, 9.0))
 
 
 def digits() -> Images:
@@ -93,7 +93,7 @@ def digits() -> Images:
     found = load_digits()
     order = np.random.default_rng(0).permutation(len(found.target))
     features, labels = found.data[order].astype(np.float32), found.target[order].astype(np.int64)
-    return _split("scikit-learn's digits, pixels", features, labels, 1_400, 40, 0.2, (1.0, 4.0, 16.0))
+    return _split("scikit-learn's digits, pixels", features, labels, 1_400, 40, 0.2, (1.0, 3.0, 9.0))
 
 
 def _split(

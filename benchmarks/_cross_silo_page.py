@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tacit.privacy.integer import LARGEST_EPSILON
+
 
 def write_page(result: dict[str, Any], path: Path) -> None:
     sections = [
@@ -64,12 +66,18 @@ def _figure_2(result: dict[str, Any]) -> str:
         + _markdown(["ε", *(f"{epsilon:g}" for epsilon in parties["epsilons"])], rows)
     )
     joined = "\n\n".join(tables)
+    gaps = " ".join(
+        f"With {sweep['records']:,} records that is at most {max(sweep['behind']):.1f} points of accuracy "
+        f"({sum(sweep['behind']) / len(sweep['behind']):.1f} on average over ε), where secure sums are up to "
+        f"{max(sweep['ahead']):.1f} points ahead of local privacy."
+        for sweep in result["accuracy"]
+    )
     return f"""## Accuracy (Figure 2)
 
 ![Accuracy of secure sums, a trusted curator, local privacy and others against ε.](images/cross_silo_accuracy.png)
 
-With secure sums the total carries √(10/7) times a trusted curator's noise, as three colluders' shares do not count: a
-difference that hardly shows. Under local privacy every party's message must hide a record on its own, which is √10
+With secure sums the total carries √(10/7) times a trusted curator's noise, as three colluders' shares do not count.
+{gaps} Under local privacy every party's message must hide a record on its own, which is √10
 times the curator's noise. Steps that noisy still find a linear model of such good features once ε or the number of
 records is large; the gap opens where privacy is strict or records are few. `fedsgd` makes five noisy steps at each
 party between averages, with as much noise as `local`. `fedavg` protects whole parties, a far stronger promise: ten
@@ -161,7 +169,7 @@ def _weakening(result: dict[str, Any]) -> str:
     parts = []
     for entry in result["weakening"]:
         head = ["colluders", *(str(row["colluding"]) for row in entry["rows"])]
-        rows = [["ε", *(f"{row['epsilon']:.2f}" for row in entry["rows"])]]
+        rows = [["ε", *(_bounded(row["epsilon"]) for row in entry["rows"])]]
         parts.append(f"{entry['parties']} parties, planned for {entry['colluding']}:\n\n{_markdown(head, rows)}")
     tables = "\n\n".join(parts)
     return f"""## More colluders than planned for
@@ -169,6 +177,10 @@ def _weakening(result: dict[str, Any]) -> str:
 A plan for ε = 1 keeps a promise, a weaker one, when more parties collude than it allows: `plan.weakening()`.
 
 {tables}"""
+
+
+def _bounded(epsilon: float) -> str:
+    return f"{epsilon:.2f}" if epsilon <= LARGEST_EPSILON else f"above {LARGEST_EPSILON:g}"
 
 
 def _short(result: dict[str, Any]) -> str:

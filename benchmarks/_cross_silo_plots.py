@@ -73,7 +73,7 @@ def draw_accuracy(result: dict[str, Any], path: Path) -> None:
         panel.set_xlabel("ε of a record")
         _epsilons(panel, sweep["epsilons"])
     last, parties = panels[-1], result["parties"]
-    for (label, points), style in zip(parties["curves"].items(), PARTY_STYLES, strict=True):
+    for (label, points), style in zip(parties["curves"].items(), PARTY_STYLES, strict=False):
         _curve(last, parties["epsilons"], points, label, style)
     plain = 100.0 * sweeps[0]["curves"]["not private"][0]["mean"]
     last.axhline(plain, **STYLES["not private"])
