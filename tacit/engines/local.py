@@ -220,7 +220,7 @@ class _Run:
                 for row, index, party in zip(noisy, indices.tolist(), parties, strict=True):
                     secrets = _secrets_of(root, index, "noise")
                     row += _share(planned.schedule, planned.dimension, party.seeds, secrets)
-            return list(np.concatenate([noisy, exact], axis=1))
+            return _rows(noisy, exact)
 
         with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
             coordinator = exchange.run(self._blocks(planned), vectors, self._vanishing, "training, noising and summing")
@@ -283,7 +283,7 @@ class _Run:
                     row += sample(own, planned.dimension, _secrets_of(root, index, "noise")).view(np.uint64)
                 if common is not None:
                     row += _common_noise(common.root, index, turn, shared, planned.dimension)
-            return list(np.concatenate([noisy, exact], axis=1))
+            return _rows(noisy, exact)
 
         with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
             absent = set() if common is None else set(np.flatnonzero(~common.prepared).tolist())
@@ -466,6 +466,11 @@ class _Exchange:
             messages.append(party.submit(vector))
             party.forget_vector()
         return messages
+
+
+def _rows(noisy: Words, exact: Words) -> list[Words]:
+    """Each party's vector: what carries noise, then what does not."""
+    return list(np.concatenate([noisy, exact], axis=1) if exact.size else noisy)
 
 
 def _share(schedule: NoiseSchedule, count: int, seeds: list[bytes], secrets: SecretStream) -> Words:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field, field_validator
-from scipy.special import rel_entr
 
 from tacit.data.block import Block
 from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
@@ -35,7 +34,7 @@ from tacit.methods.base import (
 from tacit.methods.plan import DeclaredSum, trust_of
 from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
 from tacit.noise.stream import SecretStream
-from tacit.privacy.subsampled import effective_rate
+from tacit.privacy.subsampled import effective_rate, largest_rate
 from tacit.study import Section, Study
 from tacit.summation.onions import onion_bytes
 from tacit.types import Flags, Floats, Integers
@@ -162,28 +161,6 @@ def poisson_sample(count: int, rate: float, secrets: SecretStream) -> Flags:
     return np.asarray(secrets.words(count) >> np.uint64(1) < np.uint64(int(rate * 2.0**63)))
 
 
-def largest_rate(rate: float, honest: int, slack: float) -> float:
-    """What share of the honest records a batch of the share `rate` of all has at most, but for a chance of `slack`.
-
-    For any number of honest records from `honest` up, and any number of others: as a sample without replacement is no
-    further from its mean than one with, P[share ≥ r] ≤ exp(−h·KL(r ‖ rate)) (Hoeffding 1963, Theorems 1 and 4). Where
-    all numbers are known, `effective_rate` is exact.
-
-    >>> round(largest_rate(0.1, 1000, 1e-9), 3)
-    0.166
-    """
-    low, high = rate, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2.0
-        low, high = (low, middle) if honest * _divergence(middle, rate) >= -math.log(slack) else (middle, high)
-    return high
-
-
-def _divergence(one: float, other: float) -> float:
-    """KL between coins: r·log(r/q) + (1 − r)·log((1 − r)/(1 − q))."""
-    return float(rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
-
-
 class CrossSilo(Method):
     """DP-SGD over parties, by secure sums."""
 
@@ -246,6 +223,7 @@ class CrossSilo(Method):
             sensitivity=self.projection.bound,
             count=self.options.rounds,
             noise=self.noise,
+            most=None if self.noise == "inside" else self.projection.bound * self._largest_batch(),
         )
         return make_sampled_plan(self.study, self.name, declared, self.schedule(), tuple(self._notes()))
 
@@ -302,6 +280,13 @@ class CrossSilo(Method):
         """Places of the list, by the seed that came with it: whose they are, nobody knows."""
         generator, count = np.random.default_rng(int(tokens.exact[0])), tokens.survivors
         return np.sort(generator.permutation(count)[: self._batch_size(count)])
+
+    def _largest_batch(self) -> float:
+        """So many records or fewer are in a batch, except with probability 2⁻⁶⁰."""
+        everyone = self.study.parties.count * self.study.parties.max_records
+        if self.options.sampling != "poisson":
+            return self._batch_size(everyone)
+        return everyone * largest_rate(self.options.rate, everyone, 2.0**-60)
 
     def _batch_size(self, records: int) -> int:
         return max(1, math.floor(self.options.rate * records))

@@ -55,6 +55,8 @@ class DeclaredSum:
     """How the noise gets in: see `mechanisms`."""
     ratio: float = 1.0
     """Of correlated noise: the variance of what is taken away over that of what stays."""
+    most: float | None = None
+    """What no total of contributions exceeds in norm, but for a negligible chance; None: all parties' bounds."""
 
 
 @dataclass(frozen=True)
@@ -362,7 +364,7 @@ def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_
         fineness = _FINENESS
         while fineness >= coarsest:
             planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits)
-            if max(_largest_total(trust, planned), counts) < 2.0 ** (bits - 1):
+            if max(_largest_total(trust, planned, release.most), counts) < 2.0 ** (bits - 1):
                 return planned
             fineness /= 2.0
     raise study.error("parties.max_records", f"is {study.parties.max_records}, too many for 64-bit totals; lower it")
@@ -402,10 +404,15 @@ def _with_fineness(
     )
 
 
-def _largest_total(trust: Trust, planned: PlannedSum) -> float:
-    """What no coordinate of a total exceeds, in units, except with probability 2⁻¹⁴⁰ each."""
-    largest = planned.encoding.bound * planned.encoding.scale + planned.encoding.rounding(planned.dimension)
-    return trust.parties * largest + _TAIL * math.sqrt(planned.noise.largest)
+def _largest_total(trust: Trust, planned: PlannedSum, most: float | None) -> float:
+    """What no coordinate of a total exceeds, in units, except with probability 2⁻¹⁴⁰ each; or with that of `most`.
+
+    A total that does is wrong, but as private as any.
+    """
+    encoding = planned.encoding
+    largest = trust.parties * encoding.bound if most is None else most
+    roundings = trust.parties * encoding.rounding(planned.dimension)
+    return largest * encoding.scale + roundings + _TAIL * math.sqrt(planned.noise.largest)
 
 
 def _session(study: Study, trust: Trust, name: str, length: int, bits: int, schedule: NoiseSchedule | None) -> Session:

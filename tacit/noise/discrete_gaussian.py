@@ -1,13 +1,16 @@
 """Exact-to-2⁻¹¹⁰ sampling of the discrete Gaussian: P(x) ∝ exp(−x²/2σ²) on the integers (Canonne, Kamath & Steinke
 2020).
 
-A small σ is drawn by inversion from a 127-bit table of cumulative probabilities. A large one is put together: with
-independent x_0, …, x_m from the table's σ₀, x_0 + k_1 x_1 + … + k_m x_m follows the discrete Gaussian of variance σ₀²
-(1 + Σ k_j²) (convolution, Micciancio & Walter 2017).
+A small σ is drawn from a table of 127-bit probabilities, arranged as aliases (Walker 1977): 2^b slots of equal mass,
+each shared by at most two values, so that one look-up and one comparison decide. A draw takes 32 random bits: the sign,
+the slot, and the first bits of the comparison; only if these tie, with probability at most 2⁻¹⁸, 96 more. A large σ is
+put together: with independent x_0, …, x_m from the table's σ₀, x_0 + k_1 x_1 + … + k_m x_m follows the discrete
+Gaussian of variance σ₀² (1 + Σ k_j²) (convolution, Micciancio & Walter 2017).
 
 Formal guarantee. Each sample is within total variation distance 2⁻¹¹⁰ of the exact distribution:
 - table: every cumulative probability is rounded to 2⁻¹²⁷ and what lies beyond 14σ₀ (mass below 2⁻¹⁴⁰) is left out;
-  with at most 2¹³ entries that is 2⁻¹¹⁴ a draw, and a sample takes at most seven;
+  with at most 2¹³ entries that is 2⁻¹¹⁴ a draw, and a sample takes at most seven. Aliases rearrange these whole numbers
+  of 2⁻¹²⁷ and round nothing;
 - convolution: adding k·x_j to a partial sum of deviation σ' changes each probability by a factor within 1 ±
   4·exp(−2π²s²), s = σ'σ₀/√(σ'² + k²σ₀²). Steps are kept at s ≥ 2.4, that is below 2⁻¹⁶¹. No floating-point number
   takes part in drawing, so no low-order bits of one can leak.
@@ -19,9 +22,11 @@ import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from functools import lru_cache
+from itertools import pairwise
 
 import numba
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.noise.stream import SecretStream
 from tacit.types import Integers, Words
@@ -32,17 +37,26 @@ DISTANCE = 2.0**-110
 _TABLE_SIGMA = 512.0
 _TAIL = 14.0
 _LEAST_SMOOTHING = 2.4
-_GUIDE_BITS = 12
+_BITS = 127
+_FIRST_BITS = 31
+"""Of a draw's 127 bits, so many come with the sign in the first word; the others are drawn if they are needed."""
+_TIES = 64
+"""Words for so many ties are at hand for a chunk; it has at most ¼ on average, so more have probability below 2⁻²⁰⁰."""
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class _Table:
-    """Cumulative probabilities of |x| in 127 bits: `high` the upper 63 bits, `low` the rest."""
+    """The distribution of |x| in slots of equal mass: below its threshold a slot stands for its own number.
 
-    high: Words
-    low: Words
-    guide: Integers
+    A threshold's upper bits, as many as a draw's first word has left for them, are in `upper`; the 96 others in
+    `middle` (32) and `lower` (64).
+    """
+
+    upper: NDArray[np.uint32]
+    alias: NDArray[np.uint16]
+    middle: Words
+    lower: Words
 
 
 def sample(sigma: float, count: int, stream: SecretStream) -> Integers:
@@ -51,12 +65,12 @@ def sample(sigma: float, count: int, stream: SecretStream) -> Integers:
         raise ValueError(f"Expected 0 < sigma <= 2**48, got sigma={sigma}.")
     table_sigma, factors = _decompose(sigma)
     table = _table(table_sigma)
-    samples = np.empty(count, dtype=np.int64)
+    samples = np.zeros(count, dtype=np.int64)
     for start in range(0, count, _CHUNK):
         part = samples[start : start + _CHUNK]
-        _draw(
-            stream.words(part.size * len(factors)), stream.words(64), table.high, table.low, table.guide, factors, part
-        )
+        for factor in factors:
+            words, spare = np.frombuffer(stream.take(4 * part.size), dtype=np.uint32), stream.words(2 * _TIES)
+            _add_draws(words, spare, table.upper, table.alias, table.middle, table.lower, factor, part)
     return samples
 
 
@@ -77,7 +91,18 @@ def _decompose(sigma: float) -> tuple[float, Integers]:
 
 @lru_cache(maxsize=64)
 def _table(sigma: float) -> _Table:
-    """The cumulative distribution of |x|, with 100 decimal digits.
+    thresholds, aliases = _aliases(_masses(sigma))
+    rest = _BITS - _FIRST_BITS
+    return _Table(
+        upper=np.array([threshold >> rest for threshold in thresholds], dtype=np.uint32),
+        alias=np.array(aliases, dtype=np.uint16),
+        middle=np.array([threshold >> 64 & 2**32 - 1 for threshold in thresholds], dtype=np.uint64),
+        lower=np.array([threshold & 2**64 - 1 for threshold in thresholds], dtype=np.uint64),
+    )
+
+
+def _masses(sigma: float) -> list[int]:
+    """The probabilities of |x| = 0, 1, … in units of 2⁻¹²⁷, from cumulative ones with 100 decimal digits.
 
     e^(−r(k+1)²) = e^(−rk²) · e^(−r(2k+1)): one multiplication leads from a mass to the next, another from factor to
     factor.
@@ -91,41 +116,65 @@ def _table(sigma: float) -> _Table:
         for _ in range(last):
             mass, factor = mass * factor, factor * step
             sums.append(sums[-1] + 2 * mass)
-        thresholds = [int((partial / sums[-1] * 2**127).to_integral_value()) for partial in sums]
-    thresholds[-1] = 2**127
-    # The last entry is never compared: it would not fit, and nothing lies above it.
-    high = np.array([threshold >> 64 for threshold in thresholds[:-1]], dtype=np.uint64)
-    low = np.array([threshold & (2**64 - 1) for threshold in thresholds[:-1]], dtype=np.uint64)
-    starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(63 - _GUIDE_BITS)
-    guide = np.searchsorted(high, starts, side="left").astype(np.int64)
-    return _Table(high, low, guide)
+        cumulative = [int((partial / sums[-1] * 2**_BITS).to_integral_value()) for partial in sums]
+    return [after - before for before, after in pairwise([0, *cumulative[:-1], 2**_BITS])]
+
+
+def _aliases(masses: list[int]) -> tuple[list[int], list[int]]:
+    """Slots of equal mass: how much of each belongs to its own number, and to which number the rest (Vose 1991).
+
+    >>> _aliases([2**126, 2**125, 2**125]) == ([2**125, 2**125, 2**125, 0], [0, 1, 2, 0])
+    True
+    """
+    slots = 1 << max(1, (len(masses) - 1).bit_length())
+    room = 2**_BITS // slots
+    left = masses + [0] * (slots - len(masses))
+    thresholds, aliases = [room] * slots, list(range(slots))
+    small = [slot for slot in range(slots) if left[slot] < room]
+    large = [slot for slot in range(slots) if left[slot] > room]
+    while small:
+        slot, giver = small.pop(), large[-1]
+        thresholds[slot], aliases[slot] = left[slot], giver
+        left[giver] -= room - left[slot]
+        if left[giver] <= room:
+            large.pop()
+        if left[giver] < room:
+            small.append(giver)
+    return thresholds, aliases
 
 
 @numba.njit(cache=True, nogil=True)
-def _draw(
-    words: Words, spare: Words, high: Words, low: Words, guide: Integers, factors: Integers, samples: Integers
+def _add_draws(
+    words: NDArray[np.uint32],
+    spare: Words,
+    upper: NDArray[np.uint32],
+    alias: NDArray[np.uint16],
+    middle: Words,
+    lower: Words,
+    factor: int,
+    samples: Integers,
 ) -> None:
-    """Inversion: |x| is the number of thresholds at or below the 127-bit uniform; one more bit is the sign.
-
-    The upper 63 bits decide unless they equal a threshold's, which happens with probability below 2⁻⁴⁹: only then
-    is a word of `spare` used.
-    """
-    shift = np.uint64(63 - _GUIDE_BITS)
-    used = 0
-    position = 0
+    """Add a draw, times the factor, to each sample: a word has, from the lowest bit up, sign, slot and place in it."""
+    one, slots, width = np.uint32(1), np.uint32(upper.size - 1), np.uint32(0)
+    while (slots >> width) != 0:
+        width += one
+    ties = 0
     for index in range(samples.size):
-        value = np.int64(0)
-        for factor in factors:
-            word = words[position]
-            position += 1
-            uniform = word >> np.uint64(1)
-            magnitude = guide[uniform >> shift]
-            while magnitude < high.size and high[magnitude] < uniform:
-                magnitude += 1
-            if magnitude < high.size and high[magnitude] == uniform:
-                rest = spare[used]
-                used += 1
-                while magnitude < high.size and high[magnitude] == uniform and low[magnitude] <= rest:
-                    magnitude += 1
-            value += factor * (magnitude if word & np.uint64(1) else -magnitude)
-        samples[index] = value
+        word = words[index]
+        slot, place = (word >> one) & slots, word >> (one + width)
+        threshold, other = upper[slot], alias[slot]
+        ties += place == threshold
+        magnitude = np.int64(slot if place < threshold else other)
+        # Where the sign's bit is set this is −magnitude, without a branch that nobody could foretell.
+        sign = np.int64(word & one)
+        samples[index] += factor * ((magnitude ^ -sign) + sign)
+    used = 0
+    for index in range(samples.size if ties else 0):
+        word = words[index]
+        slot, place = (word >> one) & slots, word >> (one + width)
+        if place == upper[slot]:
+            first, second = spare[2 * used] >> np.uint64(32), spare[2 * used + 1]
+            used += 1
+            if first < middle[slot] or (first == middle[slot] and second < lower[slot]):
+                moved = np.int64(slot) - np.int64(alias[slot])
+                samples[index] += factor * (-moved if word & one else moved)

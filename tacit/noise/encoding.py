@@ -15,6 +15,8 @@ import numpy as np
 
 from tacit.types import Floats, Integers, Words
 
+_CHUNK = 1 << 14
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -30,8 +32,13 @@ class Encoding:
         if not np.isfinite(norms).all():
             raise ValueError("Expected finite numbers in a contribution.")
         factors = self.scale * (self.bound / np.maximum(norms, self.bound))
-        words: Words = np.rint(vectors * factors[:, None]).astype(np.int64).view(np.uint64)
-        return words
+        words = np.empty(vectors.shape, dtype=np.int64)
+        # Part by part, as long vectors do not stay in the processor's cache from one step to the next.
+        for row, factor, rounded in zip(vectors, factors, words, strict=True):
+            for start in range(0, row.size, _CHUNK):
+                part = row[start : start + _CHUNK] * factor
+                rounded[start : start + _CHUNK] = np.rint(part, out=part)
+        return words.view(np.uint64)
 
     def decode(self, totals: Words) -> Floats:
         """Residues as the real numbers of smallest magnitude that they may stand for."""

@@ -21,6 +21,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from scipy.optimize import brentq
+from scipy.special import rel_entr
 from scipy.stats import hypergeom
 
 Adjacency = Literal["replace", "add-remove"]
@@ -98,6 +99,28 @@ def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
         raise ValueError(f"Expected records > known, got records={records}, known={known}.")
     largest = int(hypergeom.isf(slack, records, honest, batch)) if slack > 0.0 else min(batch, honest)
     return min(largest, batch, honest) / honest
+
+
+def largest_rate(rate: float, honest: int, slack: float) -> float:
+    """What share of the honest records a batch of the share `rate` of all has at most, but for a chance of `slack`.
+
+    For any number of honest records from `honest` up, and any number of others: P[share ≥ r] ≤ exp(−h·KL(r ‖ rate)) if
+    each is taken by its own coin, and a sample without replacement is no further from its mean (Hoeffding 1963,
+    Theorems 1 and 4). Where all numbers are known, `effective_rate` is exact.
+
+    >>> round(largest_rate(0.1, 1000, 1e-9), 3)
+    0.166
+    """
+    low, high = rate, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        low, high = (low, middle) if honest * _divergence(middle, rate) >= -math.log(slack) else (middle, high)
+    return high
+
+
+def _divergence(one: float, other: float) -> float:
+    """KL between coins: r·log(r/q) + (1 − r)·log((1 − r)/(1 − q))."""
+    return float(rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
 
 
 @lru_cache(maxsize=256)

@@ -22,7 +22,7 @@ from tacit.errors import TacitError
 from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.study import Study
-from tacit.types import Flags, Words
+from tacit.types import Flags, Residues, Words
 
 COORDINATOR = "coordinator"
 
@@ -115,20 +115,24 @@ class Session:
     def wire_type(self) -> np.dtype[np.unsignedinteger[npt.NBitBase]]:
         return np.dtype("<u4" if self.bits == 32 else "<u8")
 
-    def reduce(self, words: Words) -> Words:
+    def zeros(self) -> Residues:
+        """A running total: words of this type wrap by themselves."""
+        return np.zeros(self.length, dtype=self.wire_type)
+
+    def reduce(self, words: Words | Residues) -> Words:
         """Words modulo 2^bits."""
-        return words if self.bits == 64 else words & np.uint64(2**self.bits - 1)
+        return words.astype(self.wire_type, copy=False).astype(np.uint64)
 
-    def pack(self, words: Words) -> bytes:
+    def pack(self, words: Words | Residues) -> bytes:
         """Residues as bytes on the wire."""
-        return words.astype(self.wire_type).tobytes()
+        return words.astype(self.wire_type, copy=False).tobytes()
 
-    def unpack(self, data: bytes | memoryview) -> Words:
+    def unpack(self, data: bytes | memoryview) -> Residues:
         """Bytes on the wire as residues; `Rejected` unless they are exactly one vector."""
         expected = self.length * self.wire_type.itemsize
         if len(data) != expected:
             raise Rejected(f"a vector of {len(data)} bytes came where {expected} were due")
-        return np.frombuffer(data, dtype=self.wire_type).astype(np.uint64, copy=False)
+        return np.frombuffer(data, dtype=self.wire_type)
 
 
 class Endpoint(ABC):

@@ -205,7 +205,7 @@ class ComputeNode(Endpoint):
             key=key,
             heard=np.zeros(session.parties, dtype=np.bool_),
             counted=np.zeros(session.parties, dtype=np.bool_),
-            total=np.zeros(session.length, dtype=np.uint64),
+            total=session.zeros(),
             noise=np.zeros(session.parties * self._noise_bytes, dtype=np.uint8),
             waiting={},
         )
@@ -283,7 +283,7 @@ class ComputeNode(Endpoint):
         state.revealed = reveal.survivors
         opened = list(session.opened(int(survivors.sum())))
         noise = state.noise.reshape(session.parties, session.components, KEY_BYTES)[state.counted][:, opened]
-        return Part(memoryview(session.pack(session.reduce(state.total))), noise.tobytes())
+        return Part(memoryview(session.pack(state.total)), noise.tobytes())
 
     def _answer(self, message: FromNode) -> Envelope:
         body = self._channel.wrap(msgspec.msgpack.encode(message))
@@ -314,7 +314,7 @@ class NodesCoordinator(Coordinator):
         ]
         self.state: CoordinatorState = CoordinatorState(
             settled=np.zeros(session.parties, dtype=np.bool_),
-            total=np.zeros(session.length, dtype=np.uint64),
+            total=session.zeros(),
             held={},
             parts={},
         )

@@ -63,7 +63,7 @@ class IdealCoordinator(Coordinator):
     def __init__(self, session: Session) -> None:
         self._session = session
         self.state: CoordinatorState = CoordinatorState(
-            seen=np.zeros(session.parties, dtype=np.bool_), total=np.zeros(session.length, dtype=np.uint64)
+            seen=np.zeros(session.parties, dtype=np.bool_), total=session.zeros()
         )
 
     def step(self, incoming: bytes) -> list[Envelope]:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from numpy.typing import NDArray
 
 from tacit.summation.base import Session
-from tacit.types import Words
+from tacit.types import Residues, Words
 
 _SLACK = 16
 """update_into asks for a buffer that is a block larger than what it writes."""
-
-
+_CHUNK_BYTES = 1 << 18
+"""A part of the vector that stays in the processor's cache while all streams are added to it."""
+_ZEROS = memoryview(bytes(_CHUNK_BYTES))
 _MANY = 256
 """From so many streams on, a second thread is worth its while: one adds while the other's cipher runs."""
 
 
-def add_masks(vector: Words, seeds: Iterable[tuple[bytes, bool]], session: Session) -> Words:
+def add_masks(vector: Words | Residues, seeds: Iterable[tuple[bytes, bool]], session: Session) -> Residues:
     """The vector with the stream of every seed added (True) or subtracted (False), modulo 2^bits.
 
     The streams are AES-256 in counter mode, as `SecretStream` makes them; one buffer serves for all.
@@ -30,22 +29,26 @@ def add_masks(vector: Words, seeds: Iterable[tuple[bytes, bool]], session: Sessi
     total = vector.astype(session.wire_type)
     if len(seeds) < _MANY:
         _accumulate(total, seeds)
-        return total.astype(np.uint64)
+        return total
     other = np.zeros_like(total)
     with ThreadPoolExecutor(1) as pool:
         half = pool.submit(_accumulate, other, seeds[::2])
         _accumulate(total, seeds[1::2])
         half.result()
     total += other
-    return total.astype(np.uint64)
+    return total
 
 
-def _accumulate(total: NDArray[Any], seeds: list[tuple[bytes, bool]]) -> None:
-    zeros, buffer = bytes(total.nbytes), bytearray(total.nbytes + _SLACK)
-    stream = np.frombuffer(buffer, dtype=total.dtype, count=total.size)
-    for seed, positive in seeds:
-        Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor().update_into(zeros, buffer)
-        if positive:
-            np.add(total, stream, out=total)
-        else:
-            np.subtract(total, stream, out=total)
+def _accumulate(total: Residues, seeds: list[tuple[bytes, bool]]) -> None:
+    streams = [
+        (Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor(), np.add if positive else np.subtract)
+        for seed, positive in seeds
+    ]
+    buffer = bytearray(min(total.nbytes, _CHUNK_BYTES) + _SLACK)
+    length = _CHUNK_BYTES // total.itemsize
+    for start in range(0, total.size, length):
+        part = total[start : start + length]
+        stream = np.frombuffer(buffer, dtype=total.dtype, count=part.size)
+        for cipher, combine in streams:
+            cipher.update_into(_ZEROS[: part.nbytes], buffer)
+            combine(part, stream, out=part)

@@ -79,7 +79,7 @@ class OpenCoordinator(Coordinator):
     def __init__(self, session: Session, roster: Roster) -> None:
         self._session, self._roster = session, roster
         self.state: CoordinatorState = CoordinatorState(
-            seen=np.zeros(session.parties, dtype=np.bool_), total=np.zeros(session.length, dtype=np.uint64)
+            seen=np.zeros(session.parties, dtype=np.bool_), total=session.zeros()
         )
 
     def step(self, incoming: bytes) -> list[Envelope]:

@@ -82,7 +82,7 @@ class PairwiseCoordinator(NeighbourCoordinator):
         super().__init__(session, roster, degree, secret)
         self.state: CoordinatorState = CoordinatorState(
             secrets.take(NONCE_BYTES),
-            total=np.zeros(session.length, dtype=np.uint64),
+            total=session.zeros(),
             arrived=np.zeros(session.parties, dtype=np.bool_),
         )
 

@@ -25,13 +25,13 @@ from tacit.engines.journal import Journal
 from tacit.learners.projected import BeforeProjection
 from tacit.methods import cross_silo, training_baselines
 from tacit.methods.base import Private, Sum, Tokens
-from tacit.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, largest_rate, module_of, poisson_sample
+from tacit.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, module_of, poisson_sample
 from tacit.methods.registry import method_for
 from tacit.methods.sampled import SampledPlan
 from tacit.methods.training_baselines import CentralTraining
 from tacit.noise.projection import projected_bound
 from tacit.noise.stream import SecretStream
-from tacit.privacy.subsampled import effective_rate
+from tacit.privacy.subsampled import effective_rate, largest_rate
 from tacit.study import Study, StudyError, make_study
 from tacit.summation.base import Aborted
 

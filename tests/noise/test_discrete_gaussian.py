@@ -7,6 +7,7 @@ seed.
 from __future__ import annotations
 
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
@@ -74,26 +75,32 @@ def test_it_agrees_with_an_independent_sampler(sigma: float) -> None:
     assert stats.ks_2samp(ours, np.array(independent)).pvalue > 1e-6
 
 
+def masses_of(table: discrete_gaussian._Table) -> list[int]:
+    """What the arrays that are drawn from say: the probability of each number, in units of 2⁻¹²⁷."""
+    slots = len(table.upper)
+    room, masses = 2**127 // slots, [0] * slots
+    parts = zip(table.upper, table.middle, table.lower, table.alias, strict=True)
+    for slot, (upper, middle, lower, alias) in enumerate(parts):
+        own = (int(upper) << 96) + (int(middle) << 64) + int(lower)
+        masses[slot] += own
+        masses[int(alias)] += room - own
+    return masses
+
+
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 57.3, 512.0])
 def test_the_table_is_the_exact_distribution_up_to_the_stated_distance(sigma: float) -> None:
     """The table against the same sums in exact fractions of 400-bit exponentials."""
-    table = discrete_gaussian._table(sigma)
-    from decimal import Decimal, localcontext
-
+    found = masses_of(discrete_gaussian._table(sigma))
+    assert sum(found) == 2**127
     with localcontext() as context:
         context.prec = 120
         rate = 1 / (2 * Decimal(sigma) ** 2)
         masses = [(-rate * k * k).exp() * (2 if k else 1) for k in range(math.ceil(25 * sigma) + 2)]
+        found += [0] * (len(masses) - len(found))
         total = sum(masses)
-        distance, before = Decimal(0), Decimal(0)
-        for magnitude, mass in enumerate(masses):
-            if magnitude < len(table.high):
-                threshold = (int(table.high[magnitude]) << 64) + int(table.low[magnitude])
-                after = Decimal(threshold) / 2**127
-            else:
-                after = Decimal(1)
-            distance += abs((after - before) - mass / total)
-            before = after
+        distance = sum(
+            (abs(Decimal(ours) / 2**127 - mass / total) for ours, mass in zip(found, masses, strict=True)), Decimal(0)
+        )
     assert Fraction(distance) / 2 < Fraction(DISTANCE) / 7
 
 
@@ -107,17 +114,41 @@ def test_convolutions_are_smooth_enough_for_every_deviation() -> None:
         assert len(factors) <= 7
 
 
+def draw(table: discrete_gaussian._Table, words: list[int], spare: list[int], factor: int = 1) -> list[int]:
+    drawn = np.zeros(len(words), dtype=np.int64)
+    arrays = np.array(words, dtype=np.uint32), np.array(spare, dtype=np.uint64)
+    columns = table.upper, table.alias, table.middle, table.lower
+    discrete_gaussian._add_draws(*arrays, *columns, factor, drawn)
+    return drawn.tolist()
+
+
+def test_every_word_is_read_as_sign_slot_and_place() -> None:
+    """All 2¹⁰ pairs of a sign and a slot, at both sides of the slot's threshold."""
+    table = discrete_gaussian._table(29.0)
+    slots = len(table.upper)
+    assert slots == 512
+    for slot in range(slots):
+        threshold, other = int(table.upper[slot]), int(table.alias[slot])
+        words = [(slot << 1) + sign + ((threshold + side) << 10) for sign in (0, 1) for side in (-1, 1)]
+        if threshold == 0:
+            assert draw(table, [words[1], words[3]], []) == [other, -other]
+        elif threshold == 2**22:
+            assert draw(table, [words[0], words[2]], []) == [slot, -slot]
+        else:
+            assert draw(table, words, [], factor=7) == [7 * slot, 7 * other, -7 * slot, -7 * other]
+
+
 def test_a_tie_in_the_upper_bits_is_decided_by_the_lower_ones() -> None:
     table = discrete_gaussian._table(3.0)
-    spare = np.zeros(64, dtype=np.uint64)
-    word = (table.high[:1] << np.uint64(1)) | np.uint64(1)
-    one, drawn = np.array([1], dtype=np.int64), np.empty(1, dtype=np.int64)
-    outcomes = []
-    for rest in (0, 2**64 - 1):
-        spare[0] = rest
-        discrete_gaussian._draw(word, spare, table.high, table.low, table.guide, one, drawn)
-        outcomes.append(int(drawn[0]))
-    assert outcomes == [0, 1]
+    slot = next(slot for slot in range(64) if table.middle[slot] > 0 and table.lower[slot] > 0)
+    other, middle, lower = int(table.alias[slot]), int(table.middle[slot]), int(table.lower[slot])
+    word = (slot << 1) + (int(table.upper[slot]) << 7)
+    cases = {(middle - 1, 2**64 - 1): slot, (middle, lower - 1): slot, (middle, lower): other, (middle + 1, 0): other}
+    assert len(set(cases.values())) == 2
+    for (first, second), expected in cases.items():
+        # The word between has no tie: it must not use up what the second tie is decided by.
+        spare = [first << 32, second, (2**32 - 1) << 32, 0]
+        assert draw(table, [word, word ^ (1 << 20), word + 1], spare)[::2] == [expected, -other]
 
 
 def test_an_injected_key_repeats_the_samples_and_the_operating_system_does_not() -> None:
