@@ -62,7 +62,7 @@ class Share(Message, frozen=True, tag="nodes/share"):
     node: int
     key: bytes
     signature: bytes
-    sealed: bytes
+    sealed: memoryview
 
 
 class Framed(Message, frozen=True, tag="nodes/framed"):
@@ -177,7 +177,9 @@ class ComputeNodesParty(Party):
         label, key = self._session.label(), public_key(self.state.key)
         sealing = sealing_key(self.state.key, self._roster.helpers[node], key, label, self._index, node)
         signature = self._identity.sign(statement(label, self._index, key))
-        return msgspec.msgpack.encode(Share(label, self._index, node, key, signature, seal(sealing, 0, plain)))
+        return msgspec.msgpack.encode(
+            Share(label, self._index, node, key, signature, memoryview(seal(sealing, 0, plain)))
+        )
 
 
 def _exclusive_or(parts: list[bytes]) -> bytes:
@@ -257,14 +259,14 @@ class ComputeNode(Endpoint):
             raise Rejected("the coordinator asks to count parties that this node has not heard from, or counts twice")
         seeds = []
         for sender in fold.senders:
-            plain = state.waiting.pop(sender)
-            share, noise = (plain[: len(plain) - self._noise_bytes], plain[len(plain) - self._noise_bytes :])
+            plain = memoryview(state.waiting.pop(sender))
+            share, noise = plain[: len(plain) - self._noise_bytes], plain[len(plain) - self._noise_bytes :]
             start = sender * self._noise_bytes
             state.noise[start : start + self._noise_bytes] = np.frombuffer(noise, dtype=np.uint8)
             if self._holds_vector(sender):
                 state.total += session.unpack(share)
             else:
-                seeds.append((share, True))
+                seeds.append((bytes(share), True))
             state.counted[sender] = True
         state.total = add_masks(state.total, seeds, session)
 

@@ -34,7 +34,7 @@ class Options(Section):
 class Clear(Message, frozen=True, tag="ideal/clear"):
     session: str
     sender: int
-    vector: bytes
+    vector: memoryview
 
 
 class PartyState(msgspec.Struct):
@@ -50,7 +50,7 @@ class IdealParty(Party):
         return []
 
     def submit(self, vector: Words) -> list[Envelope]:
-        message = Clear(self._session.label(), self.state.sender, self._session.pack(vector))
+        message = Clear(self._session.label(), self.state.sender, memoryview(self._session.pack(vector)))
         return [Envelope(COORDINATOR, msgspec.msgpack.encode(message))]
 
 

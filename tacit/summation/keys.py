@@ -85,7 +85,7 @@ def seal(key: bytes, number: int, plain: bytes) -> bytes:
     return AESGCM(key).encrypt(number.to_bytes(12, "big"), plain, None)
 
 
-def unseal(key: bytes, number: int, sealed: bytes, who: str) -> bytes:
+def unseal(key: bytes, number: int, sealed: bytes | memoryview, who: str) -> bytes:
     """`Rejected` unless the message is just as its sender sealed it, for this receiver."""
     try:
         return AESGCM(key).decrypt(number.to_bytes(12, "big"), sealed, None)

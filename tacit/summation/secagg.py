@@ -242,9 +242,7 @@ class SecAggCoordinator(NeighbourCoordinator):
 
     def __init__(self, session: Session, roster: Roster, degree: Degree, secret: bytes, secrets: SecretStream) -> None:
         super().__init__(session, roster, degree, secret)
-        self.state: CoordinatorState = CoordinatorState(
-            secrets.take(NONCE_BYTES), total=session.zeros()
-        )
+        self.state: CoordinatorState = CoordinatorState(secrets.take(NONCE_BYTES), total=session.zeros())
         self._opened_shares: dict[str, dict[int, tuple[Words, Words]]] = {}
 
     def _take(self, sender: int, body: memoryview) -> None:
