@@ -164,13 +164,18 @@ def simulate(
     data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
     test: Annotated[Path | None, typer.Option(help="Records to measure the model on.")] = None,
     parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
-    split: Annotated[str, typer.Option(help="How records are spread: iid, by-class, or dirichlet:A.")] = "iid",
+    split: Annotated[
+        str, typer.Option(help="How records are spread: iid, by-class, dirichlet:A, or classes:K.")
+    ] = "iid",
     drop: Annotated[int, typer.Option(help="How many parties vanish in mid-protocol.")] = 0,
     seed: Annotated[int, typer.Option(help="Public seed of the split and of who vanishes (never of the noise).")] = 0,
     output: Annotated[Path, typer.Option(help="Where to put the model and the certificate.")] = Path(),
     checkpoint: Annotated[
         Path | None, typer.Option(help="A file that lets a run that was cut off go on; it holds secrets of the run.")
     ] = None,
+    private_analysis: Annotated[
+        bool, typer.Option("--private-analysis", help="Say what a vote cost on these very records: a secret.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
@@ -202,7 +207,15 @@ def simulate(
     groups = spread(split, train.labels, agreed.parties.count, seed)
     with terminal.progress_bar(quiet=as_json) as progress:
         result = simulate_records(
-            agreed, train, groups, held_out, drop=drop, seed=seed, progress=progress, checkpoint=checkpoint
+            agreed,
+            train,
+            groups,
+            held_out,
+            drop=drop,
+            seed=seed,
+            progress=progress,
+            checkpoint=checkpoint,
+            private_analysis=private_analysis,
         )
     if held_out is None:
         measured = evaluate(agreed, result.outcome.release, train, train)
@@ -213,6 +226,8 @@ def simulate(
         _print_json({**result.to_json(), "files": files})
     else:
         terminal.show_run(result.plan, result.outcome, result.metrics, files)
+        if result.private is not None:
+            terminal.show_private_analysis(result.private)
 
 
 @app.command()
@@ -224,7 +239,9 @@ def compare(
     methods: Annotated[str, typer.Option(help="Their names, with commas: cross-silo,central,local,none")],
     epsilons: Annotated[str, typer.Option(help="Numbers with commas, such as 0.5,1,2,4")] = "0.5,1,2,4",
     parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
-    split: Annotated[str, typer.Option(help="How records are spread: iid, by-class, or dirichlet:A.")] = "iid",
+    split: Annotated[
+        str, typer.Option(help="How records are spread: iid, by-class, dirichlet:A, or classes:K.")
+    ] = "iid",
     repeats: Annotated[int, typer.Option(help="How many runs, with fresh noise, for each point.")] = 3,
     seed: Annotated[int, typer.Option(help="Public seed of the split.")] = 0,
     plot: Annotated[

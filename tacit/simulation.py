@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.federation import ArrayFederation
+from tacit.data.federation import BLOCK_PARTIES, ArrayFederation
 from tacit.data.files import DataError, Records, check_arrays
 from tacit.engines import local
 from tacit.engines.journal import Journal
@@ -22,6 +22,7 @@ from tacit.methods.cross_silo import module_of
 from tacit.methods.functions import Custom, FunctionMethod
 from tacit.methods.plan import Plan
 from tacit.methods.registry import METHODS, method_for
+from tacit.methods.voting import Voting
 from tacit.privacy.guarantee import Guarantee
 from tacit.report.certificate import certificate
 from tacit.report.evaluation import evaluate
@@ -38,6 +39,8 @@ class Simulation:
     outcome: local.Outcome
     metrics: dict[str, float]
     """How good the model is on the test records: not covered by the guarantee, so for your own eyes."""
+    private: dict[str, float | str] | None = None
+    """What a vote cost on these very records, if it was asked for: a secret, in no certificate."""
 
     @property
     def model(self) -> Any:
@@ -58,6 +61,7 @@ class Simulation:
             "survivors": self.outcome.survivors,
             "seconds": self.outcome.seconds,
             "bytes": self.outcome.bytes,
+            **({"private_analysis": self.private} if self.private else {}),
         }
 
 
@@ -73,12 +77,14 @@ def simulate(
     seed: int = 0,
     progress: local.Progress | None = None,
     checkpoint: str | Path | None = None,
+    private_analysis: bool = False,
 ) -> Simulation:
     """Run any matrix study on arrays: row i of X belongs to the party groups[i]. Statistics need no y.
 
     The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must be that of
     the distinct groups. Metrics are measured on the test arrays, if given. With a `checkpoint` file, a run that was cut
-    off goes on where it stopped, with no budget spent twice.
+    off goes on where it stopped, with no budget spent twice. A `private_analysis` says what a vote cost on these very
+    records, which is a secret.
     """
     if isinstance(study, dict):
         study = make_study(study)
@@ -98,7 +104,17 @@ def simulate(
             "for example with study.with_parties."
         )
     kept = None if checkpoint is None else Path(checkpoint)
-    return simulate_records(study, records, parties, test, drop=drop, seed=seed, progress=progress, checkpoint=kept)
+    return simulate_records(
+        study,
+        records,
+        parties,
+        test,
+        drop=drop,
+        seed=seed,
+        progress=progress,
+        checkpoint=kept,
+        private_analysis=private_analysis,
+    )
 
 
 @dataclass(frozen=True)
@@ -232,6 +248,7 @@ def simulate_records(
     progress: local.Progress | None = None,
     method: Method | None = None,
     checkpoint: Path | None = None,
+    private_analysis: bool = False,
 ) -> Simulation:
     """Run a study on records that already fit it, by its own method unless one is given.
 
@@ -242,6 +259,7 @@ def simulate_records(
     method = method or method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)
+    private = _private_analysis(method, plan, federation) if private_analysis else None
     journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
     try:
         outcome = local.run(method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal)
@@ -249,4 +267,10 @@ def simulate_records(
         if journal is not None:
             journal.close()
     metrics = {} if test is None else evaluate(study, outcome.release, test, train)
-    return Simulation(plan, outcome, metrics)
+    return Simulation(plan, outcome, metrics, private)
+
+
+def _private_analysis(method: Method, plan: Plan, federation: ArrayFederation) -> dict[str, float | str]:
+    if not isinstance(method, Voting):
+        raise DataError(f'a private analysis is for votes, but the study\'s method is "{method.name}"; leave it out.')
+    return method.analysis(plan, federation.blocks(BLOCK_PARTIES))

@@ -230,8 +230,6 @@ class PrivacySection(Section):
     def _one_promise(self) -> PrivacySection:
         if self.epsilon is None and self.noise_multiplier is None:
             raise ValueError("epsilon is missing; it should be a number above 0 and at most 1000, such as 1.0")
-        if self.epsilon is not None and self.noise_multiplier is not None:
-            raise ValueError("has both epsilon and noise_multiplier, but either follows from the other; remove one")
         if self.enclaves and self.colluding != 0:
             raise ValueError("has enclaves, which know no colluders, and colluding; remove one of them")
         return self
@@ -321,6 +319,20 @@ class Study(Section):
             if self.data.classes is None:
                 raise self.error("data", 'lacks classes: all possible labels, such as ["no", "yes"]')
             self._refuse(("label_bounds",), 'whose labels are classes; remove it, or set task = "regression"')
+        return self
+
+    @model_validator(mode="after")
+    def _one_noise(self) -> Study:
+        """ε, or noise; or both, if something else is to follow from them."""
+        if self.privacy.epsilon is not None and self.privacy.noise_multiplier is not None:
+            votes = self.method.name == "voting"
+            if not votes or "queries" in (self.method.model_extra or {}):
+                remedy = (
+                    "; remove one" if not votes else "; remove one, or [method] queries, to ask as many as both allow"
+                )
+                raise self.error(
+                    "privacy", f"has both epsilon and noise_multiplier, but either follows from the other{remedy}"
+                )
         return self
 
     @model_validator(mode="after")

@@ -285,7 +285,7 @@ def test_a_file_that_is_not_there_is_told_in_one_sentence(folder: Path) -> None:
         (["--data", "study.toml"], "study.toml: is a .toml file, but the study's [data] describes a table; name a CSV"),
         (
             ["--data", "train.csv", "--split", "fair"],
-            "the split is 'fair', but should be iid, by-class, or dirichlet:A",
+            "the split is 'fair', but should be iid, by-class, dirichlet:A",
         ),
         (
             ["--data", "train.csv", "--parties", "1"],

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
@@ -378,8 +379,9 @@ class _Exchange:
         self._absent: set[int] = set()
 
     def __enter__(self) -> _Exchange:
-        self._limits = threadpool_limits(limits=1, user_api="blas")
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1)
+        # Parties are what is done in parallel: threads within their own arithmetic would only wait for each other.
+        self._limits = threadpool_limits(limits=1)
+        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, initializer=_torch_alone)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -466,6 +468,12 @@ class _Exchange:
             messages.append(party.submit(vector))
             party.forget_vector()
         return messages
+
+
+def _torch_alone() -> None:
+    """PyTorch, if it is there, counts threads by thread."""
+    if torch := sys.modules.get("torch"):
+        torch.set_num_threads(1)
 
 
 def _rows(noisy: Words, exact: Words) -> list[Words]:

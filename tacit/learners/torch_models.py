@@ -12,6 +12,7 @@ import importlib
 import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -87,6 +88,17 @@ class SmallCNN(nn.Module):
             seen = self.convolutions(images)
         scores: Tensor = self.classifier(seen)
         return scores
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Steps on small batches: on a busy machine several threads spend most of their time waiting for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _image_shape(features: int) -> tuple[int, int]:
@@ -189,11 +201,12 @@ class TorchModel:
         weights = [tensor.requires_grad_() for _, tensor in _trained(module)]
         inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
         targets = torch.from_numpy(np.ascontiguousarray(labels))
-        for _ in range(epochs):
-            for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
-                losses = self._losses(module(inputs[rows]), targets[rows])
-                for tensor, slope in zip(weights, torch.autograd.grad(losses.mean(), weights), strict=True):
-                    tensor.data.sub_(rate * slope)
+        with _one_thread():
+            for _ in range(epochs):
+                for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
+                    losses = self._losses(module(inputs[rows]), targets[rows])
+                    for tensor, slope in zip(weights, torch.autograd.grad(losses.mean(), weights), strict=True):
+                        tensor.data.sub_(rate * slope)
         return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().numpy()
 
     def state(self, flat: Floats) -> dict[str, np.ndarray]:

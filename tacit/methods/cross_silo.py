@@ -62,9 +62,13 @@ class TrainingOptions(Section):
     @field_validator("hidden")
     @classmethod
     def _positive(cls, hidden: list[int]) -> list[int]:
-        if any(size < 1 for size in hidden):
-            raise ValueError(f"is {hidden}, but should list sizes of 1 or more")
-        return hidden
+        return positive_sizes(hidden)
+
+
+def positive_sizes(hidden: list[int]) -> list[int]:
+    if any(size < 1 for size in hidden):
+        raise ValueError(f"is {hidden}, but should list sizes of 1 or more")
+    return hidden
 
 
 class Options(TrainingOptions):
@@ -126,7 +130,8 @@ def module_of(study: Study, release: Release) -> Any:
 
     keys = study.method.model_extra or {}
     outputs = 1 if study.study.task == "regression" else len(study.data.class_names)
-    name = keys.get("model", TrainingOptions.model_fields["model"].default)
+    key = "student" if study.method.name == "voting" else "model"
+    name = keys.get(key, TrainingOptions.model_fields["model"].default)
     module = make_module(name, study.data.dimension, outputs, keys.get("hidden", ()))
     module.load_state_dict({name: torch.from_numpy(weights) for name, weights in release.state.items()})
     module.requires_grad_(False).eval()

@@ -12,31 +12,37 @@ records has √(2/k) where √2/k is right.) Noise of deviation σ on each total
 release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are made of them.
 
 With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
-become known; the guarantee covers them, too, and the plan says so.
+become known; the guarantee covers them, too, and the plan says so. A study that gives both ε and noise, and no number
+of queries, asks as many as they allow.
+
+What the winners cost on the data at hand is often much less (`privacy.votes`). `analysis` says it to those who may see
+all ballots; it is a secret itself.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from tacit.data.block import Block
 from tacit.data.bounding import clip_rows
 from tacit.data.files import read_features
+from tacit.learners.classifiers import Classifier, ClassifierError, Trained, make_classifier
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
+from tacit.methods.cross_silo import positive_sizes, release_of
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
-from tacit.privacy.gaussian import compose, epsilon_of
+from tacit.privacy.gaussian import compose, epsilon_of, mu_for
+from tacit.privacy.votes import data_dependent_epsilon
 from tacit.study import Section, Study
 from tacit.types import Floats, Integers
 
@@ -46,16 +52,30 @@ class Options(Section):
 
     ballots: Literal["ensemble", "neighbours"] = Field("ensemble", description='"ensemble" or "neighbours"')
     neighbours: int = Field(5, ge=1, description="how many nearest records vote, 1 or more (of neighbours)")
-    queries: int = Field(100, ge=1, le=10**6, description="how many public records are asked about, 1 or more")
+    queries: int | None = Field(
+        None, ge=1, le=10**6, description="how many of the public records are asked about, 1 or more"
+    )
     public: str = Field(description="the file with the public records: an NPZ file with X, or a table")
     model: str = Field(
-        "softmax", description='a party\'s own model: "softmax", or a scikit-learn classifier as "package.module:Class"'
+        "softmax",
+        description='a party\'s own model: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
+        '"package.module:Class"',
     )
     local_regularization: float = Field(
         0.001, ge=1e-6, description="of the parties' softmax models: a number from 1e-6 up, such as 0.001"
     )
-    student: Literal["softmax"] = Field("softmax", description='"softmax"')
-    regularization: float = Field(0.001, ge=1e-6, description="of the student: a number from 1e-6 up, such as 0.001")
+    student: str = Field("softmax", description='"softmax", "mlp", "cnn", or a torch module as "package.module:Class"')
+    regularization: float = Field(0.001, ge=1e-6, description="of a softmax student: a number from 1e-6 up, as 0.001")
+    hidden: list[int] = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
+    epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
+    batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
+    learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch models' first weights")
+
+    @field_validator("hidden")
+    @classmethod
+    def _positive(cls, hidden: list[int]) -> list[int]:
+        return positive_sizes(hidden)
 
 
 class Voting(Method):
@@ -75,30 +95,71 @@ class Voting(Method):
                 f"is {study.parties.records}, but with neighbours = {self.options.neighbours} each party needs more "
                 "records than that",
             )
-        if self.options.model != "softmax":
-            self._model()
-        self._local = LinearLearner(Softmax(self._classes), study.data.norm, self.options.local_regularization)
+        self._local = self._classifier("model", self.options.local_regularization)
+        self._student = self._classifier("student", self.options.regularization)
+        if self._student.is_foreign:
+            raise study.error(
+                "method.student",
+                f'is "{self.options.student}", whose weights cannot be written down as arrays; use "softmax" or a '
+                "torch module",
+            )
+
+    def _classifier(self, key: Literal["model", "student"], regularization: float) -> Classifier:
+        options, data = self.options, self.study.data
+        name = getattr(options, key)
+        try:
+            return make_classifier(
+                name,
+                LinearLearner(Softmax(self._classes), data.norm, regularization),
+                data.dimension,
+                self._classes,
+                options.hidden,
+                Trained(options.epochs, options.batch, options.learning_rate, options.seed),
+            )
+        except ClassifierError as error:
+            raise self.study.error(f"method.{key}", f'is "{name}", which {error.problem}') from None
+
+    @cached_property
+    def _public(self) -> Floats:
+        path = Path(self.options.public)
+        beside = Path(self.study.source).parent / path
+        return read_features(path if path.is_file() or not beside.is_file() else beside, self.study)
 
     @cached_property
     def queries(self) -> Floats:
         """The public records that are asked about, bounded as the parties' are."""
-        path = Path(self.options.public)
-        beside = Path(self.study.source).parent / path
-        features = read_features(path if path.is_file() or not beside.is_file() else beside, self.study)
-        if len(features) < self.options.queries:
+        asked, there = self.options.queries, len(self._public)
+        if asked is not None and there < asked:
+            raise self.study.error("method.queries", f"is {asked}, but {self.options.public} has {there} records only")
+        if asked is None:
+            asked = min(there, _QUERIES if self._affordable is None else self._affordable)
+        return clip_rows(self._public[:asked], self.study.data)
+
+    @cached_property
+    def _affordable(self) -> int | None:
+        """How many queries the study's ε pays for with the study's noise; None unless it gives both."""
+        privacy = self.study.privacy
+        if privacy.epsilon is None or privacy.noise_multiplier is None:
+            return None
+        single = self.sensitivity(self.study.group, 1) / privacy.noise_multiplier
+        # A thousandth of δ is more than what drawing noise and the summation cost.
+        asked = math.floor((mu_for(privacy.epsilon, 0.999 * privacy.delta) / single) ** 2)
+        if asked < 1:
             raise self.study.error(
-                "method.queries", f"is {self.options.queries}, but {path} has {len(features)} records only"
+                "privacy.epsilon",
+                f"is {privacy.epsilon:g}, too little for a single query with noise_multiplier = "
+                f"{privacy.noise_multiplier:g}; raise one of them",
             )
-        return clip_rows(features[: self.options.queries], self.study.data)
+        return asked
 
     @property
     def _secretly(self) -> bool:
         """Do talliers open the winners only?"""
         return self.study.summation.protocol == "tally"
 
-    def sensitivity(self, group: int | None) -> float:
-        """How far so many records (None: all of a party's) move all totals of ballots."""
-        whole = math.sqrt(2.0 * self.options.queries)
+    def sensitivity(self, group: int | None, queries: int | None = None) -> float:
+        """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
+        whole = math.sqrt(2.0 * (queries or len(self.queries)))
         if group is None:
             return whole
         # Several records may be at several parties, or replace several neighbours of one.
@@ -108,14 +169,27 @@ class Voting(Method):
         declared = DeclaredSum(
             name="ballots",
             dimension=len(self.queries) * self._classes,
-            bound=math.sqrt(self.options.queries),
+            bound=math.sqrt(len(self.queries)),
             sensitivity=self.sensitivity(self.study.group),
         )
         multiplier = self.study.privacy.noise_multiplier
         mu = None if multiplier is None else declared.sensitivity / multiplier
-        known = () if self._secretly else ("the noisy totals of the ballots become known, not only the winners",)
-        plan = make_plan(self.study, self.name, [declared], known, mu)
-        return replace(plan, notes=(*plan.notes, self._other_level(plan)))
+        plan = make_plan(self.study, self.name, [declared], (), mu)
+        return replace(plan, notes=(*plan.notes, *self._notes(plan)))
+
+    def _notes(self, plan: Plan) -> Iterable[str]:
+        planned, asked, parties = plan.planned("ballots"), len(self.queries), plan.trust.parties
+        noise = planned.total_std(parties)
+        yield f"{asked:,} of {len(self._public):,} public records are asked about" + (
+            "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
+        )
+        yield (
+            f"a label wins 98 times in 100 if it leads any other by {2.0 * math.sqrt(2.0) * noise:.3g} of the "
+            f"{parties:,} votes"
+        )
+        if not self._secretly:
+            yield "the noisy totals of the ballots become known, not only the winners"
+        yield self._other_level(plan)
 
     def _other_level(self, plan: Plan) -> str:
         """What the same noise promises for the other unit: parties or records."""
@@ -137,34 +211,45 @@ class Voting(Method):
         features, labels = block.features[party, :count], np.asarray(block.labels[party, :count], dtype=np.int64)
         if self.options.ballots == "neighbours":
             return neighbour_shares(self.queries, features, labels, self._classes, self.options.neighbours)
-        predicted = self._predict(features, labels)
+        predicted = self._local.predict(self._local.fit(features, labels), self.queries)
         return np.asarray(predicted[:, None] == np.arange(self._classes), dtype=np.float64)
-
-    def _predict(self, features: Floats, labels: Integers) -> Integers:
-        """The party's own model on the queries."""
-        if self.options.model == "softmax":
-            alone = Block(features[None], labels[None], np.array([len(labels)]))
-            predicted: Integers = (self.queries @ self._local.fit(alone)[0].T).argmax(axis=1)
-            return predicted
-        if len(np.unique(labels)) == 1:
-            return np.full(len(self.queries), labels[0])
-        return np.asarray(self._model().fit(features, labels).predict(self.queries), dtype=np.int64)
-
-    def _model(self) -> Any:
-        path, _, name = self.options.model.partition(":")
-        try:
-            return getattr(importlib.import_module(path), name)()
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
-            raise self.study.error(
-                "method.model",
-                f'is "{self.options.model}", which cannot be made here ({error}); name a scikit-learn classifier as '
-                '"package.module:Class", or "softmax"',
-            ) from None
 
     def coordinate(self, plan: Plan) -> Conversation:
         total: Total = yield Vote("ballots") if self._secretly else Sum("ballots")
         winners = total.exact if self._secretly else total.noisy.reshape(-1, self._classes).argmax(axis=1)
-        student = LinearLearner(Softmax(self._classes), self.study.data.norm, self.options.regularization)
-        weights = student.fit(Block(self.queries[None], winners[None], np.array([len(winners)])))[0]
         details = {"queries": len(winners), "noise_std_per_total": total.noise_std, "voters": total.survivors}
-        return Release(weights, "softmax", details)
+        return self._release(winners, details)
+
+    def _release(self, winners: Integers, details: dict[str, Any]) -> Release:
+        weights = self._student.fit(self.queries, winners)
+        if self._student.module is None:
+            return Release(weights, "softmax", details)
+        return release_of(self.study, self._student.module, weights, details)
+
+    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]]) -> dict[str, float | str]:
+        """What the winners cost on these very records, without colluders: as secret as the records themselves."""
+        if not self._secretly:
+            raise self.study.error(
+                "summation.protocol",
+                f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
+                'does not depend on the data; use "tally" for an analysis of the winners alone',
+            )
+        planned, totals = plan.planned("ballots"), np.zeros((len(self.queries), self._classes))
+        for _, block in blocks:
+            totals += self.contribute(Vote("ballots"), block).noisy.sum(axis=0).reshape(totals.shape)
+        first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
+        found = data_dependent_epsilon(
+            totals,
+            planned.total_std(plan.trust.parties),
+            self.sensitivity(self.study.group, 1),
+            self.study.privacy.delta - plan.slack,
+        )
+        return {
+            "warning": "private: it depends on the records, and no noise protects it; never publish it",
+            "epsilon": found,
+            "median_lead": float(np.median(first - second)),
+        }
+
+
+_QUERIES = 100
+"""How many are asked if the study does not say."""

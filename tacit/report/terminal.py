@@ -148,6 +148,18 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     _guarantee(out, plan)
 
 
+def show_private_analysis(found: dict[str, float | str]) -> None:
+    """What a vote cost on the very records, between lines that nobody overlooks."""
+    out = console()
+    out.rule("[bold red]PRIVATE[/] · do not publish what follows", style="red")
+    out.print(
+        f"On these very records the winners cost epsilon = {found['epsilon']:.4g}, for someone who colludes with "
+        f"nobody; half of the queries were won by more than {found['median_lead']:.3g} votes. Both numbers depend on "
+        "the records and no noise protects them. They are in no certificate."
+    )
+    out.rule(style="red")
+
+
 def _statistics(out: Console, statistics: dict[str, Any]) -> None:
     """A line a column (or a bin): its name, the released number, and the standard deviation of the noise in it."""
     table = Table(box=None, padding=(0, 2, 0, 0))

@@ -116,10 +116,27 @@ def test_an_unknown_split_is_named_with_those_that_exist(kind: str) -> None:
     with pytest.raises(SplitError) as caught:
         split(kind, labels(10, 2), 2, 0)
     assert str(caught.value) == (
-        f"the split is {kind!r}, but should be iid, by-class, or dirichlet:A with A above 0, such as dirichlet:0.5."
+        f"the split is {kind!r}, but should be iid, by-class, dirichlet:A with A above 0, such as dirichlet:0.5, or "
+        "(unless labels are numbers) classes:K, such as classes:6."
     )
 
 
 def test_more_parties_than_records_are_refused() -> None:
     with pytest.raises(SplitError, match=r"^5 records cannot be spread over 6 parties; ask for fewer parties\.$"):
         split("iid", labels(5, 2), 6, 0)
+
+
+@pytest.mark.parametrize("each", [1, 3, 6, 10])
+def test_parties_have_so_many_classes_and_classes_as_many_parties(each: int) -> None:
+    many = np.arange(6_000) % 10
+    groups = split(f"classes:{each}", many, 100, 0)
+    assert np.bincount(groups).min() > 0
+    assert {len(np.unique(many[groups == party])) for party in range(100)} == {each}
+    holders = [len(np.unique(groups[many == label])) for label in range(10)]
+    assert max(holders) - min(holders) <= 1
+
+
+@pytest.mark.parametrize("kind", ["classes:0", "classes:4", "classes:1"])
+def test_classes_that_do_not_fit_are_refused(kind: str) -> None:
+    with pytest.raises(SplitError, match="can have 1 to 3 of them, and 2 parties should have all"):
+        split(kind, np.arange(30) % 3, 2, 0)

@@ -154,8 +154,92 @@ def test_a_student_learns_from_noisy_votes(model: str, tmp_path: Path) -> None:
         ({"queries": 21}, "has 20 records only"),
         ({"public": "nowhere.npz"}, "there is no such file"),
         ({"model": "sklearn.nowhere:Model"}, "cannot be made here"),
+        ({"model": "sklearn.ensemble:VotingClassifier"}, "cannot be made without arguments"),
+        ({"student": "sklearn.svm:SVC"}, "cannot be written down as arrays"),
+        ({"student": "mlp", "hidden": [0]}, "sizes of 1 or more"),
     ],
 )
 def test_what_does_not_fit_is_said(keys: dict[str, Any], words: str, tmp_path: Path) -> None:
     with pytest.raises((StudyError, ValueError), match=words):
         Voting(study(tmp_path, **keys)).plan()
+
+
+def digits(folder: Path, parties: int) -> tuple[dict[str, Any], tuple[np.ndarray, ...], dict[str, np.ndarray]]:
+    """A study's content, records and groups for it, and test records."""
+    features, labels = load_digits(return_X_y=True)
+    features = features / np.linalg.norm(features, axis=1, keepdims=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    features, labels = features[order], labels[order]
+    np.savez(folder / "public.npz", X=features[1200:1500])
+    content: dict[str, Any] = {
+        "study": {"name": "votes", "task": "classification"},
+        "data": {"features": 64, "classes": 10},
+        "parties": {"count": parties, "records": 1, "max_records": 1200},
+        "privacy": {"epsilon": 8.0, "delta": 1e-5, "unit": "party"},
+        "method": {"name": "voting", "public": str(folder / "public.npz")},
+        "summation": {"protocol": "tally"},
+    }
+    test = {"X_test": features[1500:], "y_test": labels[1500:]}
+    return content, (features[:1200], labels[:1200], np.arange(1200) % parties), test
+
+
+def test_a_torch_module_may_vote_and_be_the_student(tmp_path: Path) -> None:
+    content, records, test = digits(tmp_path, 10)
+    torch_keys = {"model": "mlp", "student": "mlp", "hidden": [32], "epochs": 60, "learning_rate": 0.5}
+    content["method"] |= {**torch_keys, "queries": 300}
+    content["privacy"]["epsilon"] = 500.0
+    done = tacit.simulate(content, *records, **test)
+    assert done.metrics["accuracy"] > 0.7
+    import torch
+
+    scores = done.model(torch.from_numpy(test["X_test"]).float())
+    assert float((scores.argmax(1).numpy() == test["y_test"]).mean()) == pytest.approx(done.metrics["accuracy"])
+
+
+@pytest.mark.parametrize("unit", ["party", "record"])
+def test_a_budget_and_a_noise_give_as_many_queries_as_they_allow(unit: str, tmp_path: Path) -> None:
+    privacy = {"epsilon": 2.0, "noise_multiplier": 12.0 if unit == "party" else 4.0, "unit": unit}
+    content = study(tmp_path).model_dump(exclude_none=True)
+    del content["method"]["queries"]
+    del content["method"]["public"]
+    np.savez(tmp_path / "many.npz", X=np.zeros((500, 2)))
+    keys = {"ballots": "neighbours", "neighbours": 3, "public": str(tmp_path / "many.npz")}
+    content["method"] |= keys
+    content["privacy"] |= privacy
+    method = Voting(make_study(content))
+    plan, asked = method.plan(), len(method.queries)
+    assert 1 < asked < 500
+    assert plan.guarantee.epsilon <= 2.0
+    assert plan.planned("ballots").noise_std == pytest.approx(privacy["noise_multiplier"], rel=0.01)
+    one_more = method.sensitivity(method.study.group, asked + 1) / privacy["noise_multiplier"]
+    assert epsilon_of(one_more, 1e-6) > 2.0
+    assert any(f"epsilon would pay for {asked:,} with this noise" in note for note in plan.notes)
+
+
+def test_a_budget_too_small_for_one_query_and_too_many_keys_are_refused(tmp_path: Path) -> None:
+    content = study(tmp_path).model_dump(exclude_none=True)
+    content["privacy"] |= {"epsilon": 0.01, "noise_multiplier": 1.0}
+    with pytest.raises(StudyError, match=r"remove one, or \[method\] queries"):
+        make_study(content)
+    del content["method"]["queries"]
+    with pytest.raises(StudyError, match="too little for a single query"):
+        Voting(make_study(content)).plan()
+
+
+def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_path: Path) -> None:
+    content, records, _ = digits(tmp_path, 60)
+    content["method"] |= {"ballots": "neighbours", "neighbours": 1, "queries": 30}
+    content["parties"]["records"] = 2
+    done = tacit.simulate(content, *records, private_analysis=True)
+    assert done.private is not None
+    assert 0.0 < float(done.private["epsilon"]) < 0.9 * done.plan.guarantee.epsilon
+    assert "never publish" in str(done.private["warning"])
+    assert "analysis" not in done.certificate
+    assert str(done.private["epsilon"]) not in str(done.certificate)
+    assert done.to_json()["private_analysis"] == done.private
+    assert "private_analysis" not in tacit.simulate(content, *records).to_json()
+    openly = {**content, "summation": {"protocol": "ideal"}}
+    with pytest.raises(StudyError, match="by which the noisy totals become known"):
+        tacit.simulate(openly, *records, private_analysis=True)
+    with pytest.raises(ValueError, match="is for votes"):
+        tacit.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)

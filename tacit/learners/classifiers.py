@@ -1,0 +1,122 @@
+"""Classifiers that a party, or a student, trains on records of its own: ours, scikit-learn's, or torch modules."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.data.block import Block
+from tacit.errors import TacitError
+from tacit.learners.linear import LinearLearner
+from tacit.types import Floats, Integers
+
+if TYPE_CHECKING:
+    from tacit.learners.torch_models import TorchModel
+
+_MODULES = ("linear", "mlp", "cnn")
+
+
+class ClassifierError(TacitError):
+    """A classifier that cannot be trained here: `problem` says why, in words that follow its name."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"the classifier {name!r} {problem}.")
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a torch module is trained."""
+
+    epochs: int
+    batch: int
+    rate: float
+    seed: int
+
+
+class Classifier:
+    """Regularised softmax regression, by its certified minimiser."""
+
+    is_foreign = False
+    """Is what `fit` gives an object that only its library understands?"""
+    module: TorchModel | None = None
+
+    def __init__(self, learner: LinearLearner) -> None:
+        self._learner = learner
+
+    def fit(self, features: Floats, labels: Integers) -> Any:
+        """What `predict` takes: an array of weights, unless `is_foreign`."""
+        return self._learner.fit(Block(features[None], labels[None], np.array([len(labels)])))[0]
+
+    def predict(self, fitted: Any, features: Floats) -> Integers:
+        predicted: Integers = (features @ fitted.T).argmax(axis=1)
+        return predicted
+
+
+class Estimator(Classifier):
+    """A scikit-learn classifier with its default settings."""
+
+    is_foreign = True
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def fit(self, features: Floats, labels: Integers) -> Any:
+        # Many classifiers refuse to learn from a single class.
+        return labels[:1] if len(np.unique(labels)) == 1 else self._kind().fit(features, labels)
+
+    def predict(self, fitted: Any, features: Floats) -> Integers:
+        if isinstance(fitted, np.ndarray):
+            return np.repeat(fitted, len(features))
+        return np.asarray(fitted.predict(features), dtype=np.int64)
+
+
+class Module(Classifier):
+    """A torch module, trained by plain SGD from its public first weights."""
+
+    def __init__(self, module: TorchModel, how: Trained) -> None:
+        self.module: TorchModel = module
+        self._how = how
+
+    def fit(self, features: Floats, labels: Integers) -> Any:
+        how, order = self._how, np.random.default_rng(self._how.seed)
+        return self.module.trained(self.module.initial(), features, labels, how.epochs, how.batch, how.rate, order)
+
+    def predict(self, fitted: Any, features: Floats) -> Integers:
+        return np.asarray(self.module.scores(fitted, features).argmax(axis=1))
+
+
+def make_classifier(
+    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: Trained
+) -> Classifier:
+    """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class"."""
+    if name == "softmax":
+        return Classifier(softmax)
+    kind = None if name in _MODULES else _imported(name)
+    if kind is not None and callable(getattr(kind, "fit", None)) and callable(getattr(kind, "predict", None)):
+        try:
+            kind()
+        except TypeError as error:
+            raise ClassifierError(name, f"cannot be made without arguments ({error})") from None
+        return Estimator(kind)
+    from tacit.learners.torch_models import ModelError, TorchModel
+
+    try:
+        return Module(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)
+    except ModelError as error:
+        raise ClassifierError(name, error.problem) from None
+
+
+def _imported(name: str) -> type:
+    path, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(path), attribute)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ClassifierError(
+            name,
+            f'cannot be made here ({error}); name "softmax", "mlp", "cnn", or a class as "package.module:Class"',
+        ) from None

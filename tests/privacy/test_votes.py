@@ -1,0 +1,88 @@
+"""Data-dependent privacy of votes: against the exact divergences of small votes, and an independent conversion."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from dp_accounting.rdp import rdp_privacy_accountant
+from scipy import stats
+from scipy.special import log_ndtr, logsumexp
+
+from tacit.privacy import votes
+from tacit.privacy.gaussian import epsilon_of
+from tacit.privacy.votes import data_dependent_epsilon, log_mistake, renyi_bound
+
+ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
+
+
+def winning(totals: np.ndarray, sigma: float) -> np.ndarray:
+    """P[label i wins] = ∫ φ(x) Π_j Φ(x + (t_i − t_j)/σ) dx; the trapezoidal rule is exact for such a function."""
+    x = np.linspace(-25.0, 25.0, 5001)
+    found = []
+    for own, total in enumerate(totals):
+        leads = (total - np.delete(totals, own)) / sigma
+        density = stats.norm.logpdf(x) + log_ndtr(x[:, None] + leads).sum(axis=1)
+        found.append(np.exp(density).sum() * (x[1] - x[0]))
+    assert sum(found) == pytest.approx(1.0, abs=1e-12)
+    return np.array(found)
+
+
+def divergence(p: np.ndarray, q: np.ndarray, order: float) -> float:
+    return float(logsumexp(order * np.log(p) + (1.0 - order) * np.log(q)) / (order - 1.0))
+
+
+@pytest.mark.parametrize("sigma", [2.0, 4.0, 8.0])
+@pytest.mark.parametrize("totals", [(20, 0, 0), (12, 6, 2), (9, 8, 3), (30, 10, 0), (14, 6), (10, 10)])
+def test_no_neighbour_is_further_away_than_the_bound(totals: tuple[int, ...], sigma: float) -> None:
+    """Every vote moved from one label to another, by the exact distributions of the winner."""
+    here = np.array(totals, dtype=float)
+    bounds = renyi_bound(float(log_mistake(here[None], sigma)[0]), sigma, ORDERS)
+    p, largest = winning(here, sigma), np.zeros(len(ORDERS))
+    for source in range(len(here)):
+        for target in range(len(here)):
+            if source != target and here[source] > 0:
+                there = here.copy()
+                there[source] -= 1
+                there[target] += 1
+                q = winning(there, sigma)
+                largest = np.maximum(largest, [divergence(p, q, order) for order in ORDERS])
+    assert (largest <= bounds + 1e-9).all()
+    assert (bounds <= ORDERS / sigma**2 + 1e-12).all()
+
+
+def test_a_clear_vote_costs_far_less_than_what_holds_for_all_data() -> None:
+    clear, close = np.tile([95.0, 5.0, 0.0], (100, 1)), np.tile([34.0, 33.0, 33.0], (100, 1))
+    whatever = epsilon_of(math.sqrt(200.0) / 12.0, 1e-5)
+    move = math.sqrt(2.0)
+    assert data_dependent_epsilon(clear, 12.0, move, 1e-5) < 0.5 * whatever
+    assert data_dependent_epsilon(close, 12.0, move, 1e-5) == pytest.approx(whatever)
+    one, two = (data_dependent_epsilon(clear[:n], 12.0, move, 1e-5) for n in (50, 100))
+    assert one < two
+
+
+def test_a_smaller_move_is_as_more_noise_for_the_same_mistakes() -> None:
+    """k neighbours: a record moves √2/k, the votes are as uncertain as before."""
+    totals = np.tile([60.0, 30.0, 10.0], (20, 1))
+    log_q = float(log_mistake(totals[:1], 8.0)[0])
+    wide = 20 * renyi_bound(log_q, 5 * 8.0, votes._ORDERS)
+    assert data_dependent_epsilon(totals, 8.0, math.sqrt(2.0) / 5, 1e-6) == pytest.approx(
+        min(votes._epsilon_from_renyi(wide, 1e-6), epsilon_of(math.sqrt(40.0) / 40.0, 1e-6))
+    )
+
+
+def test_the_chance_of_a_mistake_is_never_too_small() -> None:
+    for totals in ((20, 0, 0), (12, 6, 2), (9, 8, 3), (3, 3, 3, 3)):
+        here = np.array(totals, dtype=float)
+        for sigma in (1.0, 3.0, 9.0):
+            exact = 1.0 - winning(here, sigma)[here.argmax()]
+            assert math.exp(log_mistake(here[None], sigma)[0]) >= exact - 1e-12
+    assert np.isfinite(log_mistake(np.array([[1e6, 0.0]]), 1.0)).all()
+
+
+@pytest.mark.parametrize("delta", [1e-3, 1e-6, 1e-9])
+def test_orders_become_epsilon_as_an_independent_accountant_says(delta: float) -> None:
+    spent = votes._ORDERS / 30.0
+    theirs, _ = rdp_privacy_accountant.compute_epsilon(votes._ORDERS, spent, delta)
+    assert votes._epsilon_from_renyi(spent, delta) == pytest.approx(theirs, rel=1e-9)
