@@ -105,6 +105,9 @@ def new(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.toml"),
     name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
     task: Annotated[str, typer.Option(help="classification, regression or statistics.")] = "classification",
+    method: Annotated[
+        str | None, typer.Option(help="helmet, moments, cape, cross-silo, voting or multiparty, as fits the task.")
+    ] = None,
     matrix: Annotated[bool, typer.Option("--matrix", help="For a feature matrix (NPZ) instead of a table.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
     as_json: AsJson = False,
@@ -118,7 +121,7 @@ def new(
     if path.exists() and not force:
         raise TacitError(f"{path}: exists already; choose another name, or overwrite it with --force.")
     # What JSON writes between quotes means the same in TOML.
-    text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix, task=task)
+    text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix, task=task, method=method)
     make_study(tomllib.loads(text), source="--name")
     try:
         path.write_text(text, encoding="utf-8")

@@ -77,23 +77,68 @@ dropouts = {dropouts}               # parties that may vanish on the way: a frac
 """
 
 _METHODS = {
-    "classification": """
+    "helmet": """
 [method]
 name = "helmet"               # blind averaging; or "moments" (least squares; it has neither of the next two keys)
 learner = "softmax"           # or "logistic", "svm"
 regularization = {regularization}          # larger: less noise, simpler models
 """,
-    "regression": """
+    "moments": """
 [method]
-name = "cape"                 # noise correlated across parties, so that most of it cancels in the sum
-function = "linear-regression"  # least squares, the function that fits this task
+name = "moments"              # least squares and a few steps from secure sums over all records
 """,
-    "statistics": """
+    "cape": """
 [method]
 name = "cape"                 # noise correlated across parties, so that most of it cancels in the sum
-function = "mean"             # of each column; or "histogram", with bins = 10
+{function}
+""",
+    "cross-silo": """
+[method]
+name = "cross-silo"           # private SGD of any PyTorch model, by secure sums (needs tacit[torch])
+model = "linear"              # or "mlp" (with hidden = [64]), "cnn", or a torch module as "package.module:Class"
+rounds = 100                  # more rounds: more steps, each under more noise
+rate = 0.1                    # the expected share of all records in a round's batch
+clip = 1.0                    # the largest norm of an example's gradient
+optimizer = "sgd"             # or "adam"
+learning_rate = 0.5
+""",
+    "voting": """
+[method]
+name = "voting"               # parties vote on public records; a student learns from the winners
+public = "public.npz"         # public records without labels: NPZ with X, or a table
+queries = 100                 # how many of them are asked about: each takes a part of epsilon
+ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
+model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
+student = "softmax"           # or "mlp", "cnn", a torch module
+""",
+    "multiparty": """
+[method]
+name = "multiparty"           # parties' classifiers label public records for a trainer whom all trust
+public = "public.npz"         # public records without labels: NPZ with X, or a table
+labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
+learner = "softmax"           # or "logistic", "svm"
+regularization = 0.01         # larger: less noise, simpler models
 """,
 }
+
+_FUNCTIONS = {
+    "classification": 'function = "logistic-regression"  # of two classes; or "softmax", "discriminant", "network"',
+    "regression": 'function = "linear-regression"  # least squares, the function that fits this task',
+    "statistics": 'function = "mean"             # of each column; or "histogram", with bins = 10',
+}
+
+_TASKS = {
+    "classification": tuple(_METHODS),
+    "regression": ("cape", "moments", "cross-silo"),
+    "statistics": ("cape",),
+}
+"""The methods of a task, the usual one first"""
+
+_TALLY = """
+[summation]
+protocol = "tally"            # talliers open the winners only; any sum works too, but then noisy totals become known
+talliers = 3                  # or 5, 7: more than half of them keep to themselves what they receive
+"""
 
 _SUMMATION = """
 [summation]
@@ -108,6 +153,7 @@ def study_text(
     *,
     matrix: bool,
     task: str = "classification",
+    method: str | None = None,
     count: int = 1000,
     records: int = 50,
     max_records: int = 1000,
@@ -117,11 +163,14 @@ def study_text(
     dropouts: float = 0.05,
     regularization: float = 0.1,
 ) -> str:
-    """A commented study file for a task."""
-    if task not in _METHODS:
-        raise TacitError(f"the task is {task!r}, but should be one of: {', '.join(_METHODS)}.")
+    """A commented study file for a task, by its usual method unless one is named."""
+    if task not in _TASKS:
+        raise TacitError(f"the task is {task!r}, but should be one of: {', '.join(_TASKS)}.")
+    method = method or _TASKS[task][0]
+    if method not in _TASKS[task]:
+        raise TacitError(f"the method is {method!r}, but for {task} it should be one of: {', '.join(_TASKS[task])}.")
     data = _MATRIX + _MATRIX_LABELS[task] if matrix else _TABLE + _TABLE_LABELS[task] + _COLUMNS
-    agreement = (_AGREEMENT + _METHODS[task]).format(
+    agreement = (_AGREEMENT + _METHODS[method]).format(
         count=count,
         records=records,
         max_records=max_records,
@@ -130,5 +179,7 @@ def study_text(
         colluding=colluding,
         dropouts=dropouts,
         regularization=regularization,
+        function=_FUNCTIONS[task],
     )
-    return _HEAD.format(path=path, name=name, task=task) + data + agreement + _SUMMATION
+    summation = _TALLY if method == "voting" else _SUMMATION
+    return _HEAD.format(path=path, name=name, task=task) + data + agreement + summation

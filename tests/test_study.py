@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tacit import templates
 from tacit.errors import TacitError
 from tacit.methods.registry import method_for
 from tacit.study import Study, StudyError, make_study, read_study
@@ -489,6 +490,23 @@ def test_the_study_to_start_from_is_valid_for_every_task(task: str, matrix: bool
     if task == "statistics":
         assert study.method.model_extra == {"function": "mean"}
         assert '"histogram", with bins = 10' in text
+
+
+@pytest.mark.parametrize("task", ["classification", "regression", "statistics"])
+def test_every_method_to_start_from_plans(task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    np.savez("public.npz", X=np.zeros((100, 64)))
+    for method in templates._TASKS[task]:
+        if (task, method) == ("classification", "cape"):
+            continue  # its function is for two classes, and a matrix has ten
+        study = make_study(tomllib.loads(study_text("study.toml", "lung", matrix=True, task=task, method=method)))
+        plan = method_for(study).plan()
+        assert (study.method.name, plan.method) == (method, method)
+        assert plan.guarantee.epsilon <= 1.0
+    text = study_text("study.toml", "lung", matrix=False, task="classification", method="cape")
+    assert method_for(make_study(tomllib.loads(text))).plan().method == "cape"
+    with pytest.raises(TacitError, match="the method is 'helmut', but for"):
+        study_text("study.toml", "lung", matrix=True, task=task, method="helmut")
 
 
 def test_an_unknown_task_to_start_from_is_told() -> None:

@@ -25,6 +25,7 @@ from tacit.engines.journal import Entry, Journal, fingerprint
 from tacit.methods.base import (
     Answer,
     Collect,
+    Dealt,
     Method,
     Pool,
     Private,
@@ -150,7 +151,7 @@ class _Run:
         self._vanishing, self._progress, self._secrets = vanishing, progress, secrets
         self._journal, self._source, self._number = journal, secrets, 0
         self._common: dict[str, _Common] = {}
-        self._places: dict[int, Integers] | None = None
+        self._dealt: dict[int, Dealt] = {}
         self.turnouts: dict[str, list[Turnout]] = defaultdict(list)
         self.bytes = self.largest = 0
 
@@ -164,7 +165,7 @@ class _Run:
             return self._recall(request, entry)
         if isinstance(request, Tokens) and self._journal.is_over(number + 1):
             # The round that they were for is over: nothing depends on them any more.
-            return Total(np.empty(0), np.zeros(1, dtype=np.int64), 1, 0.0)
+            return Total(np.empty(0), np.empty(0, dtype=np.int64), self._federation.parties, 0.0)
         self._secrets = self._journal.begin(number, asked, self._source)
         bytes_before, largest_before = self.bytes, self.largest
         answer = self._answer(request)
@@ -312,11 +313,11 @@ class _Run:
         for index, party in parties.items():
             self._report("shuffling tokens", index)
             post.send(party.step(b""), address_of(index))
-        total = len(coordinator.tokens())
-        self._places = {index: party.positions() for index, party in parties.items()}
+        self._dealt = {
+            index: Dealt(party.positions(), len(party.all_tokens()), party.seed()) for index, party in parties.items()
+        }
         self.bytes, self.largest = self.bytes + post.bytes, self.largest + post.largest_party()
-        seed = np.array([coordinator.seed() & (2**63 - 1)], dtype=np.int64)
-        return Total(np.empty(0), seed, total, 0.0)
+        return Total(np.empty(0), np.empty(0, dtype=np.int64), len(counts), 0.0)
 
     def _pool(self) -> Block:
         """The records of all parties that did not vanish, as those of one."""
@@ -342,8 +343,7 @@ class _Run:
         self, request: Sum | Vote | Collect, planned: PlannedSum, block: Block, indices: Integers, root: bytes
     ) -> tuple[Words, Words]:
         """What the block's parties contribute, as words without noise."""
-        places = self._places or {}
-        privates = [Private(_secrets_of(root, index, "sampling"), places.get(index)) for index in indices.tolist()]
+        privates = [Private(_secrets_of(root, index, "sampling"), self._dealt.get(index)) for index in indices.tolist()]
         contribution = self._method.contribute(request, block, privates)
         return planned.encoding.encode(contribution.noisy), contribution.exact.astype(np.int64).view(np.uint64)
 

@@ -26,8 +26,6 @@ class Sum:
     """What the parties need to know for their contribution, such as the model so far."""
     turn: int = 0
     """How often it was asked for before."""
-    batch: Integers | None = None
-    """Which places of the list of tokens take part (see `Tokens`); None: that is for each party to draw."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Vote:
 @dataclass(frozen=True)
 class Tokens:
     """A request: a list with a token for each record, in which a party knows its own and nobody else's, for one round.
-    The answer is a `Total` that says how many there are and, as its one exact number, a seed that nobody chose."""
+    Parties keep what they were dealt; the answer is a `Total` without numbers."""
 
     turn: int = 0
 
@@ -91,13 +89,25 @@ Conversation = Generator[Request, Any, "Release"]
 
 
 @dataclass(frozen=True)
+class Dealt:
+    """What a party knows of a list of tokens: so it finds out by itself which of its records are in a batch."""
+
+    places: Integers
+    """Where its records' tokens are"""
+    count: int
+    """Of all tokens"""
+    seed: int
+    """Which nobody knew, or could choose, before the list was fixed"""
+
+
+@dataclass(frozen=True)
 class Private:
     """What a party has for itself in a turn."""
 
     secrets: SecretStream
     """Randomness of its own, for sampling"""
-    places: Integers | None = None
-    """Where its records' tokens are in the list, if there is one"""
+    dealt: Dealt | None = None
+    """Its part of the round's list of tokens, if there is one"""
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from tacit.data.block import Block
 from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
@@ -22,13 +22,13 @@ from tacit.methods.base import (
     Collect,
     Contribution,
     Conversation,
+    Dealt,
     Method,
     Private,
     Release,
     Request,
     Sum,
     Tokens,
-    Total,
     Vote,
 )
 from tacit.methods.plan import DeclaredSum, trust_of
@@ -64,6 +64,14 @@ class TrainingOptions(Section):
     def _positive(cls, hidden: list[int]) -> list[int]:
         return positive_sizes(hidden)
 
+    @model_validator(mode="after")
+    def _nothing_in_vain(self) -> Self:
+        if self.hidden and self.model == "linear":
+            raise ValueError('has hidden layers, but model = "linear" has none; use model = "mlp", or remove hidden')
+        if self.momentum > 0.0 and self.optimizer == "adam":
+            raise ValueError('has momentum, which is of optimizer = "sgd"; "adam" has its own: remove it')
+        return self
+
 
 def positive_sizes(hidden: list[int]) -> list[int]:
     if any(size < 1 for size in hidden):
@@ -81,6 +89,12 @@ class Options(TrainingOptions):
     projection_kind: Literal["structured", "gaussian"] = Field(
         "structured", description='"structured" (clips after the projection) or "gaussian" (the paper\'s, clips before)'
     )
+
+    @model_validator(mode="after")
+    def _kind_of_something(self) -> Self:
+        if self.projection is None and "projection_kind" in self.model_fields_set:
+            raise ValueError("has projection_kind, but no projection; say to how many numbers, or remove it")
+        return self
 
 
 _SLACK = 0.01
@@ -248,9 +262,8 @@ class CrossSilo(Method):
     def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
             raise ValueError("Expected the model's weights with the request.")
-        batch = request.batch if isinstance(request, Sum) else None
         taken = [
-            np.flatnonzero(self._is_taken(int(count), private, batch))
+            np.flatnonzero(self._is_taken(int(count), private))
             for count, private in zip(block.counts, privates, strict=True)
         ]
         features = np.concatenate([block.features[party, rows] for party, rows in enumerate(taken)])
@@ -259,32 +272,32 @@ class CrossSilo(Method):
         sums = self.projection.sums(request.parameters, features, labels, counts, request.turn)
         return Contribution(sums, np.empty((len(block), 0), dtype=np.int64))
 
-    def _is_taken(self, count: int, private: Private, batch: Integers | None) -> Flags:
-        """Which of a party's records are in the round's batch."""
-        if batch is None:
+    def _is_taken(self, count: int, private: Private) -> Flags:
+        """Which of a party's records are in the round's batch: for the party alone to find out."""
+        if self.options.sampling == "poisson":
             return poisson_sample(count, self.options.rate, private.secrets)
-        if private.places is None:
+        if private.dealt is None:
             raise ValueError("Expected a list of tokens before a batch of them.")
-        return np.isin(private.places, batch)
+        return np.isin(private.dealt.places, self._batch(private.dealt))
 
     def coordinate(self, plan: Plan) -> Conversation:
         weights = self.model.initial()
         optimizer, fixed = Optimizer(self.options, self.model.size), self.options.sampling == "without-replacement"
         for turn in range(self.options.rounds):
-            batch = self._batch((yield Tokens(turn))) if fixed else None
-            total = yield self.request(weights, turn, batch)
+            if fixed:
+                yield Tokens(turn)
+            total = yield self.request(weights, turn)
             gradient = self.projection.lift(total.noisy, turn)
             weights = optimizer.step(weights, gradient / self.expected_batch)
         noise = total.noise_std / self.expected_batch
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
-    def request(self, weights: Floats, turn: int, batch: Integers | None) -> Request:
-        return Sum("gradient", weights, turn, batch)
+    def request(self, weights: Floats, turn: int) -> Request:
+        return Sum("gradient", weights, turn)
 
-    def _batch(self, tokens: Total) -> Integers:
+    def _batch(self, dealt: Dealt) -> Integers:
         """Places of the list, by the seed that came with it: whose they are, nobody knows."""
-        generator, count = np.random.default_rng(int(tokens.exact[0])), tokens.survivors
-        return np.sort(generator.permutation(count)[: self._batch_size(count)])
+        return np.random.default_rng(dealt.seed).permutation(dealt.count)[: self._batch_size(dealt.count)]
 
     def _largest_batch(self) -> float:
         """So many records or fewer are in a batch, except with probability 2⁻⁶⁰."""

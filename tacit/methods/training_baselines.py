@@ -35,7 +35,7 @@ from tacit.noise.discrete_gaussian import sample
 from tacit.noise.stream import SecretStream
 from tacit.privacy.guarantee import Guarantee
 from tacit.study import Study
-from tacit.types import Floats, Integers
+from tacit.types import Floats
 
 
 class LocalTraining(CrossSilo):
@@ -44,7 +44,7 @@ class LocalTraining(CrossSilo):
     name = "local"
     noise = "independent"
 
-    def request(self, weights: Floats, turn: int, batch: Integers | None) -> Request:
+    def request(self, weights: Floats, turn: int) -> Request:
         return Collect("gradient", weights, turn)
 
 

@@ -24,7 +24,7 @@ from tacit.engines import local
 from tacit.engines.journal import Journal
 from tacit.learners.projected import BeforeProjection
 from tacit.methods import cross_silo, training_baselines
-from tacit.methods.base import Private, Sum, Tokens
+from tacit.methods.base import Dealt, Private, Sum, Tokens
 from tacit.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, module_of, poisson_sample
 from tacit.methods.registry import method_for
 from tacit.methods.sampled import SampledPlan
@@ -455,14 +455,13 @@ FIXED = {"sampling": "without-replacement", "rounds": 4, "rate": 0.3}
 def test_batches_without_replacement_are_of_the_records_behind_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise each total is the clipped sum over exactly the records whose tokens are at the batch's places."""
     silence(monkeypatch)
-    places: list[dict[int, np.ndarray]] = []
-    batches: list[np.ndarray] = []
+    dealings: list[dict[int, Dealt]] = []
     weights: list[np.ndarray] = []
     deal = local._Run._deal_tokens
 
     def dealt(running: Any, turn: int) -> Any:
         answer = deal(running, turn)
-        places.append(running._places)
+        dealings.append(running._dealt)
         return answer
 
     monkeypatch.setattr(local._Run, "_deal_tokens", dealt)
@@ -470,18 +469,21 @@ def test_batches_without_replacement_are_of_the_records_behind_their_tokens(monk
     method = CrossSilo(agreed)
     ask = method.request
 
-    def request(at: np.ndarray, turn: int, batch: Any) -> Any:
-        batches.append(batch)
+    def request(at: np.ndarray, turn: int) -> Any:
         weights.append(at)
-        return ask(at, turn, batch)
+        return ask(at, turn)
 
     monkeypatch.setattr(method, "request", request)
     totals = totals_of(method)
     run(method)
     records, groups = records_for(agreed)
-    assert [len(batch) for batch in batches] == [6] * 4  # ⌊0.3·21⌋
     lists = set()
-    for total, where, batch, at in zip(totals, places, batches, weights, strict=True):
+    for total, dealing, at in zip(totals, dealings, weights, strict=True):
+        where = {party: dealt.places for party, dealt in dealing.items()}
+        # All parties come to the same batch, by the seed that they made together.
+        assert len({dealt.seed for dealt in dealing.values()}) == 1
+        batch = method._batch(dealing[0])
+        assert len(set(batch.tolist())) == 6  # ⌊0.3·21⌋
         # Every place has one record.
         assert sorted(np.concatenate(list(where.values()))) == list(range(21))
         lists.add(tuple(np.concatenate(list(where.values())).tolist()))
@@ -573,7 +575,7 @@ def test_a_party_needs_tokens_before_a_batch_and_weights_before_either() -> None
     method = CrossSilo(study(FIXED))
     block = Block(np.zeros((1, 2, 4)), np.zeros((1, 2), dtype=np.int64), np.array([2]))
     with pytest.raises(ValueError, match="list of tokens"):
-        method.contribute(Sum("gradient", method.model.initial(), batch=np.arange(2)), block, [Private(SecretStream())])
+        method.contribute(Sum("gradient", method.model.initial()), block, [Private(SecretStream())])
     for weights in (None, np.zeros(3)):
         with pytest.raises(ValueError, match="the model's weights"):
             method.contribute(Sum("gradient", weights), block, [Private(SecretStream())])
@@ -632,6 +634,9 @@ def test_enclaves_need_no_share_for_the_curious() -> None:
         ({"model": "cnn"}, {}, r"\[method\] model is \"cnn\", which takes square images of one or three channels"),
         ({"rate": 0.0}, {}, r"\[method\] rate is 0\.0, but should be the expected share of all records in a batch"),
         ({"hidden": [3, 0]}, {}, r"\[method\] hidden is \[3, 0\], but should list sizes of 1 or more"),
+        ({"hidden": [3]}, {}, r"\[method\] has hidden layers, but model = \"linear\" has none"),
+        ({"momentum": 0.9, "optimizer": "adam"}, {}, r"\[method\] has momentum, which is of optimizer = \"sgd\""),
+        ({"projection_kind": "gaussian"}, {}, r"\[method\] has projection_kind, but no projection"),
         ({"rouns": 3}, {}, r"\[method\] rouns is an unknown key; did you mean 'rounds'\?"),
         ({}, {"delta": 1e-30}, r"\[privacy\] delta is 1e-30, but the summation, the drawing of noise and the sampling"),
     ],

@@ -185,9 +185,9 @@ def digits(folder: Path, parties: int) -> tuple[dict[str, Any], tuple[np.ndarray
 
 def test_a_torch_module_may_vote_and_be_the_student(tmp_path: Path) -> None:
     content, records, test = digits(tmp_path, 10)
-    torch_keys = {"model": "mlp", "student": "mlp", "hidden": [32], "epochs": 60, "learning_rate": 0.5}
+    torch_keys = {"model": "mlp", "student": "mlp", "hidden": [32], "epochs": 40, "learning_rate": 0.5}
     content["method"] |= {**torch_keys, "queries": 300}
-    content["privacy"]["epsilon"] = 500.0
+    content["privacy"] = {"noise_multiplier": 0.5, "delta": 1e-5, "unit": "party"}
     done = tacit.simulate(content, *records, **test)
     assert done.metrics["accuracy"] > 0.7
     import torch
