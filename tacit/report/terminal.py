@@ -55,15 +55,19 @@ def show_plan(plan: Plan) -> None:
         table.add_row(
             f"release “{planned.name}”",
             f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
-            f"sensitivity {planned.sensitivity:.4g}, noise {planned.noise_std:.4g} against the adversary "
-            f"({_noise_of_the_total(plan, planned)})",
+            + (
+                f"{_moves(plan, planned)}, noise {planned.noise_std:.4g} against the adversary "
+                f"({_noise_of_the_total(plan, planned)})"
+                if planned.noise_std
+                else "no noise"
+            ),
         )
     if isinstance(plan, SampledPlan):
-        kind = plan.schedule.sampling.replace("-", " ")
+        kind, who = plan.schedule.sampling.replace("-", " "), "party" if plan.study.group is None else "record"
         table.add_row(
             "sampling",
-            f"{kind}, each record with a chance of {plan.schedule.rate:.4g} in a round; the noise that the adversary "
-            f"faces is {plan.noise_multiplier:.4g} times the largest contribution of a record",
+            f"{kind}, each {who} with a chance of {plan.schedule.rate:.4g} in a round; the noise that the adversary "
+            f"faces is {plan.noise_multiplier:.4g} times the largest contribution of a {who}",
         )
     for other in plan.others:
         table.add_row(
@@ -233,9 +237,19 @@ def _way(plan: Plan) -> str:
     return protocol if plan.is_summed else "messages in the open"
 
 
+def _moves(plan: Plan, planned: PlannedSum) -> str:
+    """How far whom the promise is for can move the total. Sampling is accounted for by contributions, not by swaps."""
+    if isinstance(plan, SampledPlan):
+        who = "party" if plan.study.group is None else "record"
+        return f"a {who} adds at most {planned.sensitivity:.4g} in norm"
+    return f"sensitivity {planned.sensitivity:.4g}"
+
+
 def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
     """How much noise is in the released total; a party that vanishes from correlated noise leaves its part behind."""
     parties = plan.asked
+    if isinstance(planned.noise, Inside):
+        return "in every party's own steps"
     dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
     text = f"{planned.total_std(parties):.4g} in the total" + (" if nobody drops out" if dropouts else "")
     if dropouts and isinstance(planned.noise, Correlated):
