@@ -1,4 +1,4 @@
-"""What a vote is about, what its endpoints say to each other, and the party's side: ballots sent in shares.
+"""What a vote is about, what its endpoints say to each other, and the party's side: ballots sent in parts.
 
 See `tally` for the protocol and for what it protects against whom.
 """
@@ -14,12 +14,15 @@ import msgspec
 import numpy as np
 
 from tacit.noise.stream import SecretStream
+from tacit.summation.argmax import rounds_of_argmax
 from tacit.summation.base import Aborted, Envelope, Message, Party, Roster, Session
 from tacit.summation.keys import Identity, agree, public_key, seal
 from tacit.summation.masks import add_masks
-from tacit.summation.replicated import TALLIERS, rounds_of_argmax
+from tacit.summation.replicated import Sharing
 from tacit.types import Integers, Words
 
+TALLIERS = (3, 5, 7)
+"""How many there may be. With two more a value would be in 126 shares."""
 MOST = 2**62
 """Totals must stay below this, so that the difference of two has a sign."""
 INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
@@ -41,8 +44,11 @@ class Poll:
     bound: int
     """No total is larger than this, in absolute value."""
     colluding: int = 0
+    talliers: int = TALLIERS[0]
 
     def __post_init__(self) -> None:
+        if self.talliers not in TALLIERS:
+            raise ValueError(f"Expected talliers={self.talliers} to be one of {', '.join(map(str, TALLIERS))}.")
         if not 0 <= self.bound < MOST:
             raise ValueError(f"Expected 0 <= bound={self.bound} < 2^62; scale the ballots down.")
         if self.queries < 1 or self.classes < 2:
@@ -52,18 +58,22 @@ class Poll:
 
     @cached_property
     def session(self) -> Session:
-        name = f"vote/{self.name}/{self.queries}x{self.classes}/{self.bound}"
+        name = f"vote/{self.name}/{self.queries}x{self.classes}/{self.bound}/{self.talliers}"
         length = self.queries * self.classes
         return Session(self.study, name, self.parties, self.colluding, self.least_survivors, length, 64)
 
+    @cached_property
+    def sharing(self) -> Sharing:
+        return Sharing(self.talliers)
+
     @property
     def rounds(self) -> int:
-        """How many messages each tallier sends to the one before it, after the agreement."""
-        return 1 + rounds_of_argmax(self.classes)
+        """How many messages each tallier sends to each of those before it, after the agreement."""
+        return 1 + rounds_of_argmax(self.classes, self.sharing)
 
 
 class Ballot(Message, frozen=True, tag="tally/ballot"):
-    """Party to tallier: its shares, sealed to the tallier's key."""
+    """Party to tallier: a part of its ballots, sealed to the tallier's key."""
 
     session: str
     sender: int
@@ -106,10 +116,9 @@ class Relay(Message, frozen=True, tag="tally/relay"):
 
 
 class Opening(Message, frozen=True, tag="tally/opening"):
-    """Tallier to coordinator: its two shares of the winners."""
+    """Tallier to coordinator: all its shares of the winners, one after the other."""
 
-    first: memoryview
-    second: memoryview
+    shares: memoryview
 
 
 class Introduction(Message, frozen=True, tag="tally/introduction"):
@@ -120,11 +129,11 @@ class Introduction(Message, frozen=True, tag="tally/introduction"):
 
 
 class Agreement(Message, frozen=True, tag="tally/agreement"):
-    """Tallier to tallier: what is counted, the shares that both hold (as digests), and the seed."""
+    """Tallier to tallier: what is counted, the seed, and its contributions to the keys of groups that both are in."""
 
     counted: bytes
-    common: list[bytes]
     seed: bytes
+    keys: list[bytes]
 
 
 ToTallier: TypeAlias = Roll | Count | Relay
@@ -135,9 +144,9 @@ def address(tallier: int) -> str:
     return f"tallier:{tallier}"
 
 
-def explicit_share(party: int) -> int:
-    """Which of a party's shares is not a seed; it goes round, so that the talliers share the load."""
-    return party % TALLIERS
+def explicit_part(party: int, poll: Poll) -> int:
+    """The tallier whose part of a party's ballots is not a seed; it goes round, so that they share the load."""
+    return party % poll.talliers
 
 
 def statement(label: str, sender: int, key: bytes) -> bytes:
@@ -157,34 +166,32 @@ def commitment(label: str, tallier: int, seed: bytes) -> bytes:
 class PartyState(msgspec.Struct):
     key: bytes
     masks: list[bytes]
+    """The seeds of the parts of all talliers but one"""
     submitted: list[bytes] = []
 
 
 class TallyParty(Party):
     def __init__(self, poll: Poll, roster: Roster, index: int, identity: Identity, secrets: SecretStream) -> None:
         self._poll, self._roster, self._index, self._identity = poll, roster, index, identity
-        self.state: PartyState = PartyState(secrets.key(), [secrets.key(), secrets.key()])
+        self.state: PartyState = PartyState(secrets.key(), [secrets.key() for _ in range(poll.talliers - 1)])
 
     def step(self, incoming: bytes) -> list[Envelope]:
         return []
 
     def submit(self, ballots: Integers | Words) -> list[Envelope]:
-        """Send the ballots (Q, K), in shares; the same again if asked again: two under one mask reveal a difference."""
-        if self.state.submitted == [b""] * TALLIERS:
+        """Send the ballots (Q, K), in parts; the same again if asked again: two under one mask reveal a difference."""
+        if self.state.submitted == [b""] * self._poll.talliers:
             raise Aborted("a party was asked for its ballots again after they had been sent and forgotten")
         if not self.state.submitted:
-            masks, session, explicit = self.state.masks, self._poll.session, explicit_share(self._index)
+            masks, session = self.state.masks, self._poll.session
             rest = add_masks(self._checked(ballots), [(mask, False) for mask in masks], session)
-            plain = {
-                explicit: session.pack(rest) + masks[0],
-                (explicit + 1) % TALLIERS: masks[0] + masks[1],
-                (explicit + 2) % TALLIERS: masks[1],
-            }
-            self.state.submitted = [self._sealed(tallier, plain[tallier]) for tallier in range(TALLIERS)]
+            parts = masks.copy()
+            parts.insert(explicit_part(self._index, self._poll), session.pack(rest))
+            self.state.submitted = [self._sealed(tallier, part) for tallier, part in enumerate(parts)]
         return [Envelope(address(tallier), body) for tallier, body in enumerate(self.state.submitted)]
 
     def forget_vector(self) -> None:
-        self.state.submitted = [b""] * TALLIERS
+        self.state.submitted = [b""] * self._poll.talliers
 
     def _checked(self, ballots: Integers | Words) -> Words:
         if ballots.dtype not in (np.int64, np.uint64) or ballots.size != self._poll.session.length:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from tacit.study import Section, Study
 from tacit.summation import compute_nodes, ideal, pairwise, secagg
 from tacit.summation.ballots import MOST, Poll
 from tacit.summation.base import Protocol, Session, Unsuitable
-from tacit.summation.tally import Tally
+from tacit.summation.tally import DEADLINE, Tally
 
 PROTOCOLS: dict[str, tuple[type[Section], Callable[[Session, Any, SecretStream], Protocol]]] = {
     "secagg+": (secagg.Options, secagg.SecAggPlus),
@@ -26,18 +26,32 @@ PROTOCOLS: dict[str, tuple[type[Section], Callable[[Session, Any, SecretStream],
 class TallyOptions(Section):
     """The keys of [summation] for a secure vote."""
 
-    talliers: int = Field(3, ge=3, le=3, description="3, the number of talliers")
+    talliers: Literal[3, 5, 7] = Field(
+        3, description="3, 5 or 7: how many talliers; fewer than half of them may be curious"
+    )
+    deadline: float = Field(
+        DEADLINE, gt=0.0, le=3600.0, description="a number of seconds above 0 and up to 3600 for a tallier to answer in"
+    )
 
 
 def _tally(study: Study, session: Session, secrets: SecretStream) -> Protocol:
     """A secure vote in place of a sum: as many queries as fit the session's numbers."""
-    study.options("summation", TallyOptions)
+    options = study.options("summation", TallyOptions)
     if study.method.name != "voting":
         raise study.error("summation.protocol", 'is "tally", which serves the method "voting" only')
     classes = len(study.data.class_names)
     queries = max(1, session.length // classes)
-    poll = Poll(session.study, session.name, session.parties, session.least_survivors, queries, classes, MOST - 1)
-    return Tally(poll, secrets)
+    poll = Poll(
+        session.study,
+        session.name,
+        session.parties,
+        session.least_survivors,
+        queries,
+        classes,
+        MOST - 1,
+        talliers=options.talliers,
+    )
+    return Tally(poll, secrets, options.deadline)
 
 
 def open_session(study: Study, session: Session, secrets: SecretStream) -> Protocol:

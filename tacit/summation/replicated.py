@@ -1,221 +1,248 @@
-"""Arithmetic on values that three talliers share, and the argmax of shared totals: pure functions of arrays.
+"""Arithmetic on values that talliers share: pure functions of arrays, one round of messages a product.
 
-A word x of 64 bits is x₀ + x₁ + x₂ modulo 2⁶⁴ (or, bit by bit, x₀ ⊕ x₁ ⊕ x₂), and tallier i holds xᵢ and xᵢ₊₁, indices
-modulo three: any two talliers know x, and one knows nothing (Araki et al. 2016; Mohassel and Rindal 2018, "ABY3").
-Sums cost nothing. A product takes one round: each tallier computes one of three terms that add up to it, adds its
-part of a fresh sharing of zero, and sends the sum to the tallier before it.
+There are n = 2t + 1 talliers. A word x of 64 bits is the sum modulo 2⁶⁴ (or, bit by bit, the exclusive or) of shares
+x_A, one for each set A of t talliers, and tallier i holds those with i ∉ A. So any t + 1 talliers know x, and t of them
+lack exactly one share, that of the set they are (Cramer, Damgård and Ishai 2005). Sums cost nothing. Of a product, two
+sets of t never cover all talliers: each xₐyᵦ is in the hands of some tallier, and the n sums of what each computes add
+up to xy. From such terms zᵢ a sharing is made anew in one round, with numbers Sᵢ = {i+1, …, i+t} modulo n:
 
-A computation is written as a generator: it yields the words to send to the tallier before this one, is sent those
-that came from the tallier after it, and returns its result. All three talliers yield arrays of the same shape.
+    tallier i sends wᵢ = zᵢ + ζᵢ − Σ R_A to the t talliers before it, over the A it is the first to hold;
+    the new share of Sᵢ is wᵢ, and that of any other set A is R_A.
 
-What holds. Every word that tallier i receives in `reshare_*` is masked with a key stream that only the two others know,
-fresh in every round, so its whole view is uniformly random whatever the values are. This is for curious talliers that
-keep to the protocol: one that sends other words changes the result, and nothing here notices.
+The ζᵢ add up to zero and come from keys of pairs of talliers; R_A comes from a key of all t + 1 holders of A. With
+three talliers every set is an Sᵢ, there are no R, and this is the scheme of Araki et al. 2016 and of ABY3.
+
+What holds. Let t talliers C and the coordinator put together all they know. They lack the keys that the t + 1 others
+have in pairs: to them the ζ of these are uniformly random but for their sum. If C is an Sᵢ, then wᵢ is the one word
+that no one in C receives, and the t other words are uniform. If it is not, C may see all t + 1 words, and in their sum
+is R_C, of a key that no one in C has: they are uniform too. All streams are fresh in every round. So whatever the
+values are, the whole view of C is uniformly random, and the one share that it lacks is fixed by the view and the value:
+an opening shows the value only. (`tests/summation/test_replicated.py` does this bijection for every C.) This is for
+curious talliers that keep to the protocol: one that sends other words changes the result, and nothing here notices.
+
+A computation is written as a generator: it yields the words for the t talliers before this one, is sent a list of those
+that came from the t after it, nearest first, and returns its result. All yield arrays of the same shape.
 """
 
 from __future__ import annotations
 
-import hmac
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.noise.stream import SecretStream
-from tacit.types import Words
-
-TALLIERS = 3
 
 Array: TypeAlias = NDArray[Any]
 """Unsigned words, of 64 bits or fewer"""
+Group: TypeAlias = tuple[int, ...]
+"""A set of t talliers, in ascending order: the name of the share that they lack"""
 _T = TypeVar("_T")
-Rounds: TypeAlias = Generator[Array, Array, _T]
+Rounds: TypeAlias = Generator[Array, list[Array], _T]
 """A computation: yields what to send, is sent what was received"""
 
-_SWAPS = ((31, 0x00000000AAAAAAAA), (14, 0x0000CCCC0000CCCC), (4, 0x00F000F000F000F0))
-"""Shifts and masks that swap the bits of a bit's number: the first and the last, the second and the last but one, …"""
+
+@dataclass(frozen=True)
+class Sharing:
+    """Which of n = 2t + 1 talliers holds, sends and computes what."""
+
+    talliers: int
+
+    @property
+    def threshold(self) -> int:
+        """t: so many talliers together know nothing."""
+        return (self.talliers - 1) // 2
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return list(combinations(range(self.talliers), self.threshold))
+
+    def after(self, index: int) -> list[int]:
+        """Those that a tallier receives words from."""
+        return [(index + step) % self.talliers for step in range(1, self.threshold + 1)]
+
+    def before(self, index: int) -> list[int]:
+        """Those that a tallier sends words to."""
+        return [(index - step) % self.talliers for step in range(1, self.threshold + 1)]
+
+    def sent(self, index: int) -> Group:
+        """Sᵢ: the share that a tallier sends to its other holders.
+
+        >>> [Sharing(5).sent(index) for index in range(5)]
+        [(1, 2), (2, 3), (3, 4), (0, 4), (0, 1)]
+        """
+        return tuple(sorted(self.after(index)))
+
+    def held(self, index: int) -> list[Group]:
+        """The shares that a tallier holds, in the order of its arrays."""
+        return [group for group in self.groups if index not in group]
+
+    def holders(self, group: Group) -> list[int]:
+        return [index for index in range(self.talliers) if index not in group]
+
+    def first_holder(self, group: Group) -> int:
+        """One of the first t + 1 talliers. Only one share is first held by the last of these.
+
+        >>> [Sharing(5).first_holder(group) for group in [(1, 2), (0, 3), (0, 1)]]
+        [0, 1, 2]
+        """
+        return self.holders(group)[0]
+
+    @property
+    def lone(self) -> Group:
+        """The share of the first t talliers."""
+        return self.groups[0]
+
+    @cached_property
+    def masked(self) -> list[Group]:
+        """The shares that nobody sends: their holders draw them from a common key."""
+        sent = {self.sent(index) for index in range(self.talliers)}
+        return [group for group in self.groups if group not in sent]
+
+    def products(self, index: int) -> list[tuple[list[int], list[int]]]:
+        """Σₖ (sum of some xₐ)·(sum of some yᵦ), over all A and B that this tallier is the first to hold both of.
+
+        As positions among its shares. It is the first if A ∪ B has all talliers below it. Sets A with the same D of
+        these in them go with the same B, those that have the rest: one product for each D, in place of one a pair.
+
+        >>> Sharing(3).products(0), Sharing(3).products(1)
+        ([([0, 1], [0, 1])], [([1], [0]), ([0], [0, 1])])
+        """
+        held, below, pairs = self.held(index), set(range(index)), []
+        for members in sorted({tuple(sorted(below & set(group))) for group in held}):
+            left = [place for place, group in enumerate(held) if below & set(group) == set(members)]
+            right = [place for place, group in enumerate(held) if below - set(members) <= set(group)]
+            if right:
+                pairs.append((left, right))
+        return pairs
 
 
 @dataclass(frozen=True)
 class Shares:
-    """What tallier i holds of some values: its own share and that of the tallier after it."""
+    """What a tallier holds of some values: an array for each of its shares, one after the other."""
 
-    first: Array
-    second: Array
+    words: Array
 
     def each(self, function: Callable[[Array], Array]) -> Shares:
-        return Shares(function(self.first), function(self.second))
+        return Shares(function(self.words))
 
-    def __getitem__(self, where: Any) -> Shares:
-        return Shares(self.first[where], self.second[where])
+    def __len__(self) -> int:
+        """How many values, along their first axis."""
+        return int(self.words.shape[1])
+
+    def __getitem__(self, where: int | slice) -> Shares:
+        return Shares(self.words[:, where])
 
     def __add__(self, other: Shares) -> Shares:
-        return Shares(self.first + other.first, self.second + other.second)
+        return Shares(self.words + other.words)
 
     def __sub__(self, other: Shares) -> Shares:
-        return Shares(self.first - other.first, self.second - other.second)
+        return Shares(self.words - other.words)
 
     def __xor__(self, other: Shares) -> Shares:
-        return Shares(self.first ^ other.first, self.second ^ other.second)
+        return Shares(self.words ^ other.words)
 
 
-def joined(*parts: Shares) -> Shares:
-    """Shares one after the other, along the first axis."""
-    return Shares(np.concatenate([p.first for p in parts]), np.concatenate([p.second for p in parts]))
+def joined(parts: Iterable[Shares]) -> Shares:
+    """Shares of values one after the other, along their first axis."""
+    return Shares(np.concatenate([part.words for part in parts], axis=1))
 
 
-class ZeroShares:
-    """Tallier i's parts of random sharings of zero: F(kᵢ) − F(kᵢ₊₁), or with ⊕, anew each time.
+@dataclass(frozen=True)
+class Operations:
+    """How shares are put together and taken apart, and how values are multiplied."""
 
-    Talliers i and i − 1 know the key kᵢ, so the parts of all three cancel, and the part of tallier i + 1 is uniformly
-    random to tallier i, who lacks kᵢ₊₂. A key serves for one session; every use has a stream of its own.
+    plus: np.ufunc
+    minus: np.ufunc
+    times: np.ufunc
+
+
+SUMS = Operations(np.add, np.subtract, np.multiply)
+BITS = Operations(np.bitwise_xor, np.bitwise_xor, np.bitwise_and)
+
+
+class Masks:
+    """A tallier's ζ and R, anew each time that it is asked.
+
+    A key serves for one session. All its holders take the same from its stream, round by round, and nothing twice.
     """
 
-    def __init__(self, first: bytes, second: bytes) -> None:
-        self._keys, self._round = (first, second), 0
+    def __init__(self, sharing: Sharing, index: int, pairs: Mapping[int, bytes], groups: Mapping[Group, bytes]) -> None:
+        self._sharing, self._index = sharing, index
+        self._pairs = {peer: SecretStream(key) for peer, key in pairs.items()}
+        self._groups = {group: SecretStream(key) for group, key in groups.items()}
 
-    def add(self, terms: Array) -> Array:
-        first, second = self._streams(terms)
-        return terms + first - second
-
-    def exclusive_or(self, terms: Array) -> Array:
-        first, second = self._streams(terms)
-        return terms ^ first ^ second
-
-    def _streams(self, like: Array) -> list[Array]:
-        number, self._round = self._round.to_bytes(8, "big"), self._round + 1
-        streams = [SecretStream(hmac.digest(key, number, "sha256")) for key in self._keys]
-        little = like.dtype.newbyteorder("<")
-        return [np.frombuffer(s.take(like.nbytes), little).astype(like.dtype).reshape(like.shape) for s in streams]
+    def hide(self, terms: Array, operations: Operations) -> tuple[Array, dict[Group, Array]]:
+        """w, as it may be sent; and the shares R."""
+        hidden = terms.copy()
+        for peer, stream in self._pairs.items():
+            combine = operations.plus if peer > self._index else operations.minus
+            combine(hidden, drawn(stream, terms), out=hidden)
+        fresh = {group: drawn(stream, terms) for group, stream in self._groups.items()}
+        for group, words in fresh.items():
+            if self._sharing.first_holder(group) == self._index:
+                operations.minus(hidden, words, out=hidden)
+        return hidden, fresh
 
 
 class Computation:
     """One tallier's side of computations on shared values."""
 
-    def __init__(self, index: int, zeros: ZeroShares) -> None:
-        self._index, self._zeros = index, zeros
-
-    def known(self, values: Shares, owner: int = 0) -> Shares:
-        """Shares of the values that are one of the three shares alone, the others being zero."""
-        zero = np.zeros_like(values.first)
-        return Shares(
-            values.first if self._index == owner else zero,
-            values.second if (self._index + 1) % TALLIERS == owner else zero,
-        )
+    def __init__(self, sharing: Sharing, index: int, masks: Masks) -> None:
+        self.sharing, self._index, self._masks = sharing, index, masks
+        self._held, self._products = sharing.held(index), sharing.products(index)
+        self._sent = [sharing.sent(tallier) for tallier in (index, *sharing.after(index))]
 
     def public(self, values: Array) -> Shares:
-        return self.known(Shares(values, values))
+        """Shares of what all know: the lone share is it, and the others are zero."""
+        return self._lone(Shares(np.broadcast_to(values, (len(self._held), *values.shape))))
 
-    def reshare_sum(self, terms: Array) -> Rounds[Shares]:
-        """Shares of the sum of the three talliers' terms."""
-        own = self._zeros.add(terms)
-        return Shares(own, (yield own))
+    def reshare(self, terms: Array, operations: Operations) -> Rounds[Shares]:
+        """Shares of the sum (or the exclusive or) of all talliers' terms."""
+        own, shares = self._masks.hide(terms, operations)
+        received = yield own
+        shares |= dict(zip(self._sent, (own, *received), strict=True))
+        return Shares(np.stack([shares[group] for group in self._held]))
 
-    def reshare_bits(self, terms: Array) -> Rounds[Shares]:
-        """Shares of the exclusive or of the three talliers' terms."""
-        own = self._zeros.exclusive_or(terms)
-        return Shares(own, (yield own))
+    def multiply(self, x: Shares, y: Shares, operations: Operations) -> Rounds[Shares]:
+        """Shares of xy, or of x ∧ y bit by bit."""
+        plus, times = operations.plus, operations.times
+        products = [times(_total(x.words, left, plus), _total(y.words, right, plus)) for left, right in self._products]
+        return self.reshare(reduce(plus, products), operations)
 
-    def product(self, x: Shares, y: Shares) -> Rounds[Shares]:
-        """xy = Σᵢ xᵢyᵢ + xᵢyᵢ₊₁ + xᵢ₊₁yᵢ."""
-        return self.reshare_sum(x.first * (y.first + y.second) + x.second * y.first)
+    def parts(self, x: Shares, inside: Operations, outside: Operations) -> Rounds[list[Shares]]:
+        """t + 1 values that `inside` puts together to x, each of them shared anew by `outside`. One round.
 
-    def conjunction(self, x: Shares, y: Shares) -> Rounds[Shares]:
-        """x ∧ y, bit by bit."""
-        return self.reshare_bits(x.first & (y.first ^ y.second) ^ x.second & y.first)
-
-    def negative(self, x: Shares) -> Rounds[Shares]:
-        """The top bit of words, as bits shared by ⊕: is the number below zero? Eight rounds, 35 bytes a word.
-
-        A carry-save adder turns the three shares, each of them known to two talliers, into x = s + 2c with
-        s = x₀ ⊕ x₁ ⊕ x₂ and c = x₀x₁ ⊕ x₁x₂ ⊕ x₂x₀. The carry into the top bit of that sum is the carry out of
-        2s + 4c: a tree of generate and propagate bits, over neighbouring bits, then pairs, then fours (Kogge–Stone, but
-        only what the last carry needs). With the bits shuffled, neighbours are the two halves of a word, so that words
-        shrink by half from level to level.
+        The sum of the shares that tallier j is the first to hold is known to it. For the first t talliers it is a term
+        of their own; for the next one it is the lone share, which stands as it is.
         """
-        carries = yield from self.reshare_bits(x.first & x.second)
-        left, right = x.each(lambda bits: shuffled(bits << 1)), carries.each(lambda bits: shuffled(bits << 2))
-        generate, propagate = (yield from self.conjunction(left, right)), left ^ right
-        width = 64
-        while width > 1:
-            width //= 2
-            (upper_g, lower_g), (upper_p, lower_p) = _halves(generate, width), _halves(propagate, width)
-            if width == 1:
-                generate = upper_g ^ (yield from self.conjunction(upper_p, lower_g))
-            else:
-                both = yield from self.conjunction(joined(upper_p, upper_p), joined(lower_g, lower_p))
-                middle = len(upper_g.first)
-                generate, propagate = upper_g ^ both[:middle], both[middle:]
-        top = x ^ carries.each(lambda bits: bits << 1)
-        return generate.each(lambda bits: bits & 1) ^ top.each(lambda bits: (bits >> 63).astype(np.uint8))
+        threshold = self.sharing.threshold
+        terms = np.zeros((threshold, *x.words.shape[1:]), dtype=x.words.dtype)
+        if self._index < threshold:
+            first = [place for place, group in enumerate(self._held) if self.sharing.first_holder(group) == self._index]
+            terms[self._index] = _total(x.words, first, inside.plus)
+        shares = yield from self.reshare(terms, outside)
+        return [*(shares[number] for number in range(threshold)), self._lone(x)]
 
-    def as_numbers(self, bits: Shares) -> Rounds[Shares]:
-        """Bits shared by ⊕ as the numbers 0 and 1 shared by +. Two rounds.
-
-        Tallier 0 knows d = b₀ ⊕ b₁ and shares it anew; then b = d + b₂ − 2db₂, where b₂ is a share alone.
-        """
-        words = bits.each(lambda some: some.astype(np.uint64))
-        inner = words.first ^ words.second
-        inner_shares = yield from self.reshare_sum(inner if self._index == 0 else np.zeros_like(inner))
-        last = self.known(words, owner=2)
-        product = yield from self.product(inner_shares, last)
-        return inner_shares + last - product - product
-
-    def argmax(self, values: Shares, names: Words) -> Rounds[Shares]:
-        """Shares of the name of the largest value in each column (rows, columns), of equal ones the first.
-
-        A tournament between neighbouring rows: the later one wins if it is strictly larger. No two values may differ by
-        2⁶³ or more. Eleven rounds a level, ⌈log₂ rows⌉ levels.
-        """
-        rows = self.public(names)
-        while (count := len(values.first)) > 1:
-            even = count - count % 2
-            ahead, behind, spare = slice(0, even, 2), slice(1, even, 2), slice(even, count)
-            overtaken = yield from self.negative(values[ahead] - values[behind])
-            swap = yield from self.as_numbers(overtaken)
-            moves = [rows[behind] - rows[ahead]]
-            # Of the last winner only the name is wanted.
-            if count > 2:
-                moves.append(values[behind] - values[ahead])
-            moved = yield from self.product(joined(*[swap] * len(moves)), joined(*moves))
-            rows = joined(rows[ahead] + moved[: even // 2], rows[spare])
-            values = joined(values[ahead] + moved[even // 2 :], values[spare]) if count > 2 else values[:1]
-        return rows[0]
+    def _lone(self, x: Shares) -> Shares:
+        """Shares of the lone share alone."""
+        words = np.zeros(x.words.shape, dtype=x.words.dtype)
+        if self.sharing.lone in self._held:
+            place = self._held.index(self.sharing.lone)
+            words[place] = x.words[place]
+        return Shares(words)
 
 
-def rounds_of_argmax(rows: int) -> int:
-    """How often the talliers exchange words for an argmax over so many rows.
-
-    >>> rounds_of_argmax(10)
-    44
-    """
-    return 11 * (rows - 1).bit_length()
+def drawn(stream: SecretStream, like: Array) -> Array:
+    """The next words of a stream, as many as there are in an array."""
+    words = np.frombuffer(stream.take(like.nbytes), like.dtype.newbyteorder("<"))
+    return words.astype(like.dtype, copy=False).reshape(like.shape)
 
 
-def orders(seed: bytes, rows: int, columns: int) -> NDArray[np.int64]:
-    """For each column an order of the rows, uniformly random: (rows, columns), the same for all who know the seed."""
-    words = np.frombuffer(SecretStream(seed).take(8 * rows * columns), "<u8").reshape(rows, columns)
-    return np.argsort(words, axis=0, kind="stable")
-
-
-def shuffled(words: Array) -> Array:
-    """64-bit words with bit number abcdef (in binary) moved to fedcba: odd bits are in the upper half, and so on.
-
-    >>> [hex(word) for word in shuffled(np.array([0b10, 0b110000], dtype=np.uint64))]
-    ['0x100000000', '0x10000000100']
-    """
-    for shift, mask in _SWAPS:
-        differing = (words ^ words >> shift) & mask
-        words = words ^ differing ^ differing << shift
-    return words
-
-
-def _halves(words: Shares, width: int) -> tuple[Shares, Shares]:
-    """The upper and the lower `width` bits, in words no larger than needed."""
-    kind, mask = np.dtype(f"u{max(width // 8, 1)}"), (1 << width) - 1
-    return (
-        words.each(lambda bits: (bits >> width & mask).astype(kind)),
-        words.each(lambda bits: (bits & mask).astype(kind)),
-    )
+def _total(words: Array, places: list[int], plus: np.ufunc) -> Array:
+    total: Array = reduce(plus, [words[place] for place in places])
+    return total

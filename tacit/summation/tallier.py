@@ -1,4 +1,4 @@
-"""The tallier's side of a vote: it keeps shares of ballots, and computes the winners with the two other talliers.
+"""The tallier's side of a vote: it keeps parts of ballots, and computes the winners with the other talliers.
 
 See `tally` for the protocol and for what it protects against whom. The computation is a generator, which cannot be
 dumped; the words that it was sent can, and given them again it comes to the same point and says the same.
@@ -7,11 +7,14 @@ dumped; the words that it was sent can, and given them again it comes to the sam
 from __future__ import annotations
 
 import hashlib
+import hmac
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.noise.stream import KEY_BYTES, SecretStream
+from tacit.summation.argmax import argmax, orders
 from tacit.summation.ballots import (
     AGREEMENT,
     FIRST_ROUND,
@@ -30,7 +33,7 @@ from tacit.summation.ballots import (
     ToTallier,
     address,
     commitment,
-    explicit_share,
+    explicit_part,
     sealing_key,
     statement,
 )
@@ -49,24 +52,46 @@ from tacit.summation.base import (
 )
 from tacit.summation.keys import Channel, agree, public_key, seal, unseal, verify
 from tacit.summation.masks import add_masks
-from tacit.summation.replicated import TALLIERS, Array, Computation, Rounds, Shares, ZeroShares, orders
+from tacit.summation.replicated import SUMS, Array, Computation, Group, Masks, Rounds, Shares
+
+
+class TallierSetup(msgspec.Struct, frozen=True):
+    """All that a tallier must know to begin."""
+
+    poll: Poll
+    parties: list[bytes]
+    """Their public keys, as in a roster"""
+    coordinator: bytes
+    talliers: tuple[bytes, ...]
+    index: int
+    key: bytes
+    """The tallier's own secret key"""
+    secret: bytes
+    """What all its secret randomness is drawn from"""
+
+    def tallier(self) -> Tallier:
+        roster = Roster(self.parties, self.coordinator, self.talliers)
+        return Tallier(self.poll, roster, self.index, self.key, SecretStream(self.secret))
 
 
 class TallierState(msgspec.Struct):
     secret: bytes
     """The key for this vote only"""
     seed: bytes
+    """This tallier's say in how ties are broken"""
+    root: bytes
+    """What its contributions to the keys of groups are made from"""
     begun: bool = False
     asked: bool = False
     """Does the coordinator wait to hear whose ballots there are?"""
     ballots: dict[int, tuple[bytes, bytes]] = {}
-    """A party's one-time key, and the shares that it sent"""
+    """A party's one-time key, and the part that it sent"""
     peers: dict[int, Introduction] = {}
     agreements: dict[int, Agreement] = {}
     survivors: bytes = b""
-    early: dict[int, bytes] = {}
-    """Words of rounds that this tallier has not come to"""
-    received: list[bytes] = []
+    early: dict[int, dict[int, bytes]] = {}
+    """Words of rounds that this tallier has not come to, by round and sender"""
+    received: list[list[bytes]] = []
     """The words of all rounds so far: with them the computation can be done again up to here"""
     opening: bytes = b""
     failed: str = ""
@@ -78,19 +103,22 @@ class Tallier(Endpoint):
     def __init__(self, poll: Poll, roster: Roster, index: int, key: bytes, secrets: SecretStream) -> None:
         self._poll, self._roster, self._index, self._key = poll, roster, index, key
         self._session, self._label = poll.session, poll.session.label()
-        self._before, self._after = (index - 1) % TALLIERS, (index + 1) % TALLIERS
+        self._sharing = poll.sharing
+        self._before, self._after = self._sharing.before(index), self._sharing.after(index)
+        self._peers = sorted(self._before + self._after)
         self._channel = Channel(key, roster.coordinator, self._label, address(index), COORDINATOR)
         self._introductions = {
-            peer: Channel(key, roster.helpers[peer], self._label, address(index), address(peer))
-            for peer in (self._before, self._after)
+            peer: Channel(key, roster.helpers[peer], self._label, address(index), address(peer)) for peer in self._peers
         }
+        self._pair_keys: dict[tuple[str, int, int], bytes] = {}
         self._computation: Rounds[Shares] | None = None
         self._sent: Array = np.zeros(0, dtype=np.uint64)
-        self.state: TallierState = TallierState(secrets.key(), secrets.key())
+        self.state: TallierState = TallierState(secrets.key(), secrets.key(), secrets.key())
 
     def load(self, dumped: bytes) -> None:
         super().load(dumped)
         self._computation = None
+        self._pair_keys.clear()
         if self._agreed and not self.state.opening and not self.state.failed:
             self._start()
             for words in self.state.received:
@@ -149,15 +177,17 @@ class Tallier(Endpoint):
         verify(self._roster.parties[ballot.sender], signed, ballot.signature, who)
         sealing = sealing_key(self._key, ballot.key, ballot.key, ballot.session, ballot.sender, self._index)
         plain = unseal(sealing, 0, ballot.sealed, who)
-        explicit = 8 * self._session.length + KEY_BYTES
-        due = (explicit, 2 * KEY_BYTES, KEY_BYTES)[(self._index - explicit_share(ballot.sender)) % TALLIERS]
+        due = 8 * self._session.length if self._is_explicit(ballot.sender) else KEY_BYTES
         if len(plain) != due:
-            raise Rejected(f"{who} sent shares of {len(plain)} bytes; {due} were due")
+            raise Rejected(f"{who} sent a part of {len(plain)} bytes; {due} were due")
         self.state.ballots[ballot.sender] = ballot.key, plain
+
+    def _is_explicit(self, party: int) -> bool:
+        return explicit_part(party, self._poll) == self._index
 
     def _held(self) -> list[Envelope]:
         """Answer the coordinator's roll, once the other talliers are known."""
-        if not self.state.asked or len(self.state.peers) < TALLIERS - 1:
+        if not self.state.asked or len(self.state.peers) < len(self._peers):
             return []
         self.state.asked = False
         return [self._answer(Held(sorted(self.state.ballots)))]
@@ -170,7 +200,7 @@ class Tallier(Endpoint):
             if state.survivors != count.survivors:
                 raise Aborted("the coordinator asks to count a second, different list of parties; it gets nothing")
             return [self._framed(state.opening)] if state.opening else []
-        if len(state.peers) < TALLIERS - 1:
+        if len(state.peers) < len(self._peers):
             raise Rejected("the coordinator asks for a count before the talliers know each other")
         check_survivors(int(survivors.sum()), self._session)
         counted = [int(party) for party in np.flatnonzero(survivors)]
@@ -179,8 +209,9 @@ class Tallier(Endpoint):
         state.survivors = count.survivors
         state.ballots = {party: state.ballots[party] for party in counted}
         sent = []
-        for peer in (self._before, self._after):
-            agreement = Agreement(self._counted(), list(self._common(peer).values()), state.seed)
+        for peer in self._peers:
+            keys = [self._contribution(group) for group in self._common(peer)]
+            agreement = Agreement(self._counted(), state.seed, keys)
             sent.append(self._to_peer(peer, AGREEMENT, msgspec.msgpack.encode(agreement)))
         return sent + self._go_on()
 
@@ -189,19 +220,12 @@ class Tallier(Endpoint):
         keys = b"".join(key for key, _ in self.state.ballots.values())
         return hashlib.sha256(self._label.encode() + self.state.survivors + keys).digest()
 
-    def _common(self, peer: int) -> dict[int, bytes]:
-        """Digests of the seeds that this tallier and another one hold, by party."""
-        share = self._index if peer == self._before else peer
-        return {
-            party: hashlib.sha256(self._seed_of(party, share)).digest()[:16]
-            for party in self.state.ballots
-            if explicit_share(party) != share
-        }
+    def _common(self, peer: int) -> list[Group]:
+        """The shares that are drawn from a key, if this tallier and another one hold them."""
+        return [group for group in self._sharing.masked if self._index not in group and peer not in group]
 
-    def _seed_of(self, party: int, share: int) -> bytes:
-        """A share that is a seed: the first that was sent or, in all cases but one, the last."""
-        plain = self.state.ballots[party][1]
-        return plain[:KEY_BYTES] if share == self._index else plain[-KEY_BYTES:]
+    def _contribution(self, group: Group) -> bytes:
+        return hmac.digest(self.state.root, f"group/{self._label}/{group}".encode(), "sha256")
 
     def _hear(self, relay: Relay) -> list[Envelope]:
         """Another tallier's message: open it, and go on if it is what was waited for."""
@@ -212,17 +236,18 @@ class Tallier(Endpoint):
             raise Rejected(f"message {number} of {address(peer)} came after the winners were opened")
         if number == INTRODUCTION:
             return self._meet(peer, relay.body)
-        last = AGREEMENT if peer == self._before else FIRST_ROUND + self._poll.rounds - 1
+        last = FIRST_ROUND + self._poll.rounds - 1 if peer in self._after else AGREEMENT
         if peer not in state.peers or not AGREEMENT <= number <= last:
             raise Rejected(f"message {number} of {address(peer)} came when it was not due")
         turn = number - FIRST_ROUND
-        if (number == AGREEMENT and peer in state.agreements) or 0 <= turn < len(state.received) or turn in state.early:
+        known = 0 <= turn < len(state.received) or peer in state.early.get(turn, {})
+        if known or (number == AGREEMENT and peer in state.agreements):
             raise Rejected(f"message {number} of {address(peer)} came twice")
         plain = unseal(self._pair_key("seal", peer, self._index), number, bytes(relay.body), address(peer))
         if number == AGREEMENT:
             state.agreements[peer] = decode(plain, Agreement)
         else:
-            state.early[turn] = plain
+            state.early.setdefault(turn, {})[peer] = plain
         return self._go_on()
 
     def _meet(self, peer: int, body: memoryview) -> list[Envelope]:
@@ -235,7 +260,7 @@ class Tallier(Endpoint):
 
     @property
     def _agreed(self) -> bool:
-        return bool(self.state.survivors) and len(self.state.agreements) == TALLIERS - 1
+        return bool(self.state.survivors) and len(self.state.agreements) == len(self._peers)
 
     def _go_on(self) -> list[Envelope]:
         """Compute as far as the words that are there allow."""
@@ -245,91 +270,101 @@ class Tallier(Endpoint):
         if self._computation is None:
             self._check_agreements()
             self._start()
-            sent.append(self._round())
-        while (number := len(self.state.received)) in self.state.early:
-            words = self.state.early.pop(number)
-            if len(words) != self._sent.nbytes:
-                due = self._sent.nbytes
-                raise Aborted(f"{address(self._after)} sent {len(words)} bytes in round {number}; {due} were due")
-            self.state.received.append(words)
-            winners = self._resume(words)
-            sent.append(self._round() if winners is None else self._open(winners))
+            sent += self._round()
+        while len(self.state.early.get(number := len(self.state.received), {})) == len(self._after):
+            early = self.state.early.pop(number)
+            for peer, words in early.items():
+                if len(words) != (due := self._sent.nbytes):
+                    raise Aborted(f"{address(peer)} sent {len(words)} bytes in round {number}; {due} were due")
+            self.state.received.append([early[peer] for peer in self._after])
+            winners = self._resume(self.state.received[-1])
+            sent += self._round() if winners is None else [self._open(winners)]
         return sent
 
     def _check_agreements(self) -> None:
         for peer, theirs in self.state.agreements.items():
-            who, mine = address(peer), self._common(peer)
+            who, keys = address(peer), len(self._common(peer))
             if theirs.counted != self._counted():
                 raise Aborted(f"{who} counts other parties, or other ballots of theirs; nothing was revealed")
             if commitment(self._label, peer, theirs.seed) != self.state.peers[peer].commitment:
                 raise Aborted(f"{who} reveals another seed than it had committed to; nothing was revealed")
-            if len(theirs.common) != len(mine):
-                raise Aborted(f"{who} holds {len(theirs.common)} shares where {len(mine)} were due")
-            for (party, digest), other in zip(mine.items(), theirs.common, strict=True):
-                if digest != other:
-                    raise Aborted(f"party {party} sent {address(self._index)} and {who} different shares")
+            if [len(key) for key in theirs.keys] != [KEY_BYTES] * keys:
+                raise Aborted(f"{who} sent other keys than the {keys} that were due; nothing was revealed")
 
     def _start(self) -> None:
-        zeros = ZeroShares(
-            self._pair_key("zero", self._before, self._index), self._pair_key("zero", self._index, self._after)
-        )
-        self._computation = self._compute(Computation(self._index, zeros))
+        pairs = {peer: self._pair_key("zero", *sorted((self._index, peer))) for peer in self._peers}
+        masks = Masks(self._sharing, self._index, pairs, self._group_keys())
+        self._computation = self._compute(Computation(self._sharing, self._index, masks))
         self._sent = next(self._computation)
+
+    def _group_keys(self) -> dict[Group, bytes]:
+        """A key for each share that is drawn from one: all its holders have a part in it, and no one else knows it."""
+        parts = {
+            peer: dict(zip(self._common(peer), self.state.agreements[peer].keys, strict=True)) for peer in self._peers
+        }
+        parts[self._index] = {group: self._contribution(group) for group in self._sharing.masked}
+        return {
+            group: hashlib.sha256(b"".join(parts[holder][group] for holder in self._sharing.holders(group))).digest()
+            for group in self._sharing.masked
+            if self._index not in group
+        }
 
     def _compute(self, computation: Computation) -> Rounds[Shares]:
         """Add up the ballots, put each query's classes in its order, and find the largest."""
-        poll, session = self._poll, self._session
-        parties = list(self.state.ballots)
-        explicit = np.zeros(session.length, dtype=np.uint64)
-        for party in parties:
-            if explicit_share(party) == self._index:
-                explicit += session.unpack(self.state.ballots[party][1][:-KEY_BYTES])
-        received = yield explicit
-        first, second = (
-            add_masks(part, [(self._seed_of(p, share), True) for p in parties if explicit_share(p) != share], session)
-            for part, share in ((explicit, self._index), (received, self._after))
-        )
-        seeds = {peer: agreement.seed for peer, agreement in self.state.agreements.items()} | {
-            self._index: self.state.seed
-        }
-        joint = hashlib.sha256(b"".join(seeds[tallier] for tallier in range(TALLIERS))).digest()
-        order = orders(joint, poll.classes, poll.queries)
-        totals = Shares(first, second).each(
-            lambda words: np.take_along_axis(words.reshape(poll.queries, poll.classes).T, order, axis=0)
-        )
-        return (yield from computation.argmax(totals, order.astype(np.uint64)))
+        poll, session, ballots = self._poll, self._session, self.state.ballots
+        total = np.zeros(session.length, dtype=np.uint64)
+        for party in filter(self._is_explicit, ballots):
+            total += session.unpack(ballots[party][1])
+        seeds = [(part, True) for party, (_, part) in ballots.items() if not self._is_explicit(party)]
+        totals = yield from computation.reshare(add_masks(total, seeds, session), SUMS)
+        order = orders(self._joint_seed(), poll.classes, poll.queries)
+        ordered = totals.each(lambda words: _in_order(words.reshape(-1, poll.queries, poll.classes), order))
+        return (yield from argmax(computation, ordered, order.astype(np.uint64)))
 
-    def _resume(self, words: bytes) -> Shares | None:
+    def _joint_seed(self) -> bytes:
+        seeds = {peer: agreement.seed for peer, agreement in self.state.agreements.items()}
+        seeds[self._index] = self.state.seed
+        return hashlib.sha256(b"".join(seeds[tallier] for tallier in range(self._poll.talliers))).digest()
+
+    def _resume(self, received: list[bytes]) -> Shares | None:
         """Give the computation what was received: the winners if it is over, else there is something to send."""
         if self._computation is None:
             raise Aborted("words of a computation came that has not begun")
-        little = np.frombuffer(words, self._sent.dtype.newbyteorder("<"))
+        like = self._sent
+        arrays = [
+            np.frombuffer(words, like.dtype.newbyteorder("<")).astype(like.dtype).reshape(like.shape)
+            for words in received
+        ]
         try:
-            self._sent = self._computation.send(little.astype(self._sent.dtype).reshape(self._sent.shape))
+            self._sent = self._computation.send(arrays)
         except StopIteration as end:
             winners: Shares = end.value
             return winners
         return None
 
-    def _round(self) -> Envelope:
+    def _round(self) -> list[Envelope]:
         words = self._sent.astype(self._sent.dtype.newbyteorder("<")).tobytes()
-        return self._to_peer(self._before, FIRST_ROUND + len(self.state.received), words)
+        return [self._to_peer(peer, FIRST_ROUND + len(self.state.received), words) for peer in self._before]
 
     def _open(self, winners: Shares) -> Envelope:
         """The shares of the winners for the coordinator; everything else is forgotten."""
-        first, second = (memoryview(share.astype("<u8").tobytes()) for share in (winners.first, winners.second))
-        survivors, opening = self.state.survivors, msgspec.msgpack.encode(Opening(first, second))
-        self.state = TallierState(b"", b"", begun=True, survivors=survivors, opening=opening)
+        shares = memoryview(winners.words.astype("<u8").tobytes())
+        survivors, opening = self.state.survivors, msgspec.msgpack.encode(Opening(shares))
+        self.state = TallierState(b"", b"", b"", begun=True, survivors=survivors, opening=opening)
         self._computation = None
+        self._pair_keys.clear()
         return self._framed(opening)
 
     def _pair_key(self, purpose: str, sender: int, receiver: int) -> bytes:
         """A key that this tallier and another one have in common, for one purpose and in this direction."""
-        keys = {peer: introduction.key for peer, introduction in self.state.peers.items()}
-        other = keys[receiver if sender == self._index else sender]
-        keys[self._index] = public_key(self.state.secret)
-        named = f"{purpose}/{self._label}/{address(sender)}/{address(receiver)}/".encode()
-        return agree(self.state.secret, other, named + keys[sender] + keys[receiver])
+        if (purpose, sender, receiver) not in self._pair_keys:
+            keys = {peer: introduction.key for peer, introduction in self.state.peers.items()}
+            other = keys[receiver if sender == self._index else sender]
+            keys[self._index] = public_key(self.state.secret)
+            named = f"{purpose}/{self._label}/{address(sender)}/{address(receiver)}/".encode()
+            key = agree(self.state.secret, other, named + keys[sender] + keys[receiver])
+            self._pair_keys[purpose, sender, receiver] = key
+        return self._pair_keys[purpose, sender, receiver]
 
     def _to_peer(self, peer: int, number: int, plain: bytes) -> Envelope:
         sealed = seal(self._pair_key("seal", self._index, peer), number, plain)
@@ -341,3 +376,8 @@ class Tallier(Endpoint):
     def _framed(self, body: bytes) -> Envelope:
         wrapped = memoryview(self._channel.wrap(body))
         return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, wrapped)))
+
+
+def _in_order(totals: Array, order: NDArray[np.int64]) -> Array:
+    """Totals (…, queries, classes) as (…, classes, queries), each query's classes in its own order."""
+    return np.take_along_axis(totals.swapaxes(1, 2), order[np.newaxis], axis=1)

@@ -1,23 +1,27 @@
 """The secure vote: the right winners or an abort, and nothing else for a curious tallier or the coordinator.
 
-The adversary, written down: one tallier keeps to the protocol and remembers all that it gets; the coordinator plays as
-it likes and carries every message; parties may send anything. Keys are fixed where a test is statistical, so that a
-failure is a change of the code; its false-alarm rate is for fresh keys. That the words of the rounds can be explained
-by any other totals is shown in test_replicated; here it is shown that these words are what travels.
+The adversary, written down: t of 2t + 1 talliers keep to the protocol and put together all that they get; the
+coordinator plays as it likes and carries every message; parties may send anything. Keys are fixed where a test is
+statistical, so that a failure is a change of the code; its false-alarm rate is for fresh keys. That the words of the
+rounds can be explained by any other totals is shown in test_replicated; here it is shown that these words are what
+travels.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -27,17 +31,19 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from tacit.noise.stream import SecretStream
+from tacit.study import Study, StudyError, make_study
 from tacit.summation import ballots as messages
-from tacit.summation.ballots import MOST, Ballot, Count, Framed, Opening, Relay, address, explicit_share
-from tacit.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Message, Rejected, bitmap
+from tacit.summation.ballots import MOST, TALLIERS, Agreement, Ballot, Count, Framed, Opening, Relay, address
+from tacit.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Message, Rejected, Session, bitmap
 from tacit.summation.keys import Channel
 from tacit.summation.masks import add_masks
-from tacit.summation.replicated import TALLIERS
+from tacit.summation.registry import open_session
 from tacit.summation.tallier import Tallier, TallierState
 from tacit.summation.tally import Poll, Tally, TallyParty, run_in_process
 from tacit.types import Integers, Words
 
-EACH_TALLIER = pytest.mark.parametrize("index", range(TALLIERS))
+EACH_TALLIER = pytest.mark.parametrize(("talliers", "index"), [(n, i) for n in (3, 5) for i in range(n)])
+EACH_NUMBER = pytest.mark.parametrize("talliers", TALLIERS)
 
 
 def fixed(name: str) -> SecretStream:
@@ -56,8 +62,10 @@ class Vote:
         least: int = 3,
         bound: int = 2**40,
         name: str = "vote",
+        talliers: int = 3,
     ) -> None:
-        self.poll = Poll("digest", "labels", parties, least, queries, classes, bound)
+        self.poll = Poll("digest", "labels", parties, least, queries, classes, bound, talliers=talliers)
+        self.talliers, self.sharing = range(talliers), self.poll.sharing
         self.protocol, self.name = Tally(self.poll, fixed(name)), name
         self.coordinator = self.protocol.coordinator()
         self.endpoints: dict[str, Endpoint] = {**self.protocol.helpers(), COORDINATOR: self.coordinator}
@@ -154,16 +162,17 @@ def totals_of(kind: str, queries: int, classes: int, seed: int) -> Integers:
         case "equal":
             return np.full(size, [most, -most, 0, 1, -1][seed])
         case _:
-            return most - 1 + (rng.random(size).argsort(axis=1) == 0)
+            return np.asarray(most - 1 + (rng.random(size).argsort(axis=1) == 0))
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10, 17])
-@pytest.mark.parametrize("queries", [1, 3000])
+@EACH_NUMBER
+@pytest.mark.parametrize("classes", [2, 3, 10, 12])
+@pytest.mark.parametrize("queries", [1, 1500])
 @pytest.mark.parametrize("kind", ["random", "small", "negative", "extreme", "equal", "one apart"])
-def test_the_winners_are_those_of_the_totals(classes: int, queries: int, kind: str) -> None:
-    for seed in range(5 if queries == 1 else 1):
+def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, queries: int, kind: str) -> None:
+    for seed in range(1 if queries > 1 else 5 if kind == "equal" else 2):
         totals = totals_of(kind, queries, classes, seed)
-        winners = run_in_process(shared_out(totals, 4, seed))
+        winners = run_in_process(shared_out(totals, 4, seed), talliers=talliers)
         assert_largest(winners, totals)
         if kind in ("random", "one apart"):
             assert (winners == totals.argmax(axis=1)).all()
@@ -172,13 +181,14 @@ def test_the_winners_are_those_of_the_totals(classes: int, queries: int, kind: s
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_the_winners_of_any_ballots(data: st.DataObject) -> None:
+    talliers = data.draw(st.sampled_from(TALLIERS))
     parties, queries, classes = (data.draw(st.integers(low, high)) for low, high in ((1, 5), (1, 3), (2, 6)))
     most = (MOST - 1) // parties
     numbers = st.integers(-most, most) | st.sampled_from([-most, 0, 1, most])
     count = parties * queries * classes
     flat = data.draw(st.lists(numbers, min_size=count, max_size=count))
     ballots = np.array(flat, dtype=np.int64).reshape(parties, queries, classes)
-    assert_largest(run_in_process(ballots), ballots.sum(axis=0))
+    assert_largest(run_in_process(ballots, talliers=talliers), ballots.sum(axis=0))
 
 
 MPYC = """
@@ -200,12 +210,14 @@ mpc.run(main())
 """
 
 
-def test_the_winners_are_those_of_mpyc(tmp_path: Path) -> None:
-    """An independent secure argmax, of three processes; about 3 seconds. It may hang, so it gets a deadline."""
-    ballots = np.random.default_rng(0).integers(-(2**30), 2**30, (3, 36, 10))
+@pytest.mark.parametrize(("talliers", "queries"), [(3, 36), (5, 6)])
+def test_the_winners_are_those_of_mpyc(talliers: int, queries: int, tmp_path: Path) -> None:
+    """An independent secure argmax, of as many processes; a few seconds. It may hang, so it gets a deadline."""
+    ballots = np.random.default_rng(0).integers(-(2**30), 2**30, (3, queries, 10))
     (tmp_path / "vote.py").write_text(MPYC)
     (tmp_path / "ballots.json").write_text(json.dumps(ballots.tolist()))
-    command = [sys.executable, str(tmp_path / "vote.py"), "-M3", "--no-log", "-B", str(three_free_ports())]
+    port = str(free_ports(talliers))
+    command = [sys.executable, str(tmp_path / "vote.py"), f"-M{talliers}", "--no-log", "-B", port]
     # The processes that it starts are in its session, and end with it.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
@@ -213,128 +225,170 @@ def test_the_winners_are_those_of_mpyc(tmp_path: Path) -> None:
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-    assert json.loads(printed) == run_in_process(ballots).tolist()
+    assert json.loads(printed) == run_in_process(ballots, talliers=talliers).tolist()
 
 
-def three_free_ports() -> int:
-    for base in range(20_000 + os.getpid() % 10_000, 40_000, 3):
+def free_ports(count: int) -> int:
+    for base in range(20_000 + os.getpid() % 10_000, 40_000, count):
         with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(base, base + 3):
+            for port in range(base, base + count):
                 stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
             return base
     raise AssertionError("no free ports")
 
 
+@EACH_NUMBER
 @pytest.mark.parametrize("tied", [(0, 1, 2), (0, 3), (1, 2, 3, 4)])
-def test_of_equal_totals_each_wins_with_equal_probability(tied: tuple[int, ...]) -> None:
+def test_of_equal_totals_each_wins_with_equal_probability(talliers: int, tied: tuple[int, ...]) -> None:
     """χ² over 6,000 queries; false alarms 1 in 10,000."""
     totals = np.full((6000, 5), -7)
     totals[:, tied] = 3
-    winners = run_in_process(shared_out(totals, 3, 0), secrets=fixed("ties"))
+    winners = run_in_process(shared_out(totals, 3, 0), secrets=fixed("ties"), talliers=talliers)
     counts = np.bincount(winners, minlength=5)
     assert counts.sum() == counts[list(tied)].sum()
     assert stats.chisquare(counts[list(tied)]).pvalue > 1e-4
 
 
-def test_ties_are_broken_by_all_three_seeds_and_only_by_them() -> None:
+@EACH_NUMBER
+def test_ties_are_broken_by_all_seeds_and_only_by_them(talliers: int) -> None:
     """The same ballots under other keys of the parties win alike; with another seed of any one tallier they do not."""
     ballots = np.zeros((3, 400, 4), dtype=np.int64)
-    usual = Vote(3, 400, 4).hold(ballots)
-    again = Vote(3, 400, 4)
+    usual = Vote(3, 400, 4, talliers=talliers).hold(ballots)
+    again = Vote(3, 400, 4, talliers=talliers)
     again.party = lambda index: again.protocol.party(index, SecretStream())  # type: ignore[method-assign]
     assert (again.hold(ballots) == usual).all()
-    for index in range(TALLIERS):
-        other = Vote(3, 400, 4)
+    for index in again.talliers:
+        other = Vote(3, 400, 4, talliers=talliers)
         other.tallier(index).state.seed = bytes(32)
         assert (other.hold(ballots) != usual).mean() > 0.5
 
 
+@EACH_NUMBER
 @pytest.mark.parametrize("value", [0, 2**40 // 3])
-def test_all_that_a_tallier_receives_is_uniform(value: int) -> None:
+def test_all_that_a_tallier_receives_is_uniform(talliers: int, value: int) -> None:
     """Every ballot the same number, 4,096 times: χ² of the bytes of each message; false alarms 1 in 10,000.
 
-    What it receives: the shares that parties sent it, and from the tallier after it one message a round.
+    What it receives: the parts that parties sent it, and from each of the t talliers after it one message a round.
     """
-    vote = Vote(parties=3, queries=4096, classes=3, name=f"uniform/{value}")
-    vote.hold(np.full((3, 4096, 3), value))
-    received = [words for state in vote.last.values() for words in state.received]
-    received += [plain for state in vote.last.values() for _, plain in state.ballots.values() if len(plain) > 64]
-    assert len(received) == TALLIERS * (vote.poll.rounds + 1)
-    for words in received:
+    vote = Vote(parties=talliers, queries=4096, classes=2, name=f"uniform/{value}", talliers=talliers)
+    vote.hold(np.full((talliers, 4096, 2), value))
+    received = [words for state in vote.last.values() for turn in state.received for words in turn]
+    assert len(received) == talliers * vote.sharing.threshold * vote.poll.rounds
+    received = list(set(received))
+    explicit = [part for state in vote.last.values() for _, part in state.ballots.values() if len(part) > 32]
+    assert len(received) == talliers * vote.poll.rounds
+    assert len(explicit) == talliers
+    for words in received + explicit:
         counts = np.bincount(np.frombuffer(words, dtype=np.uint8), minlength=256)
-        assert stats.chisquare(counts).pvalue > 1e-4 / len(received)
+        assert stats.chisquare(counts).pvalue > 1e-4 / len(received + explicit)
 
 
-def held_shares(state: TallierState, index: int, party: int, length: int) -> dict[int, Words]:
-    """What a tallier knows of a party's ballots, by the number of the share."""
-    plain, shares, session = state.ballots[party][1], {}, Poll("", "", 1, 1, length, 2, 0).session
-    for share in (index, (index + 1) % TALLIERS):
-        if explicit_share(party) != share:
-            seed = plain[:32] if share == index else plain[-32:]
-            shares[share] = add_masks(np.zeros(2 * length, dtype=np.uint64), [(seed, True)], session)
-        elif share == index:
-            shares[share] = np.frombuffer(plain[:-32], dtype="<u8").copy()
-    return shares
+def part_of(state: TallierState, party: int, length: int) -> Words:
+    """What a tallier knows of a party's ballots."""
+    part, session = state.ballots[party][1], Poll("", "", 1, 1, length, 2, 0).session
+    if len(part) > 32:
+        return np.frombuffer(part, dtype="<u8").copy()
+    return add_masks(np.zeros(2 * length, dtype=np.uint64), [(part, True)], session)
 
 
-@EACH_TALLIER
-def test_what_a_tallier_holds_of_a_ballot_adds_up_to_noise(index: int) -> None:
-    """χ² of the sum of a tallier's shares of one party; false alarms 1 in 10,000."""
-    vote = Vote(parties=3, queries=2048, classes=2, name="held")
-    vote.submit(np.full((3, 2048, 2), 2**39))
-    for party in range(3):
-        shares = held_shares(vote.tallier(index).state, index, party, 2048)
-        seen = np.sum(list(shares.values()), axis=0, dtype=np.uint64).view(np.uint8)
-        assert stats.chisquare(np.bincount(seen, minlength=256)).pvalue > 1e-4 / 9
-
-
-@EACH_TALLIER
-def test_two_talliers_together_know_every_ballot(index: int) -> None:
-    """The written-down bound: what must fail for one tallier succeeds for two (here one holds the explicit share)."""
-    vote, ballots = Vote(3, 6, 2), random_ballots(3, 6, 2)
+@EACH_NUMBER
+def test_what_all_but_one_tallier_hold_of_a_ballot_adds_up_to_noise(talliers: int) -> None:
+    """χ² of the sum of their parts of one party; false alarms 1 in 10,000. All together know every ballot."""
+    vote = Vote(parties=3, queries=2048, classes=2, name="held", talliers=talliers)
+    ballots = np.full((3, 2048, 2), 2**39)
     vote.submit(ballots)
-    other = (index + 1) % TALLIERS
     for party in range(3):
-        if explicit_share(party) not in (index, other):
-            continue
-        shares = held_shares(vote.tallier(index).state, index, party, 6)
-        shares |= held_shares(vote.tallier(other).state, other, party, 6)
-        found = np.sum(list(shares.values()), axis=0, dtype=np.uint64).view(np.int64)
-        assert (found.reshape(6, 2) == ballots[party]).all()
+        parts = [part_of(vote.tallier(index).state, party, 2048) for index in vote.talliers]
+        total = np.sum(parts, axis=0, dtype=np.uint64)
+        assert (total.view(np.int64).reshape(2048, 2) == ballots[party]).all()
+        for part in parts:
+            counts = np.bincount((total - part).view(np.uint8), minlength=256)
+            assert stats.chisquare(counts).pvalue > 1e-4 / (3 * talliers)
 
 
-def test_the_coordinator_that_carries_the_messages_cannot_read_them() -> None:
+@EACH_NUMBER
+def test_the_coordinator_that_carries_the_messages_cannot_read_them(talliers: int) -> None:
     """Nothing that a tallier opened, of parties or of other talliers, occurs in what went over the wire."""
-    vote = Vote(queries=50)
+    vote = Vote(queries=50, talliers=talliers)
     vote.hold(random_ballots(queries=50))
     wire = b"".join(envelope.body for envelope in vote.seen)
-    plain = [words[:16] for state in vote.last.values() for words in state.received]
-    plain += [shares[:16] for state in vote.last.values() for _, shares in state.ballots.values()]
-    plain += [agreement.seed[:16] for state in vote.last.values() for agreement in state.agreements.values()]
-    assert len(plain) == TALLIERS * (vote.poll.rounds + 5 + 2)
+    states = vote.last.values()
+    plain = [words[:16] for state in states for turn in state.received for words in turn]
+    plain += [part[:16] for state in states for _, part in state.ballots.values()]
+    plain += [agreement.seed[:16] for state in states for agreement in state.agreements.values()]
+    plain += [key for state in states for agreement in state.agreements.values() for key in agreement.keys]
+    sharing = vote.sharing
+    keys = len(sharing.masked) * (sharing.threshold + 1) * sharing.threshold
+    assert len(plain) == talliers * (sharing.threshold * vote.poll.rounds + 5 + talliers - 1) + keys
     assert not [words for words in plain if words in wire]
 
 
-def test_the_keys_of_a_vote_are_new_in_each_vote() -> None:
+@EACH_NUMBER
+def test_the_key_of_a_share_is_known_to_its_holders_only(talliers: int) -> None:
+    """All of them put something into it, and to t talliers everything about the key of the share they lack is new."""
+    vote = Vote(talliers=talliers)
+    vote.hold(random_ballots())
+    keys, told = [], []
+    for index in vote.talliers:
+        tallier = vote.tallier(index)
+        tallier.state = vote.last[address(index)]
+        keys.append(tallier._group_keys())
+        told.append({group: tallier._contribution(group) for group in keys[-1]})
+    for group in vote.sharing.masked:
+        holders = vote.sharing.holders(group)
+        assert len({keys[index][group] for index in holders}) == 1
+        assert len({told[index][group] for index in holders}) == len(holders)
+        secret = [keys[holders[0]][group], *(told[index][group] for index in holders)]
+        for index in group:
+            assert group not in keys[index]
+            received = [key for agreement in vote.last[address(index)].agreements.values() for key in agreement.keys]
+            assert not set(secret) & set(received)
+    for index, peer in itertools.permutations(vote.talliers, 2):
+        tallier = vote.tallier(index)
+        contributed = tallier.state.agreements[peer].keys
+        right, contributed[:] = list(contributed), [bytes(32)] * len(contributed)
+        changed = {group for group, key in tallier._group_keys().items() if key != keys[index][group]}
+        assert changed == set(tallier._common(peer))
+        contributed[:] = right
+    common = [key for held in keys for key in held.values()]
+    assert len(set(common)) == len(vote.sharing.masked)
+
+
+@EACH_NUMBER
+def test_the_key_of_a_pair_is_known_to_both_and_for_one_purpose(talliers: int) -> None:
+    vote = Vote(talliers=talliers)
+    vote.deliver(vote.coordinator.settle())
+    keys = set()
+    for one, other in itertools.combinations(vote.talliers, 2):
+        for purpose, sender, receiver in (("zero", one, other), ("seal", one, other), ("seal", other, one)):
+            known = {vote.tallier(index)._pair_key(purpose, sender, receiver) for index in (one, other)}
+            assert len(known) == 1
+            keys |= known
+    assert len(keys) == 3 * talliers * (talliers - 1) // 2
+
+
+@pytest.mark.parametrize("talliers", [3, 5])
+def test_the_keys_of_a_vote_are_new_in_each_vote(talliers: int) -> None:
     """The same talliers, study and vote once more: what they say to each other is under other keys."""
-    first, second = Vote(), Vote()
-    for index in range(TALLIERS):
+    first, second = Vote(talliers=talliers), Vote(talliers=talliers)
+    for index in first.talliers:
         second.tallier(index).state.secret = SecretStream().key()
     for vote in (first, second):
         vote.hold(random_ballots())
-    for index in range(TALLIERS):
-        one, other = (vote.last[address(index)].received for vote in (first, second))
-        assert one[0] == other[0]  # The sums of the explicit shares, which have masks of their own.
-        assert not set(one[1:]) & set(other[1:])
+    one, other = (
+        {words for state in vote.last.values() for turn in state.received for words in turn} for vote in (first, second)
+    )
+    assert not one & other
 
 
+@EACH_NUMBER
 @pytest.mark.parametrize("gone", [(), (0,), (1, 4)])
-def test_parties_that_drop_out_are_not_counted(gone: tuple[int, ...]) -> None:
-    vote, ballots = Vote(queries=200), random_ballots(queries=200)
+def test_parties_that_drop_out_are_not_counted(talliers: int, gone: tuple[int, ...]) -> None:
+    vote, ballots = Vote(queries=200, talliers=talliers), random_ballots(queries=200)
     for index in range(5):
         envelopes = vote.party(index).submit(ballots[index])
         # The first to go sends nothing; the second is cut off before its last message.
-        vote.deliver(envelopes if index not in gone else envelopes[: 2 * gone.index(index)])
+        vote.deliver(envelopes if index not in gone else envelopes[: (talliers - 1) * gone.index(index)])
     winners = vote.count()
     there = [index for index in range(5) if index not in gone]
     assert np.flatnonzero(vote.coordinator.survivors()).tolist() == there
@@ -351,14 +405,15 @@ def test_too_few_parties_are_not_counted_whoever_asks() -> None:
         vote.tallier(0).step(vote.frame(0, vote.list_of(0, 1, 2)))
 
 
-def test_talliers_that_are_told_different_lists_notice() -> None:
-    vote = Vote()
+@EACH_TALLIER
+def test_talliers_that_are_told_different_lists_notice(talliers: int, index: int) -> None:
+    vote = Vote(talliers=talliers)
     vote.submit(random_ballots())
     vote.deliver(vote.coordinator.settle())
     vote.coordinator.finish()
-    lists = [vote.list_of(0, 1, 2, 3), vote.list_of(0, 1, 2, 3), vote.list_of(0, 1, 2, 4)]
+    lists = [vote.list_of(0, 1, 2, 4 if tallier == index else 3) for tallier in vote.talliers]
     with pytest.raises(Aborted, match=r"tallier:. counts other parties"):
-        vote.deliver([Envelope(address(index), vote.frame(index, which)) for index, which in enumerate(lists)])
+        vote.deliver([Envelope(address(tallier), vote.frame(tallier, which)) for tallier, which in enumerate(lists)])
     assert not any(state.received for state in vote.last.values())
 
 
@@ -368,7 +423,7 @@ def test_talliers_count_one_list_only_and_say_the_same_again() -> None:
     again = vote.tallier(1).step(vote.frame(1, vote.list_of(*range(5))))
     opening = vote.read(again[0])
     assert isinstance(opening, Opening)
-    assert (bytes(opening.first), bytes(opening.second)) == vote.coordinator.state.openings[1]
+    assert bytes(opening.shares) == vote.coordinator.state.openings[1]
     with pytest.raises(Aborted, match="second, different list"):
         vote.tallier(1).step(vote.frame(1, vote.list_of(0, 1, 2, 3)))
     assert (vote.coordinator.winners() == winners).all()
@@ -396,29 +451,37 @@ def test_ballots_that_come_after_the_count_has_begun_are_rejected() -> None:
             vote.endpoints[envelope.to].step(envelope.body)
 
 
-def test_a_party_that_started_twice_cannot_be_counted_in_pieces() -> None:
-    """Shares of two different submissions would add up to garbage: the one-time keys tell them apart."""
-    vote, ballots = Vote(), random_ballots()
+@EACH_TALLIER
+def test_a_party_that_sends_talliers_parts_of_different_ballots_is_noticed(talliers: int, index: int) -> None:
+    """A party that started twice: parts of two submissions add up to garbage, and the one-time keys tell them apart."""
+    vote, ballots = Vote(talliers=talliers), random_ballots()
     vote.submit(ballots[:4])
     first = vote.protocol.party(4, SecretStream()).submit(ballots[4])
     second = vote.protocol.party(4, SecretStream()).submit(ballots[4])
-    vote.deliver([first[0], second[1], second[2]])
+    vote.deliver([first[tallier] if tallier == index else second[tallier] for tallier in vote.talliers])
     with pytest.raises(Aborted, match="counts other parties, or other ballots"):
         vote.count()
+    assert not any(state.received for state in vote.last.values())
 
 
-@pytest.mark.parametrize("party", [0, 1, 2])
-def test_a_party_that_sends_talliers_different_shares_is_named(party: int) -> None:
-    vote, ballots = Vote(), random_ballots()
-    cheat, honest = vote.party(party), vote.party(party).submit(ballots[party])
-    cheat.state.masks[party % 2] = bytes(32)
-    bodies = cheat.submit(ballots[party])
-    swapped = (party + 1) % TALLIERS
-    for index in range(5):
-        vote.deliver(vote.party(index).submit(ballots[index]) if index != party else [])
-    vote.deliver([bodies[index] if index == swapped else honest[index] for index in range(TALLIERS)])
-    with pytest.raises(Aborted, match=f"party {party} sent tallier:. and tallier:. different shares"):
-        vote.count()
+@EACH_NUMBER
+def test_whatever_a_party_sends_under_one_key_is_one_ballot(talliers: int) -> None:
+    """Parts that it makes up, each sealed to its tallier: their sum is what is counted, and all shares agree on it."""
+    vote, ballots = Vote(queries=20, talliers=talliers), random_ballots(queries=20)
+    vote.submit(ballots[:4])
+    party = vote.party(4)
+    party.state.submitted = [
+        party._sealed(index, bytes([index]) * (8 * 60 if index == 4 % talliers else 32)) for index in vote.talliers
+    ]
+    vote.deliver(party.submit(ballots[4]))
+    parts = [np.frombuffer(bytes([4 % talliers]) * 8 * 60, dtype="<u8")]
+    parts += [SecretStream(bytes([index]) * 32).words(60) for index in vote.talliers if index != 4 % talliers]
+    # Totals that differ by 2⁶³ or more have no order: only those within the bounds are compared.
+    sent = np.sum(parts, axis=0, dtype=np.uint64).view(np.int64).reshape(20, 3)
+    winners, totals = vote.count(), ballots[:4].sum(axis=0) + sent
+    near = (np.abs(totals) < 2**62).all(axis=1)
+    assert_largest(winners[near], totals[near])
+    assert near.any()
 
 
 def test_a_party_asked_again_repeats_itself() -> None:
@@ -431,16 +494,16 @@ def test_a_party_asked_again_repeats_itself() -> None:
 
 
 @EACH_TALLIER
-def test_an_altered_ballot_is_rejected_by_its_senders_name(index: int) -> None:
-    vote = Vote()
+def test_an_altered_ballot_is_rejected_by_its_senders_name(talliers: int, index: int) -> None:
+    vote = Vote(talliers=talliers)
     envelope = vote.party(3).submit(random_ballots()[3])[index]
     ballot = msgspec.msgpack.decode(envelope.body, type=Ballot)
-    altered = {
+    altered: dict[str, dict[str, Any]] = {
         "message of party 3": {"sealed": ballot.sealed[:-1] + bytes([ballot.sealed[-1] ^ 1])},
         "signature of party 3": {"key": bytes(32)},
         "signature of party 4": {"sender": 4},
         "party 5, who is not among": {"sender": 5},
-        f"for tallier {(index + 1) % 3} came to tallier {index}": {"tallier": (index + 1) % 3},
+        f"for tallier {(index + 1) % talliers} came to tallier {index}": {"tallier": (index + 1) % talliers},
         "another study": {"session": "other"},
     }
     before = vote.tallier(index).dump()
@@ -465,51 +528,69 @@ def altered_words(vote: Vote, index: int, turn: int) -> None:
     tallier = vote.tallier(index)
     original = tallier._round
 
-    def wrong() -> Envelope:
+    def wrong() -> list[Envelope]:
         right = tallier._sent
         if len(tallier.state.received) == turn:
             tallier._sent = right + right.dtype.type(1)
-        envelope = original()
+        envelopes = original()
         tallier._sent = right
-        return envelope
+        return envelopes
 
     tallier._round = wrong  # type: ignore[method-assign]
 
 
 @EACH_TALLIER
-def test_shares_that_do_not_agree_at_the_opening_are_noticed(index: int) -> None:
-    """A wrong share at the opening, or in the last round, is caught by the other tallier that holds it."""
-    vote = Vote()
+def test_shares_that_do_not_agree_at_the_opening_are_noticed(talliers: int, index: int) -> None:
+    """A wrong word in the last round is caught by the other talliers that hold the share."""
+    vote = Vote(talliers=talliers)
     altered_words(vote, index, vote.poll.rounds - 1)
-    with pytest.raises(Aborted, match=f"tallier:{(index - 1) % 3} and tallier:{index} opened different shares"):
+    with pytest.raises(Aborted, match="opened different shares") as raised:
         vote.hold(random_ballots())
+    assert address(index) in str(raised.value)
     with pytest.raises(Aborted, match="opened different shares"):
         vote.coordinator.winners()
 
 
 @EACH_TALLIER
-def test_a_wrong_word_before_the_opening_is_out_of_scope(index: int) -> None:
+def test_a_wrong_share_of_the_winners_is_noticed_whichever_it_is(talliers: int, index: int) -> None:
+    held = len(Vote(talliers=talliers).sharing.held(index))
+    for place in range(held):
+        vote = Vote(talliers=talliers)
+        original = vote.coordinator._take
+
+        def wrong(tallier: int, opening: Opening, take: Callable[[int, Opening], None] = original) -> None:
+            shares = bytearray(opening.shares)
+            if tallier == index:
+                shares[len(shares) // held * place] ^= 1  # noqa: B023
+            take(tallier, Opening(memoryview(shares)))
+
+        vote.coordinator._take = wrong  # type: ignore[method-assign]
+        with pytest.raises(Aborted, match=f"tallier:{index}.* opened different shares"):
+            vote.hold(random_ballots())
+
+
+@EACH_TALLIER
+def test_a_wrong_word_before_the_opening_is_out_of_scope(talliers: int, index: int) -> None:
     """Talliers are trusted to compute as agreed: one that counts other words than it got changes a winner unseen."""
-    vote = Vote(parties=3, queries=1, classes=2)
-    vote.submit(np.tile(np.array([[0, 1]]), (3, 1, 1)))
+    vote = Vote(parties=talliers, queries=1, classes=2, talliers=talliers)
+    vote.submit(np.tile(np.array([[0, 1]]), (talliers, 1, 1)))
     held = vote.tallier(index).state.ballots
-    party = next(party for party in held if explicit_share(party) == index)
-    key, plain = held[party]
-    words = np.frombuffer(plain[:-32], dtype="<u8") + np.array([100, 0], dtype=np.uint64)
-    held[party] = key, words.tobytes() + plain[-32:]
+    key, part = held[index]
+    held[index] = key, (np.frombuffer(part, dtype="<u8") + np.array([100, 0], dtype=np.uint64)).tobytes()
     assert vote.count().tolist() == [0]
 
 
-def test_winners_that_are_no_classes_are_noticed() -> None:
-    vote = Vote()
-    original = vote.coordinator._take
+@EACH_NUMBER
+def test_winners_that_are_no_classes_are_noticed(talliers: int) -> None:
+    vote = Vote(talliers=talliers)
+    original, group = vote.coordinator._take, vote.sharing.groups[-1]
 
     def shifted(tallier: int, opening: Opening) -> None:
-        first, second = (np.frombuffer(share, "<u8").copy() for share in (opening.first, opening.second))
-        # The share with the number 0, at both of its holders.
-        first += np.uint64(3 if tallier == 0 else 0)
-        second += np.uint64(3 if tallier == 2 else 0)
-        original(tallier, Opening(memoryview(first.tobytes()), memoryview(second.tobytes())))
+        shares = np.frombuffer(opening.shares, "<u8").reshape(-1, 4).copy()
+        # One share, at all of its holders.
+        if tallier not in group:
+            shares[vote.sharing.held(tallier).index(group)] += np.uint64(3)
+        original(tallier, Opening(memoryview(shares.tobytes())))
 
     vote.coordinator._take = shifted  # type: ignore[method-assign]
     with pytest.raises(Aborted, match="winners that are not classes"):
@@ -517,8 +598,8 @@ def test_winners_that_are_no_classes_are_noticed() -> None:
 
 
 @EACH_TALLIER
-def test_a_tallier_cannot_choose_its_seed_after_the_others(index: int) -> None:
-    vote = Vote()
+def test_a_tallier_cannot_choose_its_seed_after_the_others(talliers: int, index: int) -> None:
+    vote = Vote(talliers=talliers)
     vote.submit(random_ballots())
     vote.deliver(vote.coordinator.settle())
     vote.tallier(index).state.seed = bytes(32)
@@ -526,32 +607,53 @@ def test_a_tallier_cannot_choose_its_seed_after_the_others(index: int) -> None:
         vote.deliver(vote.coordinator.finish())
 
 
-def test_no_ballots_are_combined_before_all_seeds_are_known() -> None:
-    vote = Vote()
+@EACH_TALLIER
+@pytest.mark.parametrize("wrong", [[bytes(32)] * 4, [bytes(31)] * 3])
+def test_keys_that_are_not_those_due_end_the_vote(talliers: int, index: int, wrong: list[bytes]) -> None:
+    vote = Vote(talliers=talliers)
+    tallier = vote.tallier(index)
+    original = tallier._to_peer
+
+    def altered(peer: int, number: int, plain: bytes) -> Envelope:
+        if number == messages.AGREEMENT:
+            agreement = msgspec.msgpack.decode(plain, type=Agreement)
+            plain = msgspec.msgpack.encode(msgspec.structs.replace(agreement, keys=wrong))
+        return original(peer, number, plain)
+
+    tallier._to_peer = altered  # type: ignore[method-assign]
+    with pytest.raises(Aborted, match=f"tallier:{index} sent other keys than the"):
+        vote.hold(random_ballots())
+
+
+@EACH_NUMBER
+def test_no_ballots_are_combined_before_all_seeds_are_known(talliers: int) -> None:
+    vote = Vote(talliers=talliers)
     vote.submit(random_ballots())
     vote.deliver(vote.coordinator.settle())
-    first, second, third = vote.coordinator.finish()
-    vote.deliver([first, second])
-    assert all(vote.tallier(index)._computation is None for index in range(TALLIERS))
-    vote.deliver([third])
+    *others, last = vote.coordinator.finish()
+    vote.deliver(others)
+    assert all(vote.tallier(index)._computation is None for index in vote.talliers)
+    vote.deliver([last])
     assert_largest(vote.coordinator.winners(), random_ballots().sum(axis=0))
 
 
-@pytest.mark.parametrize("classes", [2, 5])
-def test_endpoints_go_on_after_being_dumped_and_loaded_between_any_two_steps(classes: int) -> None:
+@pytest.mark.parametrize(("talliers", "classes"), [(3, 2), (3, 5), (5, 2)])
+def test_endpoints_go_on_after_being_dumped_and_loaded_between_any_two_steps(talliers: int, classes: int) -> None:
     """New processes with the same keys after every message: the same winners, ties and all."""
     ballots = np.random.default_rng(0).integers(0, 2, (5, 30, classes))
-    usual, vote = Vote(queries=30, classes=classes), Vote(queries=30, classes=classes)
+    usual, vote = (Vote(queries=30, classes=classes, talliers=talliers) for _ in range(2))
     loads = 0
 
     def reload() -> None:
         nonlocal loads
-        fresh = Vote(queries=30, classes=classes)
+        loads += 1
+        if talliers > 3 and loads % 3:
+            return
+        fresh = Vote(queries=30, classes=classes, talliers=talliers)
         for name, endpoint in vote.endpoints.items():
             fresh.endpoints[name].load(endpoint.dump())
             assert fresh.endpoints[name].dump() == endpoint.dump()
         vote.endpoints, vote.coordinator = fresh.endpoints, fresh.coordinator
-        loads += 1
 
     vote.after_each = reload
     party = vote.party(0)
@@ -560,22 +662,26 @@ def test_endpoints_go_on_after_being_dumped_and_loaded_between_any_two_steps(cla
     resumed.load(party.dump())
     assert resumed.submit(ballots[0]) == envelopes
     assert (vote.hold(ballots) == usual.hold(ballots)).all()
-    assert loads > 2 * TALLIERS * vote.poll.rounds
+    assert loads > 2 * talliers * vote.poll.rounds
 
 
-def test_a_tallier_that_is_done_remembers_no_share_and_no_key() -> None:
-    vote = Vote()
+@EACH_NUMBER
+def test_a_tallier_that_is_done_remembers_no_share_and_no_key(talliers: int) -> None:
+    vote = Vote(talliers=talliers)
     vote.hold(random_ballots())
-    for index in range(TALLIERS):
-        state, before = vote.tallier(index).state, vote.last[address(index)]
-        assert before.secret not in vote.tallier(index).dump()
-        assert (state.ballots, state.received, state.agreements, state.seed) == ({}, [], {}, b"")
+    for index in vote.talliers:
+        tallier, before = vote.tallier(index), vote.last[address(index)]
+        state, dumped = tallier.state, tallier.dump()
+        assert before.secret not in dumped
+        assert before.root not in dumped
+        assert (state.ballots, state.received, state.agreements, state.seed, state.root) == ({}, [], {}, b"", b"")
+        assert not tallier._pair_keys
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_messages_may_overtake_each_other_and_come_twice(seed: int) -> None:
+@pytest.mark.parametrize(("talliers", "seed"), [(n, seed) for n in TALLIERS for seed in range(21 // n)])
+def test_messages_may_overtake_each_other_and_come_twice(talliers: int, seed: int) -> None:
     """Everything that a tallier gets from parties and other talliers comes again at once, and is rejected then."""
-    vote, rejected, rng = Vote(), 0, np.random.default_rng(seed)
+    vote, rejected, rng = Vote(talliers=talliers), 0, np.random.default_rng(seed)
     vote.pick = lambda waiting: int(rng.integers(waiting))
 
     def twice() -> None:
@@ -589,17 +695,18 @@ def test_messages_may_overtake_each_other_and_come_twice(seed: int) -> None:
 
     vote.after_each = twice
     assert_largest(vote.hold(random_ballots()), random_ballots().sum(axis=0))
-    assert rejected == 5 * 3 + TALLIERS * (2 + 2 + vote.poll.rounds)
+    each = 2 * (talliers - 1) + vote.sharing.threshold * vote.poll.rounds
+    assert rejected == talliers * (5 + each)
 
 
 @EACH_TALLIER
-def test_a_talliers_own_words_cannot_be_turned_back_to_it(index: int) -> None:
+def test_a_talliers_own_words_cannot_be_turned_back_to_it(talliers: int, index: int) -> None:
     """Each direction has its own key: with one for both, two messages would have the same key and number."""
-    vote = Vote()
+    vote = Vote(talliers=talliers)
     vote.submit(random_ballots())
     vote.deliver(vote.coordinator.settle())
     sent = vote.tallier(index).step(vote.coordinator.finish()[index].body)
-    assert len(sent) == 2
+    assert len(sent) == talliers - 1
     for envelope in sent:
         relay = vote.read(envelope)
         assert isinstance(relay, Relay)
@@ -608,10 +715,13 @@ def test_a_talliers_own_words_cannot_be_turned_back_to_it(index: int) -> None:
 
 
 @EACH_TALLIER
-@pytest.mark.parametrize("turn", [0, 1, 3, 4, 11, 26])
-def test_when_a_tallier_dies_there_are_no_winners_and_it_is_named(index: int, turn: int) -> None:
-    """It falls silent after so many messages to others: two introductions, two agreements, then one a round."""
-    vote, said = Vote(), 0
+@pytest.mark.parametrize("turn", [0, 1, 2, 3, 10, -1])
+def test_when_a_tallier_dies_there_are_no_winners_and_it_is_named(talliers: int, index: int, turn: int) -> None:
+    """It falls silent before the last message of a turn: to all others it introduces itself, then agrees with all on
+    what is counted, then sends words to t of them in each round."""
+    vote, said = Vote(talliers=talliers), 0
+    turns = [talliers - 1] * 2 + [vote.sharing.threshold] * vote.poll.rounds
+    heard = sum(turns[: turn % len(turns) + 1]) - 1
 
     def mute(envelope: Envelope) -> list[Envelope]:
         nonlocal said
@@ -621,12 +731,12 @@ def test_when_a_tallier_dies_there_are_no_winners_and_it_is_named(index: int, tu
             return [envelope]
         if isinstance(vote.read(envelope), Relay):
             said += 1
-        return [envelope] if said <= turn else []
+        return [envelope] if said <= heard else []
 
     vote.alter = mute
     vote.submit(random_ballots())
     vote.deliver(vote.coordinator.settle())
-    if turn < 2:
+    if turn == 0:
         assert vote.coordinator.waiting_for == [address(index)]
         with pytest.raises(Aborted, match="no list of ballots came from"):
             vote.coordinator.finish()
@@ -634,29 +744,33 @@ def test_when_a_tallier_dies_there_are_no_winners_and_it_is_named(index: int, tu
     assert vote.coordinator.waiting_for == []
     vote.deliver(vote.coordinator.finish())
     assert vote.coordinator.waiting_for == [address(index)]
-    with pytest.raises(Aborted, match=f"no shares of the winners came from .*tallier:{index}.*nothing was revealed"):
+    known = "count the vote as spent" if vote.coordinator.state.openings else "nothing was revealed"
+    with pytest.raises(Aborted, match=f"no shares of the winners came from .*tallier:{index}.*; {known}"):
         vote.coordinator.winners()
-    assert len(vote.coordinator.state.openings) <= 1
+    assert turn == -1 or not vote.coordinator.state.openings
 
 
-def test_two_openings_are_known_to_be_enough() -> None:
-    vote = Vote()
+@EACH_NUMBER
+def test_one_opening_is_known_to_be_enough(talliers: int) -> None:
+    """Together with t curious talliers the coordinator may know the winners from it."""
+    vote = Vote(talliers=talliers)
 
-    def lose_the_last(envelope: Envelope) -> list[Envelope]:
-        lost = len(vote.coordinator.state.openings) == 2 and isinstance(vote.read(envelope), Opening)
+    def lose_all_but_one(envelope: Envelope) -> list[Envelope]:
+        lost = len(vote.coordinator.state.openings) == 1 and isinstance(vote.read(envelope), Opening)
         return [] if lost else [envelope]
 
-    vote.alter = lose_the_last
-    with pytest.raises(Aborted, match=r"no shares of the winners came from tallier:.; count the vote as spent"):
+    vote.alter = lose_all_but_one
+    with pytest.raises(Aborted, match=r"no shares of the winners came from tallier:.*; count the vote as spent"):
         vote.hold(random_ballots())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(data: st.DataObject) -> None:
     """One message of a vote, of any kind and in any direction, arrives damaged first and then as it was sent."""
-    vote, ballots = Vote(parties=4, classes=2), random_ballots(4, 4, 2)
-    attacked, counted = data.draw(st.integers(0, 110)), 0
+    talliers, messages_sent = data.draw(st.sampled_from([(3, 100), (5, 350)]))
+    vote, ballots = Vote(parties=4, classes=2, talliers=talliers), random_ballots(4, 4, 2)
+    attacked, counted = data.draw(st.integers(0, messages_sent + 10)), 0
 
     def damaged_first(envelope: Envelope) -> list[Envelope]:
         nonlocal counted
@@ -671,7 +785,7 @@ def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(d
 
     vote.alter = damaged_first
     assert_largest(vote.hold(ballots), ballots.sum(axis=0))
-    assert counted >= 100
+    assert counted >= messages_sent
 
 
 def damage(body: bytes, data: st.DataObject) -> bytes:
@@ -686,12 +800,13 @@ def damage(body: bytes, data: st.DataObject) -> bytes:
     return data.draw(st.binary(max_size=200).filter(lambda random: random != body))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataObject) -> None:
     """It can frame what it likes; it cannot make one tallier's words to another one's, or of another round."""
-    vote, ballots = Vote(parties=4, classes=2), random_ballots(4, 4, 2)
-    attacked, counted = data.draw(st.integers(0, 40)), 0
+    talliers, relayed = data.draw(st.sampled_from([(3, 45), (5, 180)]))
+    vote, ballots = Vote(parties=4, classes=2, talliers=talliers), random_ballots(4, 4, 2)
+    attacked, counted = data.draw(st.integers(0, relayed - 1)), 0
 
     def relayed_first(envelope: Envelope) -> list[Envelope]:
         nonlocal counted
@@ -701,7 +816,9 @@ def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataO
         if counted == attacked:
             index = int(envelope.to[-1])
             kind = data.draw(st.sampled_from(["peer", "number", "body"]))
-            peer = data.draw(st.integers(-1, 3).filter(lambda n: n != relay.peer)) if kind == "peer" else relay.peer
+            peer = (
+                data.draw(st.integers(-1, talliers).filter(lambda n: n != relay.peer)) if kind == "peer" else relay.peer
+            )
             number = data.draw(st.integers(-1, 20).filter(lambda n: n != relay.number))
             number = number if kind == "number" else relay.number
             body = memoryview(damage(bytes(relay.body), data) if kind == "body" else bytes(relay.body))
@@ -714,7 +831,7 @@ def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataO
 
     vote.alter = relayed_first
     assert_largest(vote.hold(ballots), ballots.sum(axis=0))
-    assert counted == TALLIERS * (4 + vote.poll.rounds)
+    assert counted == talliers * (2 * (talliers - 1) + vote.sharing.threshold * vote.poll.rounds) >= relayed
 
 
 @settings(max_examples=200, deadline=None)
@@ -750,7 +867,7 @@ def test_only_the_coordinator_can_ask_a_tallier() -> None:
         (Relay(3, 2, memoryview(b"")), "not another tallier"),
         (Relay(-1, 2, memoryview(b"")), "not another tallier"),
         (messages.Held([0, 5]), "not in the study"),
-        (Opening(memoryview(bytes(32)), memoryview(bytes(32))), "twice, or unasked"),
+        (Opening(memoryview(bytes(64))), "twice, or unasked"),
     ],
 )
 def test_a_tallier_can_say_to_the_coordinator_only_what_is_due(message: messages.FromTallier, complaint: str) -> None:
@@ -782,7 +899,17 @@ def test_a_round_of_the_wrong_length_ends_the_vote() -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"bound": 2**62}, {"bound": -1}, {"classes": 1}, {"queries": 0}, {"least_survivors": 0}, {"least_survivors": 6}],
+    [
+        {"bound": 2**62},
+        {"bound": -1},
+        {"classes": 1},
+        {"queries": 0},
+        {"least_survivors": 0},
+        {"least_survivors": 6},
+        {"talliers": 1},
+        {"talliers": 4},
+        {"talliers": 9},
+    ],
 )
 def test_parameters_that_cannot_be_right_are_refused(wrong: dict[str, int]) -> None:
     right = {"parties": 5, "least_survivors": 3, "queries": 4, "classes": 3, "bound": 2**62 - 1}
@@ -803,18 +930,85 @@ def test_ballots_beyond_the_bound_or_of_another_shape_are_refused() -> None:
     vote.party(0).submit(np.full((4, 3), -10))
 
 
+@EACH_NUMBER
 @pytest.mark.parametrize("party", [0, 1, 2])
-def test_the_upload_is_one_vector(party: int) -> None:
-    vote = Vote(parties=3, queries=3000, classes=10)
+def test_the_upload_is_one_vector(talliers: int, party: int) -> None:
+    vote = Vote(parties=3, queries=3000, classes=10, talliers=talliers)
     sent = sum(len(envelope.body) for envelope in vote.party(party).submit(np.zeros((3000, 10), dtype=np.int64)))
     assert sent == vote.protocol.upload_bytes()
     assert sent <= 1.01 * 8 * 3000 * 10
 
 
-def test_what_must_be_assumed_is_said() -> None:
-    protocol = Vote(classes=10).protocol
-    assert protocol.assumptions[0].startswith("at most one of the three talliers is curious")
-    assert protocol.parameters == {"talliers": 3, "rounds": 45}
+@pytest.mark.parametrize(
+    ("talliers", "rounds", "assumption"),
+    [
+        (3, 45, "at most one of the three talliers is curious, and the other two keep"),
+        (5, 53, "at most two of the five talliers are curious, and the other three keep"),
+        (7, 57, "at most three of the seven talliers are curious, and the other four keep"),
+    ],
+)
+def test_what_must_be_assumed_is_said(talliers: int, rounds: int, assumption: str) -> None:
+    protocol = Vote(classes=10, talliers=talliers).protocol
+    assert protocol.assumptions[0].startswith(assumption)
+    assert protocol.parameters == {"talliers": talliers, "rounds": rounds}
+
+
+def agreed(**options: Any) -> Study:
+    """A study of a vote with the options of its summation."""
+    return make_study(
+        {
+            "study": {"name": "votes", "task": "classification"},
+            "data": {"features": 2, "classes": 3, "norm": 5.0},
+            "parties": {"count": 8, "records": 6, "max_records": 6},
+            "privacy": {"epsilon": 1.0, "delta": 1e-6},
+            "method": {"name": "voting"},
+            "summation": {"protocol": "tally", **options},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "talliers", "deadline"),
+    [({}, 3, 60.0), ({"talliers": 5}, 5, 60.0), ({"talliers": 7, "deadline": 1.5}, 7, 1.5), ({"deadline": 5}, 3, 5.0)],
+)
+def test_a_study_says_how_many_talliers_there_are(options: dict[str, Any], talliers: int, deadline: float) -> None:
+    protocol = open_session(agreed(**options), Session("digest", "ballots", 8, 0, 8, 60, 64), SecretStream())
+    assert isinstance(protocol, Tally)
+    assert (protocol.parameters["talliers"], protocol.deadline) == (talliers, deadline)
+    assert len(protocol.helpers()) == talliers
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"talliers": 4}, r"\[summation\] talliers is 4, but should be 3, 5 or 7: how many talliers"),
+        ({"talliers": 9}, r"\[summation\] talliers is 9, but should be 3, 5 or 7"),
+        ({"talliers": "3"}, r'\[summation\] talliers is "3", but should be 3, 5 or 7'),
+        ({"deadline": 0}, r"\[summation\] deadline is 0, but should be a number of seconds above 0 and up to 3600"),
+        ({"deadline": 3601}, r"\[summation\] deadline is 3601, but should be"),
+        ({"tallies": 3}, r"\[summation\] tallies is an unknown key; did you mean 'talliers'"),
+    ],
+)
+def test_what_is_wrong_with_the_talliers_of_a_study_is_said(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(StudyError, match=complaint):
+        open_session(agreed(**options), Session("digest", "ballots", 8, 0, 8, 60, 64), SecretStream())
+
+
+def test_a_vote_with_more_talliers_is_another_vote() -> None:
+    labels = {Vote(talliers=talliers).poll.session.label() for talliers in TALLIERS}
+    assert len(labels) == len(TALLIERS)
+
+
+@pytest.mark.parametrize("talliers", [3, 5])
+def test_100_ballots_of_3000_queries_take_a_fraction_of_a_second(talliers: int) -> None:
+    """Seen: 0.05 and 0.07 CPU-seconds a tallier, with all its messages; the goal for three is 0.1."""
+    vote = Vote(parties=100, queries=3000, classes=10, talliers=talliers)
+    messages = [vote.party(index).submit(rows) for index, rows in enumerate(random_ballots(100, 3000, 10))]
+    started = time.process_time()
+    for envelopes in messages:
+        vote.deliver(envelopes)
+    vote.count()
+    assert (time.process_time() - started) / talliers < 0.5
 
 
 def test_the_channels_between_talliers_are_not_those_to_the_coordinator() -> None:

@@ -1,0 +1,288 @@
+"""Talliers in processes: the same vote, or an abort in time that names who failed, and never a process left behind.
+
+The processes are real, and so are the signals. The deadline is 2 seconds; machines that are busy get some more.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tacit.engines import processes
+from tacit.engines.processes import HelperProcess, separate
+from tacit.noise.stream import SecretStream
+from tacit.summation.ballots import Poll, address
+from tacit.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Rejected
+from tacit.summation.tally import Tally
+from tacit.types import Integers
+
+DEADLINE = 2.0
+SLACK = 5.0
+"""How much later than the deadline a busy machine may be."""
+
+
+def vote(talliers: int = 3, deadline: float = DEADLINE) -> Tally:
+    poll = Poll("digest", "labels", 5, 3, 40, 4, 2**40, talliers=talliers)
+    return Tally(poll, SecretStream(bytes(range(32))), deadline)
+
+
+def ballots() -> Integers:
+    return np.random.default_rng(0).integers(-3, 3, (5, 40, 4))
+
+
+def hold(protocol: Tally, helpers: dict[str, Endpoint], before_each: Callable[[int, Envelope], None]) -> Integers:
+    """The vote, with what happens before each message between the endpoints."""
+    coordinator = protocol.coordinator()
+    endpoints: dict[str, Endpoint] = {**helpers, COORDINATOR: coordinator}
+    count = 0
+
+    def deliver(envelopes: list[Envelope]) -> None:
+        nonlocal count
+        waiting = deque(envelopes)
+        while waiting:
+            envelope = waiting.popleft()
+            before_each(count, envelope)
+            count += 1
+            waiting.extend(endpoints[envelope.to].step(envelope.body))
+
+    for index, rows in enumerate(ballots()):
+        deliver(protocol.party(index, SecretStream(bytes([index]) * 32)).submit(rows))
+    deliver(coordinator.settle())
+    deliver(coordinator.finish())
+    return coordinator.winners()
+
+
+def nothing_happens(count: int, envelope: Envelope) -> None:
+    """What happens before each message of a vote that nobody disturbs."""
+
+
+def pids(helpers: dict[str, Endpoint]) -> dict[str, int]:
+    return {name: helper.pid for name, helper in helpers.items() if isinstance(helper, HelperProcess)}
+
+
+def is_alive(pid: int) -> bool:
+    """Is it running? A process that ended and that nobody has asked for yet is not."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def assert_gone(children: list[int], within: float = SLACK) -> None:
+    until = time.monotonic() + within
+    while time.monotonic() < until and any(map(is_alive, children)):
+        time.sleep(0.02)
+    assert not [pid for pid in children if is_alive(pid)]
+
+
+@pytest.mark.parametrize("talliers", [3, 5])
+def test_the_winners_are_those_of_talliers_in_this_process(talliers: int) -> None:
+    protocol = vote(talliers)
+    with separate(protocol) as helpers:
+        children = pids(helpers)
+        assert list(children) == [address(index) for index in range(talliers)]
+        assert len({*children.values(), os.getpid()}) == talliers + 1
+        assert all(map(is_alive, children.values()))
+        winners = hold(protocol, helpers, nothing_happens)
+    assert_gone(list(children.values()), within=0.0)
+    assert (winners == hold(protocol, vote(talliers).helpers(), nothing_happens)).all()
+
+
+@pytest.mark.parametrize(("moment", "talliers"), [(3, 3), (60, 3), (250, 5)])
+def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(moment: int, talliers: int) -> None:
+    """While ballots come, and in the midst of the rounds."""
+    protocol = vote(talliers)
+    with separate(protocol) as helpers:
+        children = pids(helpers)
+        victim, killed = address(talliers - 1), 0.0
+
+        def kill(count: int, envelope: Envelope) -> None:
+            nonlocal killed
+            if count == moment:
+                os.kill(children[victim], signal.SIGKILL)
+                killed = time.monotonic()
+
+        with pytest.raises(Aborted, match=f"^{victim} died .killed by SIGKILL.; nothing was revealed$"):
+            hold(protocol, helpers, kill)
+        assert 0.0 < time.monotonic() - killed < DEADLINE + SLACK
+        with pytest.raises(Aborted, match=f"^{victim} died"):
+            helpers[victim].step(b"")
+    assert_gone(list(children.values()), within=0.0)
+
+
+def test_a_tallier_that_hangs_ends_the_vote_at_the_deadline() -> None:
+    protocol = vote()
+    with separate(protocol) as helpers:
+        children = pids(helpers)
+        stopped = 0.0
+
+        def stop(count: int, envelope: Envelope) -> None:
+            nonlocal stopped
+            if count == 60:
+                os.kill(children["tallier:1"], signal.SIGSTOP)
+                stopped = time.monotonic()
+
+        with pytest.raises(Aborted, match=r"^tallier:1 did not answer within 2 s; nothing was revealed$"):
+            hold(protocol, helpers, stop)
+        assert DEADLINE <= time.monotonic() - stopped < DEADLINE + SLACK
+        assert_gone([children["tallier:1"]], within=0.0)
+    assert_gone(list(children.values()), within=0.0)
+
+
+def test_a_message_that_a_hanging_tallier_does_not_read_ends_at_the_deadline() -> None:
+    """Larger than what the connection holds: it is the sending that waits."""
+    with separate(vote(deadline=0.5)) as helpers:
+        os.kill(pids(helpers)["tallier:0"], signal.SIGSTOP)
+        started = time.monotonic()
+        with pytest.raises(Aborted, match=r"^tallier:0 did not answer within 0.5 s"):
+            helpers["tallier:0"].step(bytes(50_000_000))
+        assert 0.5 <= time.monotonic() - started < 0.5 + SLACK
+
+
+def test_when_shares_of_the_winners_were_opened_before_the_vote_counts_as_spent() -> None:
+    protocol, opened = vote(), set[str]()
+    with separate(protocol) as helpers:
+        children = pids(helpers)
+
+        def kill_the_next(count: int, envelope: Envelope) -> None:
+            if not opened:
+                opened.update(*(helper._opened for helper in helpers.values() if isinstance(helper, HelperProcess)))
+                for name in set(helpers) - opened if opened else ():
+                    os.kill(children[name], signal.SIGKILL)
+
+        with pytest.raises(Aborted, match=r"killed by SIGKILL.*opened by tallier:\d: count the vote as spent$"):
+            hold(protocol, helpers, kill_the_next)
+    assert len(opened) == 1
+    assert_gone(list(children.values()), within=0.0)
+
+
+def test_what_a_tallier_refuses_is_refused_in_the_same_words() -> None:
+    protocol = vote()
+    here, envelopes = protocol.helpers(), protocol.party(0, SecretStream()).submit(ballots()[0])
+    with separate(protocol) as helpers:
+        for endpoints in (here, helpers):
+            endpoints["tallier:0"].step(envelopes[0].body)
+        for body in (b"garbage", envelopes[0].body, envelopes[1].body):
+            texts = []
+            for endpoints in (here, helpers):
+                with pytest.raises(Rejected) as raised:
+                    endpoints["tallier:0"].step(body)
+                texts.append(str(raised.value))
+            assert texts[0] == texts[1]
+
+
+def test_an_abort_in_the_process_is_an_abort_here() -> None:
+    """Too few parties: the coordinator would not ask, but one that does gets the talliers' own words."""
+    protocol = vote()
+    coordinator = protocol.coordinator()
+    with separate(protocol) as helpers:
+        waiting = deque(coordinator.settle())
+        endpoints: dict[str, Endpoint] = {**helpers, COORDINATOR: coordinator}
+        while waiting:
+            envelope = waiting.popleft()
+            waiting.extend(endpoints[envelope.to].step(envelope.body))
+        coordinator.state.counting = bytes(1)
+        for _ in range(2):
+            with pytest.raises(Aborted, match="only 0 of 5 parties are in the sum"):
+                helpers["tallier:0"].step(coordinator.finish()[0].body)
+
+
+def test_no_process_is_left_when_the_engine_fails() -> None:
+    children: list[int] = []
+
+    def fail() -> None:
+        with separate(vote()) as helpers:
+            children.extend(pids(helpers).values())
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fail()
+    assert len(children) == 3
+    assert_gone(children, within=0.0)
+
+
+def test_a_process_that_cannot_begin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexit 7\n")
+    broken.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(Aborted, match=r"^tallier:0 died .exit code 7.; nothing was revealed$"), separate(vote()):
+        pass
+
+
+def test_a_process_that_does_not_begin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nexec sleep 60\n")
+    broken.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    monkeypatch.setattr(processes, "_STARTING", 0.3)
+    with pytest.raises(Aborted, match=r"^tallier:0 did not answer within 0.3 s"), separate(vote()):
+        pass
+
+
+PARENT = """
+import sys, time
+from tacit.engines.processes import separate
+from tacit.noise.stream import SecretStream
+from tacit.summation.ballots import Poll
+from tacit.summation.tally import Tally
+
+with separate(Tally(Poll("digest", "labels", 5, 3, 40, 4, 2**40), SecretStream())) as helpers:
+    helpers["tallier:0"].step(b"")
+    print(*(helper.pid for helper in helpers.values()), flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_a_killed_parent_leaves_no_children(how: signal.Signals) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    with parent:
+        assert parent.stdout is not None
+        children = [int(pid) for pid in parent.stdout.readline().split()]
+        assert len(children) == 3
+        assert all(map(is_alive, children))
+        parent.send_signal(how)
+        parent.wait(SLACK)
+    assert_gone(children)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_no_secret_is_on_a_command_line_or_in_an_environment() -> None:
+    protocol = vote()
+    with separate(protocol) as helpers:
+        for pid in pids(helpers).values():
+            seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"tacit.engines.processes" in seen
+            for setup in protocol.setups().values():
+                for secret in (setup.key, setup.secret):
+                    assert secret not in seen
+                    assert secret.hex().encode() not in seen
+
+
+def test_the_state_of_a_tallier_stays_in_its_process() -> None:
+    with separate(vote()) as helpers:
+        for helper in helpers.values():
+            with pytest.raises(TypeError, match="stays in its process"):
+                helper.dump()
+            with pytest.raises(TypeError, match="stays in its process"):
+                helper.load(b"")
+
+
+def test_a_tallier_loads_no_more_than_it_needs() -> None:
+    heavy = {"numba", "pandas", "pyarrow", "rich", "scipy", "sklearn", "torch", "typer", "tacit.summation.tally"}
+    program = f"import sys, tacit.engines.processes; print({heavy!r} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "set()\n"
