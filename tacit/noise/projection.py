@@ -166,8 +166,8 @@ class LayerProjection:
     noise of deviation σ in each weight. There is no tail bound: clip each example after its projection.
 
     The k numbers are shared among layers in proportion to the square root of their weights: this minimises Σ d_l/k_l,
-    the error of the lifted gradient if no layer is known to have more of it than others. Within a layer, k₁ and k₂ with
-    k₁·k₂ ≤ k_l are those with the least error, so a few of the k may be left: `size` is what is used of them.
+    the error of the lifted gradient if no layer is known to have more of it than others. Within a layer k₁·k₂ ≤ k_l (see
+    `_sides`), so a few of the k may be left: `size` is what is used of them.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], size: int, seed: int, turn: int = 0) -> None:
@@ -250,8 +250,15 @@ def _rounded(wanted: Floats, weights: Integers) -> Integers:
 
 
 def _sides(shape: tuple[int, int], share: int) -> tuple[int, int]:
-    """The k₁ and k₂ with k₁·k₂ ≤ share whose projection loses least."""
-    choices = [(kept, min(shape[1], share // kept)) for kept in range(1, min(shape[0], share) + 1)]
+    """The k₁ and k₂ with k₁·k₂ ≤ share whose projection loses least.
+
+    If the share allows it the shorter side stays whole: to mix its few numbers would save as little, on average, as to
+    keep fewer of the longer side's, but rare gradients would become much longer, and be clipped.
+    """
+    outs, ins = shape
+    if share >= min(shape):
+        return (outs, min(ins, share // outs)) if outs <= ins else (min(outs, share // ins), ins)
+    choices = [(kept, min(ins, share // kept)) for kept in range(1, min(outs, share) + 1)]
     return min(choices, key=lambda sizes: math.prod(map(Side.spread, shape, sizes)))
 
 
