@@ -151,6 +151,11 @@ class Side:
         """E‖MMᵀu‖²/‖u‖² of such a factor M: (d + k − 1)/k, or 1 for the identity."""
         return 1.0 if size == dimension else (dimension + size - 1) / size
 
+    @classmethod
+    def loss(cls, dimension: int, size: int) -> float:
+        """The spread, times how uneven lengths become: E‖Mᵀu‖⁴/‖u‖⁴ is about 1 + 2/k, and what is long is clipped."""
+        return cls.spread(dimension, size) * (1.0 if size == dimension else 1.0 + 2.0 / size)
+
     def down(self, rows: Floats) -> Floats:
         return rows if self.matrix is None else rows @ self.matrix
 
@@ -250,16 +255,9 @@ def _rounded(wanted: Floats, weights: Integers) -> Integers:
 
 
 def _sides(shape: tuple[int, int], share: int) -> tuple[int, int]:
-    """The k₁ and k₂ with k₁·k₂ ≤ share whose projection loses least.
-
-    If the share allows it the shorter side stays whole: to mix its few numbers would save as little, on average, as to
-    keep fewer of the longer side's, but rare gradients would become much longer, and be clipped.
-    """
-    outs, ins = shape
-    if share >= min(shape):
-        return (outs, min(ins, share // outs)) if outs <= ins else (min(outs, share // ins), ins)
-    choices = [(kept, min(ins, share // kept)) for kept in range(1, min(outs, share) + 1)]
-    return min(choices, key=lambda sizes: math.prod(map(Side.spread, shape, sizes)))
+    """The k₁ and k₂ with k₁·k₂ ≤ share whose projection loses least, by its error and by what is clipped after it."""
+    choices = [(kept, min(shape[1], share // kept)) for kept in range(1, min(shape[0], share) + 1)]
+    return min(choices, key=lambda sizes: math.prod(map(Side.loss, shape, sizes)))
 
 
 @numba.njit(cache=True, nogil=True)
