@@ -179,6 +179,9 @@ def simulate(
     private_analysis: Annotated[
         bool, typer.Option("--private-analysis", help="Say what a vote cost on these very records: a secret.")
     ] = False,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="Run each tallier of a vote in a process of its own.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
@@ -219,6 +222,7 @@ def simulate(
             progress=progress,
             checkpoint=checkpoint,
             private_analysis=private_analysis,
+            processes=processes,
         )
     if held_out is None:
         measured = evaluate(agreed, result.outcome.release, train, train)

@@ -78,13 +78,14 @@ def simulate(
     progress: local.Progress | None = None,
     checkpoint: str | Path | None = None,
     private_analysis: bool = False,
+    processes: bool = False,
 ) -> Simulation:
     """Run any matrix study on arrays: row i of X belongs to the party groups[i]. Statistics need no y.
 
     The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must be that of
     the distinct groups. Metrics are measured on the test arrays, if given. With a `checkpoint` file, a run that was cut
     off goes on where it stopped, with no budget spent twice. A `private_analysis` says what a vote cost on these very
-    records, which is a secret.
+    records, which is a secret. With `processes`, each tallier of a vote is a process of its own.
     """
     if isinstance(study, dict):
         study = make_study(study)
@@ -114,6 +115,7 @@ def simulate(
         progress=progress,
         checkpoint=kept,
         private_analysis=private_analysis,
+        processes=processes,
     )
 
 
@@ -249,6 +251,7 @@ def simulate_records(
     method: Method | None = None,
     checkpoint: Path | None = None,
     private_analysis: bool = False,
+    processes: bool = False,
 ) -> Simulation:
     """Run a study on records that already fit it, by its own method unless one is given.
 
@@ -256,13 +259,19 @@ def simulate_records(
     """
     if not 0 <= drop <= study.parties.count:
         raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
+    if processes and study.summation.protocol != "tally":
+        raise DataError(
+            f'processes are for talliers, but the study\'s summation is "{study.summation.protocol}"; leave them out.'
+        )
     method = method or method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)
     private = _private_analysis(method, plan, federation) if private_analysis else None
     journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
     try:
-        outcome = local.run(method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal)
+        outcome = local.run(
+            method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal, processes=processes
+        )
     finally:
         if journal is not None:
             journal.close()

@@ -13,6 +13,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from threadpoolctl import threadpool_limits
 from tacit.data.block import Block
 from tacit.data.federation import BLOCK_PARTIES, Federation
 from tacit.engines.journal import Entry, Journal, fingerprint
+from tacit.engines.processes import separate
 from tacit.methods.base import (
     Answer,
     Collect,
@@ -43,7 +45,7 @@ from tacit.noise.discrete_gaussian import sample
 from tacit.noise.schedule import NoiseSchedule
 from tacit.noise.stream import SecretStream
 from tacit.summation.base import COORDINATOR, Aborted, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
-from tacit.summation.tally import TallyCoordinator
+from tacit.summation.tally import Tally, TallyCoordinator
 from tacit.summation.tokens import TokenProtocol
 from tacit.types import Flags, Integers, Words
 
@@ -105,15 +107,17 @@ def run(
     progress: Progress | None = None,
     secrets: SecretStream | None = None,
     journal: Journal | None = None,
+    processes: bool = False,
 ) -> Outcome:
     """Run a method on a federation. `drop` parties, chosen by the public seed, vanish while they send.
 
     `secrets` is where all secret randomness comes from: the operating system, unless a test injects a stream. With a
-    `journal`, a run that was cut off goes on where it stopped.
+    `journal`, a run that was cut off goes on where it stopped. With `processes`, each tallier of a vote is a process of
+    its own: if one dies or hangs, the run ends in `Aborted` within the study's deadline.
     """
     started = time.perf_counter()
     vanishing = [int(party) for party in np.random.default_rng(seed).permutation(federation.parties)[:drop]]
-    running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream(), journal)
+    running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream(), journal, processes)
     conversation = method.coordinate(plan)
     try:
         request = next(conversation)
@@ -146,8 +150,9 @@ class _Run:
         progress: Progress | None,
         secrets: SecretStream,
         journal: Journal | None,
+        processes: bool,
     ) -> None:
-        self._method, self._plan, self._federation = method, plan, federation
+        self._method, self._plan, self._federation, self._processes = method, plan, federation, processes
         self._vanishing, self._progress, self._secrets = vanishing, progress, secrets
         self._journal, self._source, self._number = journal, secrets, 0
         self._common: dict[str, _Common] = {}
@@ -224,7 +229,7 @@ class _Run:
                     row += _share(planned.schedule, planned.dimension, party.seeds, secrets)
             return _rows(noisy, exact)
 
-        with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
+        with _Exchange(protocol, self._federation.parties, root, self._report, self._processes) as exchange:
             coordinator = exchange.run(self._blocks(planned), vectors, self._vanishing, "training, noising and summing")
             sent = int(coordinator.survivors().sum())
             if isinstance(request, Vote):
@@ -369,24 +374,37 @@ class _Run:
 class _Exchange:
     """One run of a protocol over all parties, their vectors made a block at a time."""
 
-    def __init__(self, protocol: Protocol, parties: int, root: bytes, report: Callable[[str, int], None]) -> None:
+    def __init__(
+        self,
+        protocol: Protocol,
+        parties: int,
+        root: bytes,
+        report: Callable[[str, int], None],
+        processes: bool = False,
+    ) -> None:
         self._protocol, self._count, self._root, self._report = protocol, parties, root, report
+        self._processes = processes
         self._coordinator = protocol.coordinator()
-        self.post = _Post({**protocol.helpers(), COORDINATOR: self._coordinator})
+        self.post = _Post({COORDINATOR: self._coordinator})
         self._parties: dict[int, Party] = {}
         self._early: set[int] = set()
         self._late: set[int] = set()
         self._absent: set[int] = set()
 
     def __enter__(self) -> _Exchange:
-        # Parties are what is done in parallel: threads within their own arithmetic would only wait for each other.
-        self._limits = threadpool_limits(limits=1)
-        self._pool = ThreadPoolExecutor(os.cpu_count() or 1, initializer=_torch_alone)
+        with ExitStack() as stack:
+            if self._processes and isinstance(self._protocol, Tally):
+                self.post.endpoints.update(stack.enter_context(separate(self._protocol)))
+            else:
+                self.post.endpoints.update(self._protocol.helpers())
+            # Parties are what is done in parallel: threads within their own arithmetic would only wait for each other.
+            stack.enter_context(threadpool_limits(limits=1))
+            self._pool = stack.enter_context(ThreadPoolExecutor(os.cpu_count() or 1, initializer=_torch_alone))
+            self._stack = stack.pop_all()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._pool.shutdown()
-        self._limits.restore_original_limits()
+        self._stack.close()
 
     def run(
         self,

@@ -171,8 +171,8 @@ class LayerProjection:
     noise of deviation σ in each weight. There is no tail bound: clip each example after its projection.
 
     The k numbers are shared among layers in proportion to the square root of their weights: this minimises Σ d_l/k_l,
-    the error of the lifted gradient if no layer is known to have more of it than others. Within a layer k₁·k₂ ≤ k_l (see
-    `_sides`), so a few of the k may be left: `size` is what is used of them.
+    the error of the lifted gradient if no layer is known to have more of it than others. Within a layer k₁·k₂ ≤ k_l
+    (see `_sides`), so a few of the k may be left: `size` is what is used of them.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], size: int, seed: int, turn: int = 0) -> None:

@@ -254,7 +254,7 @@ class Tally(Protocol):
 
     @property
     def parameters(self) -> dict[str, int]:
-        return {"talliers": self.poll.talliers, "rounds": self.poll.rounds}
+        return {"bits": 64, "talliers": self.poll.talliers, "rounds": self.poll.rounds}
 
     def coordinator(self) -> TallyCoordinator:
         return TallyCoordinator(self.poll, self._roster, self._secret)

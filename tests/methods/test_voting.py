@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +18,15 @@ from tacit.data.block import Block
 from tacit.data.federation import ArrayFederation
 from tacit.data.files import Records
 from tacit.engines import local
+from tacit.engines.processes import HelperProcess
 from tacit.methods.base import Sum
 from tacit.methods.registry import method_for
 from tacit.methods.voting import Voting
 from tacit.noise.stream import SecretStream
 from tacit.privacy.gaussian import epsilon_of
 from tacit.study import Study, StudyError, make_study
-from tacit.summation.base import Aborted
+from tacit.summation.base import Aborted, Envelope
+from tacit.summation.tally import TallyCoordinator
 
 
 def study(folder: Path, privacy: dict[str, Any] | None = None, **keys: Any) -> Study:
@@ -243,3 +248,51 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
         tacit.simulate(openly, *records, private_analysis=True)
     with pytest.raises(ValueError, match="is for votes"):
         tacit.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)
+
+
+@pytest.mark.parametrize("talliers", [3, 5])
+def test_talliers_may_be_processes_and_the_same_student_is_learnt(talliers: int, tmp_path: Path) -> None:
+    content = study(tmp_path, {"epsilon": 5.0}).model_dump(exclude_none=True)
+    agreed = make_study({**content, "summation": {"protocol": "tally", "talliers": talliers}})
+    rng, method = np.random.default_rng(0), Voting(agreed)
+    federation = ArrayFederation(agreed, Records(rng.normal(size=(48, 2)), rng.integers(0, 3, 48)), np.arange(48) % 8)
+    students = [
+        local.run(
+            method, method.plan(), federation, secrets=SecretStream(bytes(range(32))), processes=processes
+        ).release.weights
+        for processes in (False, True)
+    ]
+    assert np.array_equal(students[0], students[1])
+
+
+def test_a_tallier_that_dies_ends_a_run_in_an_abort_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = study(tmp_path).model_dump(exclude_none=True)
+    agreed = make_study({**content, "summation": {"protocol": "tally", "deadline": 3.0}})
+    rng = np.random.default_rng(0)
+    finish, start, pids = TallyCoordinator.finish, HelperProcess.start, []
+
+    def noted(helper: HelperProcess) -> None:
+        pids.append(helper.pid)
+        start(helper)
+
+    def after_a_death(coordinator: TallyCoordinator) -> list[Envelope]:
+        os.kill(pids[1], signal.SIGKILL)
+        return finish(coordinator)
+
+    monkeypatch.setattr(HelperProcess, "start", noted)
+    monkeypatch.setattr(TallyCoordinator, "finish", after_a_death)
+    started = time.monotonic()
+    with pytest.raises(Aborted, match=r"tallier:1 died \(killed by SIGKILL\); nothing was revealed"):
+        tacit.simulate(agreed, rng.normal(size=(48, 2)), rng.integers(0, 3, 48), np.arange(48) % 8, processes=True)
+    assert time.monotonic() - started < 30.0
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+
+
+def test_processes_are_for_talliers_only(tmp_path: Path) -> None:
+    arrays = np.zeros((48, 2)), np.arange(48) % 3, np.arange(48) % 8
+    with pytest.raises(ValueError, match=r"processes are for talliers, but the study's summation is \"ideal\""):
+        tacit.simulate(study(tmp_path), *arrays, processes=True)
