@@ -11,16 +11,15 @@ SecAgg and says so. Data: CIFAR-10 features if a file is given with --cifar, els
 dataset-fashion-mnist is installed, else scikit-learn's digits. The published page is made with --cifar.
 
 Writes plots and the page docs/cross_silo.md (with --quick only if --output is given). --numbers keeps what was
-measured, so that plots and page can be made again in seconds.
+measured, so that plots and page can be made again in seconds; --again measures named parts of it once more.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +56,7 @@ def main() -> None:
         "--output", type=Path, metavar="FOLDER", help="where cross_silo.md and images/ go (default docs)"
     )
     parser.add_argument("--numbers", type=Path, metavar="FILE", help="read the numbers from here, or keep them here")
+    parser.add_argument("--again", metavar="PART", nargs="+", default=[], help="of kept numbers, such as nodes")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     result = numbers(arguments)
@@ -76,35 +76,40 @@ def main() -> None:
 
 def numbers(arguments: argparse.Namespace) -> dict[str, Any]:
     kept: Path | None = arguments.numbers
+    known: dict[str, Any] = {}
     if kept is not None and kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
+        known = json.loads(kept.read_text(encoding="utf-8"))
+        if not arguments.again:
+            return known
     runs = arguments.runs or (2 if arguments.quick else 3)
-    result = measure(load(arguments.cifar, arguments.fashion, arguments.quick), arguments.quick, runs)
+    images = load(arguments.cifar, arguments.fashion, arguments.quick)
+    result = known | measure(images, arguments.quick, runs, arguments.again)
     if kept is not None:
         kept.write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
 
 
-def measure(images: Images, quick: bool, runs: int) -> dict[str, Any]:
-    """Everything that takes time."""
-    started = time.perf_counter()
+def measure(images: Images, quick: bool, runs: int, only: Sequence[str] = ()) -> dict[str, Any]:
+    """Everything that takes time, or the named parts of it."""
     epsilons = (0.5, 4.0) if quick else EPSILONS
     sets = [images] if quick or len(images.labels) < 10_000 else [images, images.part(10)]
-    return {
-        "quick": quick,
-        "runs": runs,
-        "data": images.name,
-        "rates": sampling_rates(),
-        "accuracy": [accuracy_sweep(each, epsilons, runs) for each in sets],
-        "parties": party_sweep(images, (4.0,) if quick else (1.0, 2.0, 4.0, 8.0), quick, runs),
-        "secure": secure_run(sets[-1]),
-        "nodes": node_sweep(quick),
-        "projections": projection_sweep(images, quick, runs),
-        "weakening": [weakened(images, PARTIES, COLLUDING), *([] if quick else [weakened(images, 100, 33)])],
-        "sampling": sampling_costs(quick),
-        "seconds": time.perf_counter() - started,
+    parts: dict[str, Callable[[], Any]] = {
+        "rates": sampling_rates,
+        "accuracy": lambda: [accuracy_sweep(each, epsilons, runs) for each in sets],
+        "parties": lambda: party_sweep(images, (4.0,) if quick else (1.0, 2.0, 4.0, 8.0), quick, runs),
+        "secure": lambda: secure_run(sets[-1]),
+        "nodes": lambda: node_sweep(quick),
+        "projections": lambda: projection_sweep(images, quick, runs),
+        "weakening": lambda: [
+            weakened(images, PARTIES, COLLUDING),
+            *([] if quick else [weakened(images, 100, 33)]),
+        ],
+        "sampling": lambda: sampling_costs(quick),
     }
+    if unknown := set(only) - set(parts):
+        raise SystemExit(f"--again names {', '.join(sorted(unknown))}, but the parts are: {', '.join(parts)}.")
+    found = {name: part() for name, part in parts.items() if not only or name in only}
+    return {"quick": quick, "runs": runs, "data": images.name} | found
 
 
 # --- Figure 1 --------------------------------------------------------------------------------------------------------
@@ -267,6 +272,7 @@ def node_sweep(quick: bool) -> dict[str, Any]:
     apart = sum(next(iter(settings.values())).roles("ideal").values())
     together = [setting.seconds("compute-nodes", repeats) for setting in settings.values()]
     on_their_own = [sum(setting.roles("compute-nodes").values()) for setting in settings.values()]
+    two_each = [sum(replace(setting, per_party=2).roles("compute-nodes").values()) for setting in settings.values()]
     return {
         "parties": parties,
         "weights": settings[counts[0]].weights,
@@ -275,6 +281,7 @@ def node_sweep(quick: bool) -> dict[str, Any]:
         "ideal_apart": apart,
         "one_process": [seconds / ideal for seconds in together],
         "own_machines": [seconds / apart for seconds in on_their_own],
+        "two_each": [seconds / apart for seconds in two_each],
     }
 
 
@@ -370,7 +377,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"\nFigure 3: times the ideal sum's {nodes['ideal']:.2f} s (on own machines {nodes['ideal_apart']:.2f} s)")
     show_table(
         ["nodes", *map(str, nodes["nodes"])],
-        [[name, *(f"{fold:.2f}" for fold in nodes[name])] for name in ("one_process", "own_machines")],
+        [[name, *(f"{fold:.2f}" for fold in nodes[name])] for name in ("one_process", "own_machines", "two_each")],
     )
     print(f"\nFigure 4: accuracy, %, none {100 * result['projections']['none']['mean']:.1f}")
     for kind, points in result["projections"]["curves"].items():
