@@ -161,9 +161,9 @@ Gradients of {found["full"]:,} numbers as k, ε = {found["epsilon"]:g}, accuracy
 
 {_markdown(head, rows)}
 
-The structured projection is a product of two small matrices of signs, one of them left out where k allows; gradients
-are clipped after it, so it costs nothing in δ, and hardly any time. The paper's Gaussian matrix takes d·k random numbers
-in each round at every party (and is left out above k = 512 here). A projected gradient is right on average only: its
+The structured projection is a product of two small matrices of signs, one of them left out where k allows. Gradients
+are clipped after it, so it costs nothing in δ, and hardly any time. The paper's Gaussian matrix takes d·k numbers a
+round at every party (and is left out above k = 512 here). A projected gradient is right on average only: its
 squared error is about d/k times its square, so steps must be shorter."""
 
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -76,6 +76,17 @@ class Options(Section):
     @classmethod
     def _positive(cls, hidden: list[int]) -> list[int]:
         return positive_sizes(hidden)
+
+
+@dataclass(frozen=True)
+class VotingPlan(Plan):
+    """A plan that knows how many queries are asked, and what the noise promises for a record and for a party."""
+
+    queries: int = 0
+    levels: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"queries": self.queries, "epsilon_by_unit": self.levels}
 
 
 class Voting(Method):
@@ -165,7 +176,7 @@ class Voting(Method):
         # Several records may be at several parties, or replace several neighbours of one.
         return group * whole / (self.options.neighbours if self.options.ballots == "neighbours" else 1)
 
-    def plan(self) -> Plan:
+    def plan(self) -> VotingPlan:
         declared = DeclaredSum(
             name="ballots",
             dimension=len(self.queries) * self._classes,
@@ -174,10 +185,13 @@ class Voting(Method):
         )
         multiplier = self.study.privacy.noise_multiplier
         mu = None if multiplier is None else declared.sensitivity / multiplier
-        plan = make_plan(self.study, self.name, [declared], (), mu)
+        made = make_plan(self.study, self.name, [declared], (), mu)
+        levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
+        known = {each.name: getattr(made, each.name) for each in fields(made)}
+        plan = VotingPlan(**known, queries=len(self.queries), levels=levels)
         return replace(plan, notes=(*plan.notes, *self._notes(plan)))
 
-    def _notes(self, plan: Plan) -> Iterable[str]:
+    def _notes(self, plan: VotingPlan) -> Iterable[str]:
         planned, asked, parties = plan.planned("ballots"), len(self.queries), plan.trust.parties
         noise = planned.total_std(parties)
         yield f"{asked:,} of {len(self._public):,} public records are asked about" + (
@@ -189,17 +203,16 @@ class Voting(Method):
         )
         if not self._secretly:
             yield "the noisy totals of the ballots become known, not only the winners"
-        yield self._other_level(plan)
-
-    def _other_level(self, plan: Plan) -> str:
-        """What the same noise promises for the other unit: parties or records."""
-        other = None if self.study.group is not None else 1
-        mu = compose([plan.planned("ballots").mu]) * self.sensitivity(other) / self.sensitivity(self.study.group)
-        epsilon = epsilon_of(mu, self.study.privacy.delta - plan.slack)
-        return (
-            f"for {'all records of one party' if other is None else 'one record'} the same noise promises "
-            f"epsilon = {epsilon:.4g}"
+        other = "party" if self.study.group is not None else "record"
+        yield (
+            f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
+            f"epsilon = {plan.levels[other]:.4g}"
         )
+
+    def _epsilon(self, plan: Plan, group: int | None) -> float:
+        """What the noise promises for so many records (None: all of a party's)."""
+        mu = compose([plan.planned("ballots").mu]) * self.sensitivity(group) / self.sensitivity(self.study.group)
+        return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
     def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [self._ballots(block, party).ravel() for party in range(len(block))]

@@ -88,6 +88,10 @@ def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(tmp_
     told = float(plan.notes[-1].rsplit("= ", 1)[1])
     assert told == pytest.approx(epsilon_of(3 * planned.mu, 1e-6), rel=1e-3)
     assert "all records of one party" in plan.notes[-1]
+    levels = plan.to_json()["epsilon_by_unit"]
+    assert levels["party"] == pytest.approx(told, rel=1e-3)
+    assert levels["record"] == pytest.approx(1.0, rel=1e-6)
+    assert plan.to_json()["queries"] == 20
 
 
 def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
