@@ -34,8 +34,10 @@ def data_dependent_epsilon(totals: Floats, deviation: float, move: float, delta:
     in L2 norm. Never more than what holds for all data.
 
     >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
-    >>> data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5) < 0.2
-    True
+    >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
+    0.37
+    >>> round(epsilon_of(math.sqrt(50.0) * math.sqrt(2.0) / 10.0, 1e-5), 2)
+    4.38
     """
     scale = deviation * math.sqrt(2.0) / move
     spent = sum(renyi_bound(float(log_q), scale, _ORDERS) for log_q in log_mistake(totals, deviation))

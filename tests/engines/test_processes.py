@@ -232,12 +232,13 @@ def test_a_process_that_does_not_begin_is_named(tmp_path: Path, monkeypatch: pyt
 
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from tacit.engines.processes import separate
 from tacit.noise.stream import SecretStream
 from tacit.summation.ballots import Poll
 from tacit.summation.tally import Tally
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 with separate(Tally(Poll("digest", "labels", 5, 3, 40, 4, 2**40), SecretStream())) as helpers:
     helpers["tallier:0"].step(b"")
     print(*(helper.pid for helper in helpers.values()), flush=True)

@@ -950,7 +950,7 @@ def test_the_upload_is_one_vector(talliers: int, party: int) -> None:
 def test_what_must_be_assumed_is_said(talliers: int, rounds: int, assumption: str) -> None:
     protocol = Vote(classes=10, talliers=talliers).protocol
     assert protocol.assumptions[0].startswith(assumption)
-    assert protocol.parameters == {"talliers": talliers, "rounds": rounds}
+    assert protocol.parameters == {"bits": 64, "talliers": talliers, "rounds": rounds}
 
 
 def agreed(**options: Any) -> Study:
