@@ -3,7 +3,7 @@
 Parties answer Q public queries without labels. A ballot is the prediction of a party's own model (`ensemble`), or the
 shares of the labels of its k records that are nearest to the query (`neighbours`). The ballots are added up with every
 party's share of the noise, the winning label of each query is revealed, and a student that learns from the labelled
-queries is released.
+queries is released. Before it learns, labels spread to public records nearby, asked about or not (`learners.spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1. Whatever happens to a party, each of its ballots
 moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the place of one of k
@@ -38,6 +38,7 @@ from tacit.learners.classifiers import Classifier, ClassifierError, Trained, mak
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
+from tacit.learners.spreading import MOST, can_spread, spread_labels
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
 from tacit.methods.cross_silo import positive_sizes, release_of
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
@@ -66,6 +67,9 @@ class Options(Section):
     )
     student: str = Field("softmax", description='"softmax", "mlp", "cnn", or a torch module as "package.module:Class"')
     regularization: float = Field(0.001, ge=1e-6, description="of a softmax student: a number from 1e-6 up, as 0.001")
+    spreading: bool = Field(
+        True, description="true or false: do winners spread to similar public records before the student learns?"
+    )
     hidden: list[int] = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
     epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
     batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
@@ -234,7 +238,11 @@ class Voting(Method):
         return self._release(winners, details)
 
     def _release(self, winners: Integers, details: dict[str, Any]) -> Release:
-        weights = self._student.fit(self.queries, winners)
+        records, labels = self.queries, winners
+        if self.options.spreading and can_spread(len(self._public)):
+            records = clip_rows(self._public[: max(len(winners), MOST)], self.study.data)
+            labels = spread_labels(records, winners, self._classes)
+        weights = self._student.fit(records, labels)
         if self._student.module is None:
             return Release(weights, "softmax", details)
         return release_of(self.study, self._student.module, weights, details)
