@@ -14,7 +14,7 @@ from tacit.types import Floats, Integers
 
 MOST = 20_000
 """More records than this are not looked at: neighbours are found by comparing all with all."""
-_NEIGHBOURS = 10
+_NEIGHBOURS = 5
 _MIXTURE = 0.9
 """How much of a record's score comes from its neighbours"""
 _STEPS = 100

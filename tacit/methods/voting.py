@@ -3,7 +3,7 @@
 Parties answer Q public queries without labels. A ballot is the prediction of a party's own model (`ensemble`), or the
 shares of the labels of its k records that are nearest to the query (`neighbours`). The ballots are added up with every
 party's share of the noise, the winning label of each query is revealed, and a student that learns from the labelled
-queries is released. Before it learns, labels spread to public records nearby, asked about or not (`learners.spreading`).
+queries is released. Before it learns, labels spread to public records nearby, asked or not (`learners.spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1. Whatever happens to a party, each of its ballots
 moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the place of one of k

@@ -314,4 +314,4 @@ def test_a_student_learns_more_when_labels_spread_to_public_records_nearby(tmp_p
         federation, method = ArrayFederation(agreed, Records(features, labels), groups), Voting(agreed)
         outcome = local.run(method, method.plan(), federation, secrets=SecretStream(bytes(32)))
         found.append(float((predict(outcome.release.weights, test["X_test"]) == test["y_test"]).mean()))
-    assert found[1] > found[0] + 0.05
+    assert found[1] > found[0] + 0.02
