@@ -109,7 +109,7 @@ public = "public.npz"         # public records without labels: NPZ with X, or a 
 queries = 100                 # how many of them are asked about: each takes a part of epsilon
 ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
 model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
-student = "softmax"           # or "mlp", "cnn", a torch module
+student = "softmax"           # likewise
 """,
     "multiparty": """
 [method]

@@ -69,7 +69,8 @@ def read_records(path: str | Path, study: Study) -> Records:
 def read_features(path: str | Path, study: Study) -> Floats:
     """Read the features of records without labels, such as public ones, from a file as the study describes it."""
     section = study.study.model_copy(update={"task": "statistics"})
-    return read_records(path, study.model_copy(update={"study": section})).features
+    data = study.data.model_copy(update={"label": None})
+    return read_records(path, study.model_copy(update={"study": section, "data": data})).features
 
 
 def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Records:

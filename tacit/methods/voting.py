@@ -65,7 +65,7 @@ class Options(Section):
     local_regularization: float = Field(
         0.001, ge=1e-6, description="of the parties' softmax models: a number from 1e-6 up, such as 0.001"
     )
-    student: str = Field("softmax", description='"softmax", "mlp", "cnn", or a torch module as "package.module:Class"')
+    student: str = Field("softmax", description="what the student is: as `model`")
     regularization: float = Field(0.001, ge=1e-6, description="of a softmax student: a number from 1e-6 up, as 0.001")
     spreading: bool = Field(
         True, description="true or false: do winners spread to similar public records before the student learns?"
@@ -112,12 +112,6 @@ class Voting(Method):
             )
         self._local = self._classifier("model", self.options.local_regularization)
         self._student = self._classifier("student", self.options.regularization)
-        if self._student.is_foreign:
-            raise study.error(
-                "method.student",
-                f'is "{self.options.student}", whose weights cannot be written down as arrays; use "softmax" or a '
-                "torch module",
-            )
 
     def _classifier(self, key: Literal["model", "student"], regularization: float) -> Classifier:
         options, data = self.options, self.study.data
@@ -238,14 +232,34 @@ class Voting(Method):
         return self._release(winners, details)
 
     def _release(self, winners: Integers, details: dict[str, Any]) -> Release:
-        records, labels = self.queries, winners
+        records, labels = self._public[: len(winners)], winners
         if self.options.spreading and can_spread(len(self._public)):
-            records = clip_rows(self._public[: max(len(winners), MOST)], self.study.data)
-            labels = spread_labels(records, winners, self._classes)
-        weights = self._student.fit(records, labels)
+            records = self._public[: max(len(winners), MOST)]
+            labels = spread_labels(clip_rows(records, self.study.data), winners, self._classes)
+        if self._student.is_foreign:
+            return self._estimator(records, labels, details)
+        weights = self._student.fit(clip_rows(records, self.study.data), labels)
         if self._student.module is None:
             return Release(weights, "softmax", details)
         return release_of(self.study, self._student.module, weights, details)
+
+    def _estimator(self, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
+        """A scikit-learn student. What it learns from is public, so that nothing need be clipped."""
+        if len(np.unique(labels)) == 1:
+            raise self.study.error(
+                "method.student",
+                f'is "{self.options.student}", which cannot learn, as all queries have the same label; use "softmax", '
+                "or raise epsilon",
+            )
+        names = np.array(self.study.data.class_names)
+        numbers = {name: number for number, name in enumerate(names.tolist())}
+        fitted = self._student.fit(records, names[labels])
+
+        def scores(features: Floats) -> Floats:
+            found = fitted.predict(features[:, : records.shape[1]])
+            return np.eye(len(names))[[numbers[name] for name in found.tolist()]]
+
+        return Release(np.empty((0, 0)), None, details, scorer=scores, estimator=fitted)
 
     def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]]) -> dict[str, float | str]:
         """What the winners cost on these very records, without colluders: as secret as the records themselves."""

@@ -21,11 +21,20 @@ from tacit.types import Floats
 def to_sklearn(study: Study, release: Release) -> Any:
     """A fitted scikit-learn estimator: for a table, a pipeline that takes data frames with the study's columns."""
     if not study.data.is_table:
-        return _estimator(study, release, list(range(study.data.raw_dimension)))
+        return release.estimator or _estimator(study, release, list(range(study.data.raw_dimension)))
     from sklearn.pipeline import Pipeline
 
     preprocessing, order = _preprocessing(study)
+    if release.estimator is not None:
+        return Pipeline([("bound", preprocessing), ("order", _ordering(order)), ("model", release.estimator)])
     return Pipeline([("bound", preprocessing), ("model", _estimator(study, release, order))])
+
+
+def _ordering(order: list[int]) -> Any:
+    """Puts features that come in this order into the study's own."""
+    from sklearn.compose import ColumnTransformer
+
+    return ColumnTransformer([("order", "passthrough", np.argsort(order).tolist())]).fit(np.zeros((1, len(order))))
 
 
 def _estimator(study: Study, release: Release, order: list[int]) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tacit.data.files import DataError, Records, check_arrays, read_records
+from tacit.data.files import DataError, Records, check_arrays, read_features, read_records
 from tacit.study import Study, make_study
 
 ROWS = {"age": [0, 110, 55], "sex": ["f", "m", "m"], "died": ["no", "yes", "no"]}
@@ -486,3 +486,12 @@ def test_statistics_are_told_what_their_matrix_lacks(tmp_path: Path) -> None:
         (np.full((2, 3), np.nan), "X[0, 0] is nan, but should be a finite number; repair or remove the record."),
     ):
         assert complaint(write_matrix(tmp_path, X=features), STATISTICS) == f"digits.npz: {expected}"
+
+
+@pytest.mark.parametrize("columns", [["sex"], ["sex", "age"], ["note", "sex"]])
+def test_public_records_need_no_labels_and_theirs_are_not_looked_at(tmp_path: Path, columns: list[str]) -> None:
+    table = {"sex": ["m", "f"], "age": ["old", "?"], "note": [1, 2]}
+    path = write_table(tmp_path / "public.csv", {name: table[name] for name in columns})
+    np.testing.assert_array_equal(read_features(path, AGE), [[0.0, 1.0], [1.0, 0.0]])
+    with pytest.raises(DataError, match="lacks the column 'sex'"):
+        read_features(write_table(tmp_path / "other.csv", {"age": [1]}), AGE)
