@@ -1,0 +1,195 @@
+"""Runs of the voting tables: every one goes through a study, a plan and the local engine."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import _voting_models as models
+import numpy as np
+from _common import say
+from _voting_data import Setting
+
+from tacit.data.block import Block
+from tacit.data.federation import ArrayFederation
+from tacit.data.files import Records
+from tacit.engines import local
+from tacit.learners.linear import LinearLearner
+from tacit.learners.losses import Softmax
+from tacit.methods.base import Method
+from tacit.methods.multiparty import Multiparty
+from tacit.methods.plan import Plan
+from tacit.methods.registry import method_for
+from tacit.report.evaluation import classify, scores_of
+from tacit.study import Study, make_study
+from tacit.types import Floats, Integers
+
+CLASSES = 10
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What is protected, and how well."""
+
+    epsilon: float
+    delta: float
+    unit: str = "party"
+
+
+def make(setting: Setting, promise: Promise, method: dict[str, Any], protocol: str = "ideal") -> Study:
+    counts = np.bincount(setting.groups)
+    return make_study(
+        {
+            "study": {"name": "tables", "task": "classification"},
+            "data": {"features": setting.dimension, "norm": 1.0, "classes": CLASSES},
+            "parties": {"count": setting.parties, "records": int(counts.min()), "max_records": int(counts.max())},
+            "privacy": {"epsilon": promise.epsilon, "delta": promise.delta, "unit": promise.unit},
+            "method": method,
+            "summation": {"protocol": protocol},
+        }
+    )
+
+
+def run(setting: Setting, method: Method) -> tuple[local.Outcome, Plan]:
+    plan = method.plan()
+    federation = ArrayFederation(method.study, Records(setting.features, setting.labels), setting.groups)
+    return local.run(method, plan, federation), plan
+
+
+def right(predicted: Integers, setting: Setting) -> float:
+    return float((predicted == setting.test_labels).mean())
+
+
+def released(setting: Setting, outcome: local.Outcome) -> float:
+    return right(classify(scores_of(outcome.release, setting.test)), setting)
+
+
+def statistics(found: Sequence[float]) -> dict[str, float]:
+    spread = float(np.std(found, ddof=1)) if len(found) > 1 else math.nan
+    return {"mean": float(np.mean(found)), "spread": spread, "least": min(found), "best": max(found)}
+
+
+# --- Votes -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Vote:
+    """How parties vote: by their own models (which abstain, or not), or by their nearest records."""
+
+    label: str
+    ballots: str
+    model: str = "_voting_models:Remembering"
+    neighbours: int = 5
+
+    def keys(self, queries: int, public: Path) -> dict[str, Any]:
+        keys = {"name": "voting", "queries": queries, "public": str(public), "ballots": self.ballots}
+        return keys | ({"model": self.model} if self.ballots == "ensemble" else {"neighbours": self.neighbours})
+
+
+STUDENTS = ("the queries alone", "all public records, winners", "all public records, totals")
+
+
+def vote(setting: Setting, way: Vote, queries: int, promise: Promise, protocol: str = "ideal") -> dict[str, float]:
+    """Accuracy of three students after one vote, how many of the labels were right, and the noise."""
+    order = models.representatives(queries)
+    public = setting.public[order]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "public.npz"
+        np.savez(file, X=public)
+        method = models.Voted(make(setting, promise, way.keys(queries, file), protocol))
+        outcome, plan = run(setting, method)
+    found = {STUDENTS[0]: released(setting, outcome)}
+    for student, source in zip(STUDENTS[1:], ("winners", "totals"), strict=True):
+        if source == "winners" or method.totals is not None:
+            found[student] = right(models.student(public, method, CLASSES, source).predict(setting.test), setting)
+    found["labels"] = float((method.winners == setting.public_labels[order[:queries]]).mean())
+    found["noise"] = plan.planned("ballots").total_std(setting.parties)
+    return found
+
+
+def votes(setting: Setting, way: Vote, promise: Promise, queries: Sequence[int], runs: int) -> dict[str, Any]:
+    """The number of queries that is best on records kept aside, for each student, and accuracies with it."""
+    say(f"{setting.name}: {way.label}, ε = {promise.epsilon:g}")
+    tuning = setting.tuning()
+    tried = {count: vote(tuning, way, count, promise) for count in queries} if len(queries) > 1 else {}
+    result: dict[str, Any] = {"label": way.label}
+    done: dict[int, list[dict[str, float]]] = {}
+    for student in STUDENTS:
+        count = max(tried, key=lambda count: tried[count][student]) if tried else queries[0]
+        if count not in done:
+            done[count] = [vote(setting, way, count, promise) for _ in range(runs)]
+        result[student] = statistics([each[student] for each in done[count]]) | {
+            "queries": count,
+            "labels": float(np.mean([each["labels"] for each in done[count]])),
+            "noise": done[count][0]["noise"],
+        }
+    return result
+
+
+# --- What it is compared with ----------------------------------------------------------------------------------------
+
+
+def trained(setting: Setting, promise: Promise, keys: dict[str, Any]) -> float:
+    """Accuracy of a method that trains a linear model in the public space."""
+    keys = dict(keys)
+    part = setting.cut(keys.pop("components", setting.dimension - 1))
+    outcome, _ = run(part, method_for(make(part, promise, {"model": "linear", **keys})))
+    return released(part, outcome)
+
+
+def tuned(
+    setting: Setting,
+    promise: Promise,
+    label: str,
+    first: Sequence[dict[str, Any]],
+    then: Sequence[dict[str, Any]],
+    runs: int,
+) -> dict[str, Any]:
+    """The best options on records kept aside: first of some, then of variants of the best; and accuracies with it."""
+    say(f"{setting.name}: {label}, ε = {promise.epsilon:g}")
+    tuning = setting.tuning()
+    scores = [(trained(tuning, promise, keys), place, keys) for place, keys in enumerate(first)]
+    best = max(scores)[2]
+    scores += [
+        (trained(tuning, promise, best | keys), len(first) + place, best | keys) for place, keys in enumerate(then)
+    ]
+    best = max(scores)[2]
+    found = statistics([trained(setting, promise, best) for _ in range(runs)])
+    return {"label": label, **found, "options": best, "tried": len(scores)}
+
+
+# --- Multiparty ------------------------------------------------------------------------------------------------------
+
+
+class Noiseless(Multiparty):
+    """What the trainer would release if nobody were to be protected."""
+
+    def _noised(self, weights: Floats) -> Floats:
+        return weights
+
+
+def multiparty(
+    setting: Setting, epsilon: float | None, keys: dict[str, Any], public: Path, runs: int
+) -> tuple[list[float], float]:
+    """Accuracies, and the sensitivity; ε None: without noise."""
+    extra = {} if keys["labels"] == "average" else {"public": str(public)}
+    method = {"name": "multiparty", "noise": "gaussian", **keys, **extra}
+    study = make(setting, Promise(epsilon or 1.0, 1e-5), method)
+    kind: Callable[[Study], Multiparty] = Multiparty if epsilon is not None else Noiseless
+    trainer = kind(study)
+    found = [released(setting, run(setting, trainer)[0]) for _ in range(runs if epsilon is not None else 1)]
+    return found, trainer.sensitivity()
+
+
+def alone(setting: Setting, regularization: float, parties: int) -> list[float]:
+    """Accuracies of some parties' own models, which nobody else sees."""
+    learner, found = LinearLearner(Softmax(CLASSES), 1.0, regularization), []
+    for party in range(parties):
+        own = setting.groups == party
+        block = Block(setting.features[own][None], setting.labels[own][None], np.array([int(own.sum())]))
+        found.append(right((setting.test @ learner.fit(block)[0].T).argmax(axis=1), setting))
+    return found
