@@ -1,8 +1,7 @@
-"""What votes are made of and what is made of them: parties that abstain, and students that use unlabelled records.
+"""Parties' models for the voting tables: a support vector classifier, and one that abstains from what it does not know.
 
-Both see the public records, which `use` tells them. A party's ballot without a vote is all zeros: it is as far from any
-other ballot as these are from each other at most, so the guarantee is the same. What a student does with the winners
-(or the noisy totals) and the public records costs no privacy.
+They see the public records, which `use` tells them. A party's ballot without a vote is all zeros: it is as far from any
+other ballot as these are from each other at most, so the guarantee is the same.
 """
 
 from __future__ import annotations
@@ -12,14 +11,11 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
 from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import rbf_kernel
-from sklearn.neighbors import kneighbors_graph
 from sklearn.svm import SVC
 
-from tacit.methods.base import Conversation, Release, Total
-from tacit.methods.plan import Plan
+from tacit.methods.base import Release
 from tacit.methods.voting import Voting
 from tacit.types import Floats, Integers
 
@@ -29,10 +25,6 @@ BACKGROUND = 300
 """So many public records are compared with."""
 WIDTH = 2.0
 """Of the kernel that it is told by: exp(−2‖x − y‖²)."""
-SPREADING = 0.9
-"""How much of its label a public record has from its neighbours, in each step."""
-GRAPH = 10
-"""How many neighbours."""
 
 _public: Floats = np.empty((0, 0))
 _places: dict[bytes, int] = {}
@@ -89,27 +81,18 @@ class Selective(Remembering):
         return np.where(known, super().votes(features, labels), -1)
 
 
-class Voted(Voting):
-    """The method itself, which also keeps what became public: the winners, and the noisy totals unless talliers keep
-    them to themselves."""
+class Kept(Voting):
+    """The method itself, which also keeps the winners."""
 
     winners: Integers
-    totals: Floats | None = None
 
-    def coordinate(self, plan: Plan) -> Conversation:
-        inner = super().coordinate(plan)
-        total: Total = yield next(inner)
-        if self.study.summation.protocol == "tally":
-            self.winners = total.exact
-        else:
-            self.totals = total.noisy.reshape(len(self.queries), -1)
-            self.winners = self.totals.argmax(axis=1)
-        try:
-            inner.send(total)
-        except StopIteration as finished:
-            release: Release = finished.value
-            return release
-        raise RuntimeError("voting asked for something else")
+    def _release(self, winners: Integers, details: dict[str, Any]) -> Release:
+        self.winners = winners
+        return super()._release(winners, details)
+
+    def student_of(self, winners: Integers) -> Release:
+        """What this study's student would be with the winners of another."""
+        return super()._release(winners, {})
 
 
 def representatives(count: int) -> Integers:
@@ -121,33 +104,3 @@ def representatives(count: int) -> Integers:
         order = np.random.default_rng(0).permutation(len(_public))
         _orders[count] = np.concatenate([chosen, order[~np.isin(order, chosen)]])
     return _orders[count]
-
-
-def spread(public: Floats, asked: int, votes: Floats) -> Integers:
-    """A label for every public record, the first `asked` of which have votes (asked, K): label spreading (Zhou et al.
-    2003), by which a record's score is mostly that of its nearest neighbours."""
-    nearest = kneighbors_graph(public, min(GRAPH, len(public) - 1))
-    graph = nearest.maximum(nearest.T)
-    half = scipy.sparse.diags_array(1.0 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
-    step = SPREADING * (half @ scipy.sparse.csr_array(graph) @ half)
-    given = np.zeros((len(public), votes.shape[1]))
-    given[:asked] = votes - votes.mean(axis=1, keepdims=True)
-    scores = given
-    for _ in range(100):
-        scores = step @ scores + given
-    return np.asarray(scores.argmax(axis=1))
-
-
-def student(public: Floats, voted: Voted, classes: int, source: str) -> Any:
-    """A support vector classifier of all public records, labelled by spreading the "winners" or the noisy "totals"."""
-    votes = np.eye(classes)[voted.winners] if source == "winners" or voted.totals is None else voted.totals
-    labels = spread(public, len(voted.winners), votes)
-    return SVC().fit(public, labels) if len(np.unique(labels)) > 1 else _Constant(labels[0])
-
-
-class _Constant:
-    def __init__(self, label: int) -> None:
-        self._label = label
-
-    def predict(self, rows: Floats) -> Integers:
-        return np.full(len(rows), self._label)

@@ -90,22 +90,34 @@ class Vote:
         return keys | ({"model": self.model} if self.ballots == "ensemble" else {"neighbours": self.neighbours})
 
 
-STUDENTS = ("the queries alone", "all public records, winners", "all public records, totals")
+STUDENTS: dict[str, dict[str, Any]] = {
+    "softmax of the queries alone": {"spreading": False},
+    "softmax, labels spread": {},
+    "SVC, labels spread": {"student": "sklearn.svm:SVC"},
+}
 
 
 def vote(setting: Setting, way: Vote, queries: int, promise: Promise, protocol: str = "ideal") -> dict[str, float]:
     """Accuracy of three students after one vote, how many of the labels were right, and the noise."""
     order = models.representatives(queries)
-    public = setting.public[order]
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "public.npz"
-        np.savez(file, X=public)
-        method = models.Voted(make(setting, promise, way.keys(queries, file), protocol))
-        outcome, plan = run(setting, method)
-    found = {STUDENTS[0]: released(setting, outcome)}
-    for student, source in zip(STUDENTS[1:], ("winners", "totals"), strict=True):
-        if source == "winners" or method.totals is not None:
-            found[student] = right(models.student(public, method, CLASSES, source).predict(setting.test), setting)
+        np.savez(file, X=setting.public[order])
+        keys = way.keys(queries, file)
+        method = models.Kept(make(setting, promise, keys, protocol))
+        _, plan = run(setting, method)
+        found = {
+            student: right(
+                classify(
+                    scores_of(
+                        models.Kept(make(setting, promise, keys | extra, protocol)).student_of(method.winners),
+                        setting.test,
+                    )
+                ),
+                setting,
+            )
+            for student, extra in STUDENTS.items()
+        }
     found["labels"] = float((method.winners == setting.public_labels[order[:queries]]).mean())
     found["noise"] = plan.planned("ballots").total_std(setting.parties)
     return found
