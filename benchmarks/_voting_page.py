@@ -78,9 +78,9 @@ Privately from Multiparty Data* (Hamm, Cao & Belkin 2016), made by `tacit`. Writ
   ours, but not to be compared in points.
 - ε is that of all that is released, for replacing all records of one party; δ = 1e-3. The paper adds or removes a party
   instead, which costs votes √2 and `fedavg` 2 times less noise for the same ε: its promise is the weaker one.
-- `fedavg` is linear. Rounds, clipping norm and steps are chosen from four combinations on a tenth of each party's
-  records kept aside (earlier trials of fewer rounds, other steps and fewer components were worse); so is the number of
-  queries, from three. As in the papers, that choice is not covered by ε.
+- `fedavg` is linear. Rounds, clipping norm and steps (at a smaller ε, components) are chosen from four combinations on
+  a tenth of each party's records kept aside, after trials of a dozen; so is the number of queries, from three. As in
+  the papers, that choice is not covered by ε.
 - Parties' own models are scikit-learn's `SVC` with its default settings. Queries are the public records nearest to the
   middles of as many clusters of public records.
 - A student is softmax regression of the queries alone, as in the paper (`spreading = false`), or of all public records,
@@ -134,7 +134,7 @@ def _sweep(result: dict[str, Any]) -> str:
 
 ![Accuracy of votes and of fedavg against ε.](images/voting_epsilon.png)
 
-Six classes a party, accuracy in %; `fedavg` with the settings that were best at ε = 4.3:
+Six classes a party, accuracy in %:
 
 {joined}"""
 

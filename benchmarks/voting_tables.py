@@ -133,23 +133,24 @@ def plain(setting: Setting, runs: int) -> dict[str, float]:
 
 
 def fedavg(setting: Setting, promise: Promise, quick: bool, runs: int) -> dict[str, Any]:
-    """Tuned: rounds and clipping norm first, then steps."""
+    """Tuned: rounds and clipping norm first, then steps, or fewer components where there is more noise."""
     common = {"name": "fedavg", "rate": 1.0, "batch": 120, "local_rate": 10.0}
-    pairs = ((10, 3.0),) if quick else ((30, 1.0), (30, 3.0), (100, 1.0))
+    much = promise.epsilon < EPSILON
+    pairs = ((10, 3.0),) if quick else ((10, 3.0), (30, 1.0), (30, 3.0)) if much else ((30, 1.0), (30, 3.0), (100, 1.0))
     first = [common | {"rounds": rounds, "clip": clip} for rounds, clip in pairs]
-    return tuned(setting, promise, "fedavg", first, [] if quick else [{"local_rate": 3.0}], runs)
+    then = [] if quick else [{"components": 20}] if much else [{"local_rate": 3.0}]
+    return tuned(setting, promise, "fedavg", first, then, runs)
 
 
 def sweep(setting: Setting, known: dict[str, Any], quick: bool, runs: int) -> dict[str, Any]:
-    """Votes and fedavg against ε; at the paper's they are known, and fedavg keeps its settings."""
+    """Votes and fedavg against ε; at the paper's they are known."""
     models.use(setting.public)
     epsilons = (known["epsilon"],) if quick else EPSILONS
     ways = (ENSEMBLE,) if quick else (ENSEMBLE, SELECTIVE)
     found: dict[str, Any] = {"epsilons": list(epsilons), "fedavg": [], **{way.label: [] for way in ways}}
     for epsilon in epsilons:
         promise, same = Promise(epsilon, DELTA), epsilon == known["epsilon"]
-        options = [known["fedavg"]["options"]]
-        found["fedavg"].append(known["fedavg"] if same else tuned(setting, promise, "fedavg", options, [], runs))
+        found["fedavg"].append(known["fedavg"] if same else fedavg(setting, promise, quick, runs))
         for place, way in enumerate(ways):
             found[way.label].append(known["votes"][place] if same else votes(setting, way, promise, QUERIES, runs))
     return found

@@ -85,6 +85,20 @@ def test_a_record_can_move_every_ballot_of_its_neighbours(tmp_path: Path) -> Non
     assert moved == pytest.approx(method.sensitivity(1))
 
 
+def test_a_model_may_abstain_and_is_then_nearer_to_any_vote_than_two_votes_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = Voting(study(tmp_path))
+    features, labels = np.zeros((6, 2)), np.zeros(6, dtype=np.int64)
+    found = []
+    for predicted in (-1, 0, 2):
+        monkeypatch.setattr(method._local, "predict", lambda fitted, rows, p=predicted: np.full(len(rows), p))
+        found.append(ballots(method, features, labels))
+    assert not found[0].any()
+    distances = [float(np.linalg.norm(found[one] - found[other])) for one, other in ((0, 1), (0, 2), (1, 2))]
+    assert distances == pytest.approx([math.sqrt(20.0), math.sqrt(20.0), method.sensitivity(None)])
+
+
 def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(tmp_path: Path) -> None:
     plan = Voting(study(tmp_path, ballots="neighbours", neighbours=3)).plan()
     planned = plan.planned("ballots")
