@@ -6,10 +6,11 @@ party's share of the noise, the winning label of each query is revealed, and a s
 queries is released. Before it learns, labels spread to public records nearby, asked or not (`learners.spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1, or zeros where a model abstains by predicting no
-class (−1). Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the place of one of k
-neighbours, so it moves a ballot by √2/k only; a model may change altogether with one record. (The paper's Theorem for
-records has √(2/k) where √2/k is right.) Noise of deviation σ on each total makes all Q noisy totals one Gaussian
-release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are made of them.
+class (−1). Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With
+`neighbours`, a single record takes the place of one of k neighbours, so it moves a ballot by √2/k only; a model may
+change altogether with one record. (The paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation
+σ on each total makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are
+made of them.
 
 With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
 become known; the guarantee covers them, too, and the plan says so. A study that gives both ε and noise, and no number
