@@ -155,7 +155,8 @@ class Multiparty(Method):
         size = self._size if self.averages else len(self.public) * classes
         bound = self.local.model_bound if self.averages else math.sqrt(len(self.public))
         declared = DeclaredSum("votes", size, bound, 1.0, noise="inside")
-        return plan_sum(self.study, trust_of(self.study), declared, 1.0, False)
+        planned = plan_sum(self.study, trust_of(self.study), declared, 1.0, False)
+        return replace(planned, sensitivity=2.0 * bound, noise_std=0.0)
 
     @cached_property
     def _mu(self) -> float:

@@ -53,7 +53,7 @@ def show_plan(plan: Plan) -> None:
     table.add_row("parties", _parties(plan))
     for planned in plan.sums:
         table.add_row(
-            f"release “{planned.name}”",
+            f"{'message' if plan.others else 'release'} “{planned.name}”",
             f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
             + (
                 f"{_moves(plan, planned)}, noise {planned.noise_std:.4g} against the adversary "
@@ -234,6 +234,8 @@ def _way(plan: Plan) -> str:
         return "all records in one place"
     if any(isinstance(noise, Correlated) for noise in noises):
         return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
+    if plan.others:
+        return "messages to a trainer whom all parties trust"
     return protocol if plan.is_summed else "messages in the open"
 
 
