@@ -219,7 +219,7 @@ class PrivacySection(Section):
     dropouts: Share = Field(0, description="a fraction from 0 to below 1 (as 0.05) or a whole number of parties")
     enclaves: bool = Field(
         False,
-        description="true or false: is noise drawn in trusted execution environments, so that nobody knows its own?",
+        description="true or false (true: noise is drawn in trusted execution environments, so nobody knows its own)",
     )
     noise_multiplier: float | None = Field(
         None, gt=0.0, le=1e9, description="a number above 0, such as 1.0: the noise, in place of epsilon"

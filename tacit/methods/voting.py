@@ -66,10 +66,13 @@ class Options(Section):
     local_regularization: float = Field(
         0.001, ge=1e-6, description="of the parties' softmax models: a number from 1e-6 up, such as 0.001"
     )
-    student: str = Field("softmax", description="what the student is: as `model`")
+    student: str = Field(
+        "softmax",
+        description='"softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as "package.module:Class"',
+    )
     regularization: float = Field(0.001, ge=1e-6, description="of a softmax student: a number from 1e-6 up, as 0.001")
     spreading: bool = Field(
-        True, description="true or false: do winners spread to similar public records before the student learns?"
+        True, description="true or false (true: winners spread to similar public records before the student learns)"
     )
     hidden: list[int] = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
     epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
@@ -140,7 +143,10 @@ class Voting(Method):
         """The public records that are asked about, bounded as the parties' are."""
         asked, there = self.options.queries, len(self._public)
         if asked is not None and there < asked:
-            raise self.study.error("method.queries", f"is {asked}, but {self.options.public} has {there} records only")
+            raise self.study.error(
+                "method.queries",
+                f"is {asked}, but {self.options.public} has {there} records only; lower it, or name a file with more",
+            )
         if asked is None:
             asked = min(there, _QUERIES if self._affordable is None else self._affordable)
         return clip_rows(self._public[:asked], self.study.data)
