@@ -55,7 +55,7 @@ class FunctionOptions(Section):
         2.0, gt=0.0, le=1e6, description="a guess of the norm of the model for records of norm 1, above 0, such as 2.0"
     )
     reshape: bool = Field(
-        True, description="true or false: is the mean asked for first, to make room for what tells records apart?"
+        True, description="true or false (true: the mean is asked for first, to make room for what tells records apart)"
     )
     repair: Repair = Field("ridge", description='"ridge", "adassp" or "none"')
     bins: int = Field(10, ge=2, le=10_000, description="the number of a histogram's bins for each number, from 2")

@@ -42,7 +42,7 @@ from tacit.learners.neighbours import neighbour_shares
 from tacit.learners.spreading import MOST, can_spread, spread_labels
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
 from tacit.methods.cross_silo import positive_sizes, release_of
-from tacit.methods.plan import DeclaredSum, Plan, make_plan
+from tacit.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
 from tacit.privacy.gaussian import compose, epsilon_of, mu_for
 from tacit.privacy.votes import data_dependent_epsilon
 from tacit.study import Section, Study
@@ -157,9 +157,13 @@ class Voting(Method):
         privacy = self.study.privacy
         if privacy.epsilon is None or privacy.noise_multiplier is None:
             return None
-        single = self.sensitivity(self.study.group, 1) / privacy.noise_multiplier
-        # A thousandth of δ is more than what drawing noise and the summation cost.
-        asked = math.floor((mu_for(privacy.epsilon, 0.999 * privacy.delta) / single) ** 2)
+        single = self.sensitivity(self.study.group, 1)
+        # What drawing noise costs grows with the number of queries: here as if about all public records.
+        most = DeclaredSum("ballots", len(self._public) * self._classes, 1.0, single)
+        _, slack = secrecy_slack(self.study, trust_of(self.study), [most])
+        if slack >= privacy.delta:
+            return len(self._public)  # the plan says what is wrong
+        asked = math.floor((mu_for(privacy.epsilon, privacy.delta - slack) * privacy.noise_multiplier / single) ** 2)
         if asked < 1:
             raise self.study.error(
                 "privacy.epsilon",

@@ -26,6 +26,7 @@ from tacit.methods.registry import method_for
 from tacit.methods.voting import Voting
 from tacit.noise.stream import SecretStream
 from tacit.privacy.gaussian import epsilon_of
+from tacit.privacy.votes import data_dependent_epsilon
 from tacit.report.evaluation import predict
 from tacit.report.model import save
 from tacit.simulation import simulate_records
@@ -244,6 +245,19 @@ def test_a_budget_and_a_noise_give_as_many_queries_as_they_allow(unit: str, tmp_
     assert any(f"epsilon would pay for {asked:,} with this noise" in note for note in plan.notes)
 
 
+def test_a_budget_is_kept_where_the_summation_takes_a_part_of_delta(tmp_path: Path) -> None:
+    """δ so small that the random graph of secagg+ costs a third of it."""
+    content = study(tmp_path).model_dump(exclude_none=True)
+    np.savez(tmp_path / "many.npz", X=np.zeros((500, 2)))
+    content["method"] = {"name": "voting", "public": str(tmp_path / "many.npz")}
+    content["privacy"] |= {"epsilon": 2.0, "delta": 5e-12, "noise_multiplier": 30.0, "unit": "party", "colluding": 0.1}
+    content["parties"] |= {"count": 500}
+    content["summation"] = {"protocol": "secagg+"}
+    plan = Voting(make_study(content)).plan()
+    assert plan.slack > 0.1 * 5e-12
+    assert plan.guarantee.epsilon <= 2.0
+
+
 def test_a_budget_too_small_for_one_query_and_too_many_keys_are_refused(tmp_path: Path) -> None:
     content = study(tmp_path).model_dump(exclude_none=True)
     content["privacy"] |= {"epsilon": 0.01, "noise_multiplier": 1.0}
@@ -261,6 +275,18 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
     done = tacit.simulate(content, *records, private_analysis=True)
     assert done.private is not None
     assert 0.0 < float(done.private["epsilon"]) < 0.9 * done.plan.guarantee.epsilon
+    # From the ballots counted by hand: a party moves each query's by √2, under all of the noise.
+    features, labels, groups = records
+    with np.load(tmp_path / "public.npz") as public:
+        asked = public["X"][:30]
+    totals = np.zeros((30, 10))
+    for party in range(60):
+        mine = groups == party
+        nearest = ((asked[:, None] - features[mine]) ** 2).sum(axis=2).argmin(axis=1)
+        totals[np.arange(30), labels[mine][nearest]] += 1.0
+    deviation = done.plan.planned("ballots").total_std(60)
+    expected = data_dependent_epsilon(totals, deviation, math.sqrt(2.0), 1e-5)
+    assert float(done.private["epsilon"]) == pytest.approx(expected, rel=1e-3)
     assert "never publish" in str(done.private["warning"])
     assert "analysis" not in done.certificate
     assert str(done.private["epsilon"]) not in str(done.certificate)
