@@ -21,7 +21,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.data.bounding import clip_rows
-from tacit.data.files import read_features
+from tacit.data.files import read_public
 from tacit.learners import certified
 from tacit.learners.linear import SLACK, LinearLearner
 from tacit.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
@@ -97,10 +96,7 @@ class Multiparty(Method):
     @cached_property
     def public(self) -> Floats:
         """The public records, bounded as the parties' are."""
-        path = Path(self.options.public or "")
-        beside = Path(self.study.source).parent / path
-        features = read_features(path if path.is_file() or not beside.is_file() else beside, self.study)
-        return clip_rows(features, self.study.data)
+        return clip_rows(read_public(self.options.public or "", self.study), self.study.data)
 
     def sensitivity(self) -> float:
         """How far the protected unit moves what is released, before noise."""

@@ -26,7 +26,6 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -34,7 +33,7 @@ from pydantic import Field, field_validator
 
 from tacit.data.block import Block
 from tacit.data.bounding import clip_rows
-from tacit.data.files import read_features
+from tacit.data.files import read_public
 from tacit.learners.classifiers import Classifier, ClassifierError, Trained, make_classifier
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
@@ -134,9 +133,7 @@ class Voting(Method):
 
     @cached_property
     def _public(self) -> Floats:
-        path = Path(self.options.public)
-        beside = Path(self.study.source).parent / path
-        return read_features(path if path.is_file() or not beside.is_file() else beside, self.study)
+        return read_public(self.options.public, self.study)
 
     @cached_property
     def queries(self) -> Floats:
