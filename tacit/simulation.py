@@ -18,7 +18,6 @@ from tacit.data.files import DataError, Records, check_arrays
 from tacit.engines import local
 from tacit.engines.journal import Journal
 from tacit.methods.base import Method
-from tacit.methods.cross_silo import module_of
 from tacit.methods.functions import Custom, FunctionMethod
 from tacit.methods.plan import Plan
 from tacit.methods.registry import METHODS, method_for
@@ -45,8 +44,8 @@ class Simulation:
     @property
     def model(self) -> Any:
         """The released model as a fitted scikit-learn estimator (or as a torch.nn.Module, if it is one)."""
-        if self.outcome.release.state:
-            return module_of(self.plan.study, self.outcome.release)
+        if self.outcome.release.module is not None:
+            return self.outcome.release.module()
         return to_sklearn(self.plan.study, self.outcome.release)
 
     @property

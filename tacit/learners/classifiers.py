@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ class ClassifierError(TacitError):
 
 
 @dataclass(frozen=True)
-class Trained:
+class Training:
     """How a torch module is trained."""
 
     epochs: int
@@ -38,19 +39,26 @@ class Trained:
     seed: int
 
 
-class Classifier:
-    """Regularised softmax regression, by its certified minimiser."""
+class Classifier(ABC):
+    """Learns classes from records, and says those of others."""
 
-    is_foreign = False
-    """Is what `fit` gives an object that only its library understands?"""
-    module: TorchModel | None = None
+    @abstractmethod
+    def fit(self, features: Floats, labels: Integers) -> Any:
+        """What `predict` takes."""
+
+    @abstractmethod
+    def predict(self, fitted: Any, features: Floats) -> Integers: ...
+
+
+class SoftmaxRegression(Classifier):
+    """Regularised softmax regression, by its certified minimiser: weights, one row a class."""
 
     def __init__(self, learner: LinearLearner) -> None:
         self._learner = learner
 
-    def fit(self, features: Floats, labels: Integers) -> Any:
-        """What `predict` takes: an array of weights, unless `is_foreign`."""
-        return self._learner.fit(Block(features[None], labels[None], np.array([len(labels)])))[0]
+    def fit(self, features: Floats, labels: Integers) -> Floats:
+        weights: Floats = self._learner.fit(Block(features[None], labels[None], np.array([len(labels)])))[0]
+        return weights
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
         predicted: Integers = (features @ fitted.T).argmax(axis=1)
@@ -59,8 +67,6 @@ class Classifier:
 
 class Estimator(Classifier):
     """A scikit-learn classifier with its default settings."""
-
-    is_foreign = True
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
@@ -76,26 +82,25 @@ class Estimator(Classifier):
 
 
 class Module(Classifier):
-    """A torch module, trained by plain SGD from its public first weights."""
+    """A torch module, trained by plain SGD from its public first weights: weights as one flat vector."""
 
-    def __init__(self, module: TorchModel, how: Trained) -> None:
-        self.module: TorchModel = module
-        self._how = how
+    def __init__(self, model: TorchModel, how: Training) -> None:
+        self.model, self._how = model, how
 
-    def fit(self, features: Floats, labels: Integers) -> Any:
+    def fit(self, features: Floats, labels: Integers) -> Floats:
         how, order = self._how, np.random.default_rng(self._how.seed)
-        return self.module.trained(self.module.initial(), features, labels, how.epochs, how.batch, how.rate, order)
+        return self.model.trained(self.model.initial(), features, labels, how.epochs, how.batch, how.rate, order)
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
-        return np.asarray(self.module.scores(fitted, features).argmax(axis=1))
+        return np.asarray(self.model.scores(fitted, features).argmax(axis=1))
 
 
 def make_classifier(
-    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: Trained
+    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: Training
 ) -> Classifier:
     """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class"."""
     if name == "softmax":
-        return Classifier(softmax)
+        return SoftmaxRegression(softmax)
     kind = None if name in _MODULES else _imported(name)
     if kind is not None and callable(getattr(kind, "fit", None)) and callable(getattr(kind, "predict", None)):
         try:

@@ -213,6 +213,13 @@ class TorchModel:
         """All weights by name, frozen ones too: what a module's `load_state_dict` takes."""
         return {name: tensor.detach().numpy().copy() for name, tensor in self._with(flat).state_dict().items()}
 
+    def module(self, flat: Floats) -> nn.Module:
+        """The module itself with these weights, to predict with."""
+        module = self._module()
+        module.load_state_dict({name: torch.from_numpy(weights) for name, weights in self.state(flat).items()})
+        module.requires_grad_(False).eval()
+        return module
+
     def _losses(self, scores: Tensor, targets: Tensor) -> Tensor:
         if self._loss == "squares":
             return (scores[..., 0] - targets) ** 2 / 2.0

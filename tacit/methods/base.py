@@ -136,6 +136,8 @@ class Release:
     state: dict[str, Any] = field(default_factory=dict)
     """Of a PyTorch model: its weights by name; `scorer` then computes scores from features"""
     scorer: Callable[[Floats], Floats] | None = None
+    module: Callable[[], Any] | None = None
+    """Makes the torch.nn.Module, ready to predict from the study's bounded features"""
     estimator: Any = None
     """Of a scikit-learn model: itself, fitted to unclipped features without the constant, and to class names"""
 

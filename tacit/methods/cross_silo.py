@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 import numpy as np
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tacit.data.block import Block
 from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
@@ -44,11 +44,21 @@ if TYPE_CHECKING:
     from tacit.methods.plan import Plan
 
 
+def _positive(sizes: list[int]) -> list[int]:
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"is {sizes}, but should list sizes of 1 or more")
+    return sizes
+
+
+Sizes = Annotated[list[int], AfterValidator(_positive)]
+"""Of hidden layers"""
+
+
 class TrainingOptions(Section):
     """The keys of [method] that say what is trained, and how."""
 
     model: str = Field("linear", description='"linear", "mlp", "cnn" or "package.module:Class"')
-    hidden: list[int] = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
+    hidden: Sizes = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
     rounds: int = Field(100, ge=1, le=10**6, description="the number of rounds, 1 or more")
     rate: float = Field(
         0.1, gt=0.0, le=1.0, description="the expected share of all records in a batch, above 0 and at most 1"
@@ -59,11 +69,6 @@ class TrainingOptions(Section):
     momentum: float = Field(0.0, ge=0.0, lt=1.0, description="of sgd, from 0 to below 1")
     seed: int = Field(0, ge=0, description="a whole number: the public seed of the first weights")
 
-    @field_validator("hidden")
-    @classmethod
-    def _positive(cls, hidden: list[int]) -> list[int]:
-        return positive_sizes(hidden)
-
     @model_validator(mode="after")
     def _nothing_in_vain(self) -> Self:
         if self.hidden and self.model == "linear":
@@ -71,12 +76,6 @@ class TrainingOptions(Section):
         if self.momentum > 0.0 and self.optimizer == "adam":
             raise ValueError('has momentum, which is of optimizer = "sgd"; "adam" has its own: remove it')
         return self
-
-
-def positive_sizes(hidden: list[int]) -> list[int]:
-    if any(size < 1 for size in hidden):
-        raise ValueError(f"is {hidden}, but should list sizes of 1 or more")
-    return hidden
 
 
 class Options(TrainingOptions):
@@ -133,23 +132,8 @@ def release_of(study: Study, model: TorchModel, weights: Floats, details: dict[s
         details,
         state=model.state(weights),
         scorer=scores,
+        module=lambda: model.module(weights),
     )
-
-
-def module_of(study: Study, release: Release) -> Any:
-    """The released model as a torch.nn.Module, ready to predict from the study's bounded features."""
-    import torch
-
-    from tacit.learners.torch_models import make_module
-
-    keys = study.method.model_extra or {}
-    outputs = 1 if study.study.task == "regression" else len(study.data.class_names)
-    key = "student" if study.method.name == "voting" else "model"
-    name = keys.get(key, TrainingOptions.model_fields["model"].default)
-    module = make_module(name, study.data.dimension, outputs, keys.get("hidden", ()))
-    module.load_state_dict({name: torch.from_numpy(weights) for name, weights in release.state.items()})
-    module.requires_grad_(False).eval()
-    return module
 
 
 class Optimizer:

@@ -29,18 +29,18 @@ from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.data.bounding import clip_rows
 from tacit.data.files import read_public
-from tacit.learners.classifiers import Classifier, ClassifierError, Trained, make_classifier
+from tacit.learners.classifiers import Classifier, ClassifierError, Estimator, Module, Training, make_classifier
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
 from tacit.learners.spreading import MOST, can_spread, spread_labels
 from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
-from tacit.methods.cross_silo import positive_sizes, release_of
+from tacit.methods.cross_silo import Sizes, release_of
 from tacit.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
 from tacit.privacy.gaussian import compose, epsilon_of, mu_for
 from tacit.privacy.votes import data_dependent_epsilon
@@ -73,16 +73,11 @@ class Options(Section):
     spreading: bool = Field(
         True, description="true or false (true: winners spread to similar public records before the student learns)"
     )
-    hidden: list[int] = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
+    hidden: Sizes = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
     epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
     batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
     learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
     seed: int = Field(0, ge=0, description="a whole number: the public seed of torch models' first weights")
-
-    @field_validator("hidden")
-    @classmethod
-    def _positive(cls, hidden: list[int]) -> list[int]:
-        return positive_sizes(hidden)
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,7 @@ class Voting(Method):
                 data.dimension,
                 self._classes,
                 options.hidden,
-                Trained(options.epochs, options.batch, options.learning_rate, options.seed),
+                Training(options.epochs, options.batch, options.learning_rate, options.seed),
             )
         except ClassifierError as error:
             raise self.study.error(f"method.{key}", f'is "{name}", which {error.problem}') from None
@@ -244,14 +239,14 @@ class Voting(Method):
         if self.options.spreading and can_spread(len(self._public)):
             records = self._public[: max(len(winners), MOST)]
             labels = spread_labels(clip_rows(records, self.study.data), winners, self._classes)
-        if self._student.is_foreign:
-            return self._estimator(records, labels, details)
+        if isinstance(self._student, Estimator):
+            return self._estimator(self._student, records, labels, details)
         weights = self._student.fit(clip_rows(records, self.study.data), labels)
-        if self._student.module is None:
-            return Release(weights, "softmax", details)
-        return release_of(self.study, self._student.module, weights, details)
+        if isinstance(self._student, Module):
+            return release_of(self.study, self._student.model, weights, details)
+        return Release(weights, "softmax", details)
 
-    def _estimator(self, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
+    def _estimator(self, student: Estimator, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
         """A scikit-learn student. What it learns from is public, so that nothing need be clipped."""
         if len(np.unique(labels)) == 1:
             raise self.study.error(
@@ -261,7 +256,7 @@ class Voting(Method):
             )
         names = np.array(self.study.data.class_names)
         numbers = {name: number for number, name in enumerate(names.tolist())}
-        fitted = self._student.fit(records, names[labels])
+        fitted = student.fit(records, names[labels])
 
         def scores(features: Floats) -> Floats:
             found = fitted.predict(features[:, : records.shape[1]])

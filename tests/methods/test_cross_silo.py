@@ -25,7 +25,7 @@ from tacit.engines.journal import Journal
 from tacit.learners.projected import BeforeProjection
 from tacit.methods import cross_silo, training_baselines
 from tacit.methods.base import Dealt, Private, Sum, Tokens
-from tacit.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, module_of, poisson_sample
+from tacit.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
 from tacit.methods.registry import method_for
 from tacit.methods.sampled import SampledPlan
 from tacit.methods.training_baselines import CentralTraining
@@ -682,7 +682,7 @@ def test_a_released_model_is_a_module_and_scores_records_clipped_as_in_training(
     scorer = result.outcome.release.scorer
     assert scorer is not None
     np.testing.assert_allclose(scorer(features), scorer(clipped), atol=1e-5)
-    assert module_of(agreed, result.outcome.release).state_dict().keys() == module.state_dict().keys()
+    assert result.model.state_dict().keys() == module.state_dict().keys()
 
 
 def test_a_regression_is_learnt_in_the_units_of_its_labels() -> None:
