@@ -29,6 +29,7 @@ from tacit.methods.base import (
     Collect,
     Dealt,
     Method,
+    PartyRequest,
     Pool,
     Private,
     Release,
@@ -345,7 +346,7 @@ class _Run:
         return Block(features[None], labels[None], np.array([len(labels)]))
 
     def _encoded(
-        self, request: Sum | Vote | Collect, planned: PlannedSum, block: Block, indices: Integers, root: bytes
+        self, request: PartyRequest, planned: PlannedSum, block: Block, indices: Integers, root: bytes
     ) -> tuple[Words, Words]:
         """What the block's parties contribute, as words without noise."""
         privates = [Private(_secrets_of(root, index, "sampling"), self._dealt.get(index)) for index in indices.tolist()]

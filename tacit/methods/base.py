@@ -70,7 +70,9 @@ class Pool:
     """A request: all records in one place. For baselines in simulations: no network engine answers it."""
 
 
-Request = Sum | Vote | ZeroSum | Collect | Tokens | Pool
+PartyRequest = Sum | Vote | Collect
+"""What a party answers with a contribution"""
+Request = PartyRequest | ZeroSum | Tokens | Pool
 
 
 @dataclass(frozen=True)
@@ -160,7 +162,7 @@ class Method(ABC):
         """What will happen, and what it promises: no data needed."""
 
     @abstractmethod
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         """The party's side, for each party of the block."""
 
     @abstractmethod

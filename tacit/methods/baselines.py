@@ -21,13 +21,12 @@ from tacit.methods.base import (
     Contribution,
     Conversation,
     Method,
+    PartyRequest,
     Pool,
     Private,
     Release,
     Request,
-    Sum,
     Total,
-    Vote,
 )
 from tacit.methods.functions import Ask, FunctionMethod, FunctionOptions, function_for
 from tacit.methods.plan import OtherRelease, Plan, cautions, trust_of
@@ -115,7 +114,7 @@ class Nothing(Method):
         plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
         return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

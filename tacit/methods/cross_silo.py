@@ -19,17 +19,16 @@ from pydantic import AfterValidator, Field, model_validator
 from tacit.data.block import Block
 from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
 from tacit.methods.base import (
-    Collect,
     Contribution,
     Conversation,
     Dealt,
     Method,
+    PartyRequest,
     Private,
     Release,
     Request,
     Sum,
     Tokens,
-    Vote,
 )
 from tacit.methods.plan import DeclaredSum, trust_of
 from tacit.methods.sampled import SampledPlan, Schedule, make_sampled_plan
@@ -243,7 +242,7 @@ class CrossSilo(Method):
                 '"structured" assumes nothing'
             )
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
             raise ValueError("Expected the model's weights with the request.")
         taken = [

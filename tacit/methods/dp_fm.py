@@ -23,7 +23,7 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.learners.second_moments import SecondMoments
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Release, Sum, Vote
+from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Pool, Private, Release
 from tacit.methods.plan import OtherRelease, Plan, curator_plan
 from tacit.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from tacit.noise.stream import SecretStream
@@ -93,7 +93,7 @@ class DpFm(Method):
             )
         return curator_plan(self.study, self.name, release, slack)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

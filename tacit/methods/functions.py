@@ -21,7 +21,7 @@ from tacit.learners.network import Network
 from tacit.learners.second_moments import Reshaping, SecondMoments, best_balance
 from tacit.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from tacit.learners.solving import Repair, solve
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Request, Sum, Total, Vote
+from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Request, Total
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
 from tacit.privacy.gaussian import mu_for
 from tacit.privacy.integer import LARGEST_EPSILON
@@ -488,7 +488,7 @@ class FunctionMethod(Method):
             return "how many records each party has becomes known"
         return "the total number of records becomes known; how many each party has is not part of the promise"
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         return self.function.contribute(block, request.parameters, request.name)
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -17,7 +17,7 @@ from pydantic import Field
 from tacit.data.block import Block
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import HuberSVM, Logistic, Loss, Softmax
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Vote
+from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
 from tacit.study import Section, Study
 
@@ -92,7 +92,7 @@ class Helmet(Method):
         )
         return make_plan(self.study, self.name, [declared], notes)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         models = self.learner.fit(block)
         vectors = models.reshape(len(block), -1)
         if not self.by_records:

@@ -33,7 +33,7 @@ from tacit.learners import certified
 from tacit.learners.linear import SLACK, LinearLearner
 from tacit.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
 from tacit.learners.spaces import space_for
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
+from tacit.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Release, Total
 from tacit.methods.plan import (
     DeclaredSum,
     OtherRelease,
@@ -167,7 +167,7 @@ class Multiparty(Method):
         declared = DeclaredSum("model", self._size, bound, self.sensitivity(), noise="curator")
         return plan_sum(self.study, trust_of(self.study), declared, self._mu, False)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         models = self.local.fit(block)
         if self.averages:
             rows = models.reshape(len(block), -1)

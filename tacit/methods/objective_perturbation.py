@@ -24,7 +24,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from tacit.data.block import Block
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Release, Sum, Vote
+from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Pool, Private, Release
 from tacit.methods.plan import OtherRelease, Plan, curator_plan
 from tacit.noise.spherical import ASSUMPTION, spherical_laplace
 from tacit.noise.stream import SecretStream
@@ -88,7 +88,7 @@ class ObjectivePerturbation(Method):
         assumptions = (ASSUMPTION, "the minimiser is exact")
         return curator_plan(self.study, self.name, release, 0.0, assumptions)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -18,7 +18,7 @@ import numpy as np
 from pydantic import Field
 
 from tacit.data.block import Block
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Pool, Private, Request, Sum, Vote
+from tacit.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Pool, Private, Request, Sum
 from tacit.methods.cross_silo import (
     CrossSilo,
     Optimizer,
@@ -105,7 +105,7 @@ class FedAvg(Method):
         )
         return make_sampled_plan(self.study, self.name, declared, Schedule(self.options.rate))
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [
             self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
         ]
@@ -164,7 +164,7 @@ class FedSgd(CrossSilo):
         # Every local step is a noisy sum of its own; what is sent is made of them.
         return Schedule(self.options.rate, steps=self.federated.local_steps)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [
             self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
         ]
@@ -233,7 +233,7 @@ class PlainTraining(Method):
         planned = replace(planned, sensitivity=2.0 * _LARGEST_MODEL, noise_std=0.0)
         return Plan(self.study, self.name, (planned,), guarantee, 0.0)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None:
             raise ValueError("Expected the model's weights with the request.")
         rows = [

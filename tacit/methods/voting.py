@@ -39,7 +39,7 @@ from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
 from tacit.learners.spreading import MOST, can_spread, spread_labels
-from tacit.methods.base import Collect, Contribution, Conversation, Method, Private, Release, Sum, Total, Vote
+from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from tacit.methods.cross_silo import Sizes, release_of
 from tacit.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
 from tacit.privacy.gaussian import compose, epsilon_of, mu_for
@@ -215,7 +215,7 @@ class Voting(Method):
         mu = compose([plan.planned("ballots").mu]) * self.sensitivity(group) / self.sensitivity(self.study.group)
         return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
-    def contribute(self, request: Sum | Vote | Collect, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [self._ballots(block, party).ravel() for party in range(len(block))]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 

@@ -158,8 +158,8 @@ def show_private_analysis(found: dict[str, float | str]) -> None:
     out.rule("[bold red]PRIVATE[/] · do not publish what follows", style="red")
     out.print(
         f"On these very records the winners cost epsilon = {found['epsilon']:.4g}, against someone who is no party and "
-        f"knows nobody's noise; half of the queries were won by more than {found['median_lead']:.3g} votes. Both numbers "
-        "depend on the records and no noise protects them. They are in no certificate."
+        f"knows nobody's noise; half of the queries were won by more than {found['median_lead']:.3g} votes. Both "
+        "numbers depend on the records and no noise protects them. They are in no certificate."
     )
     out.rule(style="red")
 
