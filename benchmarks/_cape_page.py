@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from _cape_data import HEALTH_RECORDS
 from _cape_sweeps import SEPARATION_ACCURACY, STEPS
+from _common import markdown
 
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "records": "N"}
 _METRICS = {"loss": "loss", "error": "err_w", "test": "test accuracy", "train": "training accuracy"}
@@ -82,7 +83,7 @@ def _ratios(result: dict[str, Any]) -> str:
         name = sweep["set"].split(", ")[1]
         others = [label for label in sweep["curves"] if label not in ("capeFM", "not private")]
         rows.append([name, *(_span(sweep, label) for label in others)])
-    return "err_w in units of capeFM's, least and most over ε:\n\n" + _markdown(["", *others], rows)
+    return "err_w in units of capeFM's, least and most over ε:\n\n" + markdown(["", *others], rows)
 
 
 def _span(sweep: dict[str, Any], label: str) -> str:
@@ -127,7 +128,7 @@ labels without noise; columns 4 to 7 are on such data. The code adds pooled nois
 orders, and looks for coefficients within ±1 only. Made by CAPE with one colluder, that noise costs at least the ε of
 the third column; ours keep the ε of the first.
 
-{_markdown(headings, rows)}"""
+{markdown(headings, rows)}"""
 
 
 def _few(result: dict[str, Any]) -> str:
@@ -145,7 +146,7 @@ Pure ε, as `dp-fm` and objective perturbation keep it, costs least where there 
 only the others dearer. err_w on data as of Figure 3, N = 20,000, {4 * result["runs"]} runs; `central` is capeFM's
 mechanism with a curator whom everyone trusts:
 
-{_markdown(["D", "δ", "ε", *labels], rows)}"""
+{markdown(["D", "δ", "ε", *labels], rows)}"""
 
 
 def _figure_4(result: dict[str, Any]) -> str:
@@ -203,7 +204,7 @@ bound that is far from tight for small ε, which hides the error while δ is lar
 the shaded part the paper promises a δ below the true one, soon by orders of magnitude. `conv` with as much noise in the
 total is worse throughout, so the paper's comparison stands.
 
-{_markdown(headings, rows)}"""
+{markdown(headings, rows)}"""
 
 
 def _short(point: dict[str, float]) -> bool:
@@ -222,7 +223,7 @@ def _repairs(result: dict[str, Any]) -> str:
 Noise may leave XᵀX indefinite. Mean loss by what is done about it, on the same noisy moments ("none", the
 pseudo-inverse, is what is published; the default is "{kinds[0]}"):
 
-{_markdown(["data", "N", "ε", *kinds], rows)}"""
+{markdown(["data", "N", "ε", *kinds], rows)}"""
 
 
 def _correlation(result: dict[str, Any]) -> str:
@@ -241,7 +242,7 @@ def _correlation(result: dict[str, Any]) -> str:
 The paper's ê has S times the variance of the noise that stays (`correlation = 5`). Where nobody may vanish, a larger
 one costs nothing, and by default it is a thousand times as large. Data of Figure 3, D = 20, N = 20,000:
 
-{_markdown(headings, rows)}"""
+{markdown(headings, rows)}"""
 
 
 def _lost(result: dict[str, Any]) -> str:
@@ -263,7 +264,7 @@ capeFM cannot beat
 method `moments`, which adds up the same moments in a secure sum: CAPE's noise comes within 0.1 % of a secure sum's, but
 not below. With all but one site colluding it is `conv`.
 
-{_markdown(["data", "better or equal", "measured by", "at"], rows)}"""
+{markdown(["data", "better or equal", "measured by", "at"], rows)}"""
 
 
 def _comparisons(sweep: dict[str, Any]) -> int:
@@ -290,8 +291,3 @@ def _sweeps(result: dict[str, Any], figure: str, along: str) -> Iterator[dict[st
 
 def _with_error(point: dict[str, float], name: str) -> str:
     return f"{point[name]:.4f} ± {point[f'{name}_se']:.4f}"
-
-
-def _markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)

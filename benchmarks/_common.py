@@ -8,7 +8,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -115,3 +115,22 @@ class PeakMemory:
     def _watch(self) -> None:
         while not self._stop.wait(self._interval):
             self.peak = max(self.peak, resident_bytes())
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for a page."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def kept(path: Path | None, measure: Callable[[], dict[str, Any]], again: bool = False) -> dict[str, Any]:
+    """The numbers in this file, or what is measured now and kept there; `again`: what is measured comes on top."""
+    known: dict[str, Any] = {}
+    if path is not None and path.exists():
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not again:
+            return known
+    result = known | measure()
+    if path is not None:
+        path.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    return result

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+
+from _common import markdown
 
 from tacit.privacy.integer import LARGEST_EPSILON
 
@@ -57,13 +58,13 @@ def _figure_2(result: dict[str, Any]) -> str:
         batch = sweep["rate"] * sweep["records"]
         tables.append(
             f"{sweep['records']:,} records, {sweep['rounds']} rounds of {batch:,.0f} records on average, accuracy in %:"
-            f"\n\n{_markdown(head, rows)}"
+            f"\n\n{markdown(head, rows)}"
         )
     parties = result["parties"]
     rows = [[label, *(f"{100 * point['mean']:.1f}" for point in points)] for label, points in parties["curves"].items()]
     tables.append(
         "ε of a whole party, accuracy in %:\n\n"
-        + _markdown(["ε", *(f"{epsilon:g}" for epsilon in parties["epsilons"])], rows)
+        + markdown(["ε", *(f"{epsilon:g}" for epsilon in parties["epsilons"])], rows)
     )
     joined = "\n\n".join(tables)
     gaps = " ".join(
@@ -118,7 +119,7 @@ The paper takes the pair of distributions of Poisson sampling for batches of fix
 batch makes room for another record, which may be the opposite of the first: the change is twice as large. ε of
 1,250 rounds at q = 0.008, δ = 1e-5, σ the noise over the clipping norm, nobody malicious:
 
-{_markdown(head, rows)}
+{markdown(head, rows)}
 
 So Poisson sampling is better in both ways, and the default."""
 
@@ -141,7 +142,7 @@ their number. "Machines of their own" is how the paper counts: one party, then t
 one after the other and without the network ({nodes["ideal_apart"]:.2f} s for the ideal sum). With `per_party = 2` each
 party shares its vector between two of the nodes, and one of these two must be honest; more nodes then mean less work.
 
-{_markdown(["nodes", *map(str, nodes["nodes"])], rows)}"""
+{markdown(["nodes", *map(str, nodes["nodes"])], rows)}"""
 
 
 def _figure_4(result: dict[str, Any]) -> str:
@@ -159,7 +160,7 @@ def _figure_4(result: dict[str, Any]) -> str:
 
 Gradients of {found["full"]:,} numbers as k, ε = {found["epsilon"]:g}, accuracy in %:
 
-{_markdown(head, rows)}
+{markdown(head, rows)}
 
 The structured projection is a product of two small matrices of signs, one of them left out where k allows. Gradients
 are clipped after it, so it costs nothing in δ, and hardly any time. The paper's Gaussian matrix takes d·k numbers a
@@ -172,7 +173,7 @@ def _weakening(result: dict[str, Any]) -> str:
     for entry in result["weakening"]:
         head = ["colluders", *(str(row["colluding"]) for row in entry["rows"])]
         rows = [["ε", *(_bounded(row["epsilon"]) for row in entry["rows"])]]
-        parts.append(f"{entry['parties']} parties, planned for {entry['colluding']}:\n\n{_markdown(head, rows)}")
+        parts.append(f"{entry['parties']} parties, planned for {entry['colluding']}:\n\n{markdown(head, rows)}")
     tables = "\n\n".join(parts)
     return f"""## More colluders than planned for
 
@@ -211,8 +212,3 @@ OMP_NUM_THREADS=1 python benchmarks/cross_silo_figures.py            # Fashion-M
 OMP_NUM_THREADS=1 python benchmarks/cross_silo_figures.py --quick    # a small setting, numbers only
 OMP_NUM_THREADS=1 python benchmarks/cross_silo.py                    # speed
 ```"""
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+from _common import markdown
 
 PAPER = "AE-DPFL 86.1, DP-FedAvg 84.2, FedAvg 97.8 on MNIST at ε = 4.3"
 STUDENTS = ("softmax of the queries alone", "softmax, labels spread", "SVC, labels spread")
@@ -78,9 +80,9 @@ Privately from Multiparty Data* (Hamm, Cao & Belkin 2016), made by `tacit`. Writ
   ours, but not to be compared in points.
 - ε is that of all that is released, for replacing all records of one party; δ = 1e-3. The paper adds or removes a party
   instead, which costs votes √2 and `fedavg` 2 times less noise for the same ε: its promise is the weaker one.
-- `fedavg` is linear. Rounds, clipping norm and steps (at a smaller ε, components) are chosen from four combinations on
-  a tenth of each party's records kept aside, after trials of a dozen; so is the number of queries, from three. As in
-  the papers, that choice is not covered by ε.
+- `fedavg` is linear. Rounds, clipping norm and steps (at a smaller ε, components) are chosen from four or five
+  combinations on a tenth of each party's records kept aside, after trials of a dozen; so is the number of queries, from
+  three. As in the papers, that choice is not covered by ε.
 - Parties' own models are scikit-learn's `SVC` with its default settings. Queries are the public records nearest to the
   middles of as many clusters of public records.
 - A student is softmax regression of the queries alone, as in the paper (`spreading = false`), or of all public records,
@@ -107,7 +109,7 @@ def _tables(result: dict[str, Any]) -> Iterable[str]:
             )
             yield f"""### {entry["setting"]}, ε = {entry["epsilon"]:g}
 
-{_markdown(["method", "accuracy, %", "settings"], rows_of_table(entry))}
+{markdown(["method", "accuracy, %", "settings"], rows_of_table(entry))}
 
 {paper}""".rstrip()
     yield """Where domains differ, seven tenths of the parties have noisy images, the others faint ones that are moved
@@ -128,7 +130,7 @@ def _sweep(result: dict[str, Any]) -> str:
                 [f"{label}; {student}", *(_percent(point[student]) for point in found[label])] for student in STUDENTS
             ]
         head = [f"{each['data']}, ε", *(f"{epsilon:g}" for epsilon in found["epsilons"])]
-        parts.append(_markdown(head, rows))
+        parts.append(markdown(head, rows))
     joined = "\n\n".join(parts)
     return f"""## Against ε
 
@@ -154,7 +156,7 @@ def _records(result: dict[str, Any]) -> str:
                     for student in STUDENTS
                 ]
             title = f"{entry['setting']}, ε = {entry['epsilon']:g}, δ = {entry['delta']:g}:"
-            parts.append(f"{title}\n\n{_markdown(['method', 'accuracy, %', 'settings'], rows)}")
+            parts.append(f"{title}\n\n{markdown(['method', 'accuracy, %', 'settings'], rows)}")
     if not parts:
         return ""
     joined = "\n\n".join(parts)
@@ -182,11 +184,11 @@ def _multiparty(result: dict[str, Any]) -> str:
 softmax regression, Gaussian noise for whole parties, δ = 1e-5, λ the best of three on records kept aside. A single
 party's model has no noise, as nobody else sees it. Accuracy in %:
 
-{_markdown(head, rows_of_multiparty(table))}
+{markdown(head, rows_of_multiparty(table))}
 
 The supplement has no accuracies; its sensitivities are these, and ours for M = {last:,}:
 
-{_markdown(["labels", "the paper", "tacit"], rows)}
+{markdown(["labels", "the paper", "tacit"], rows)}
 
 A majority may be turned by one party on every record, so its noise does not shrink with the number of parties. Weights
 by shares of the votes are what makes many parties worth while."""
@@ -214,11 +216,6 @@ OMP_NUM_THREADS=1 python benchmarks/voting_tables.py            # Fashion-MNIST 
 OMP_NUM_THREADS=1 python benchmarks/voting_tables.py --quick    # a small setting, numbers only
 OMP_NUM_THREADS=1 python benchmarks/voting.py                   # speed
 ```"""
-
-
-def _markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
 # --- The plot --------------------------------------------------------------------------------------------------------

@@ -17,7 +17,6 @@ that plots and page can be made again in seconds.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -42,7 +41,7 @@ from _cape_sweeps import (
     regression_study,
     standard_error,
 )
-from _common import claim, options, say, show_claims, show_json, show_table
+from _common import claim, kept, options, say, show_claims, show_json, show_table
 
 from tacit.data.federation import ArrayFederation
 from tacit.data.files import Records
@@ -76,7 +75,7 @@ def main() -> None:
     parser.add_argument("--numbers", type=Path, metavar="FILE", help="read the numbers from here, or keep them here")
     arguments = parser.parse_args()
     runs = arguments.runs or (4 if arguments.quick else 10)
-    result = numbers(arguments.numbers, arguments.quick, runs)
+    result = kept(arguments.numbers, lambda: measure(arguments.quick, runs))
     result["lost"] = list(lost(result["sweeps"]))
     result["published"] = [{"stated": each, "true": true_epsilon(each), "error": PUBLISHED[each]} for each in PUBLISHED]
     result["claims"] = make_claims(result)
@@ -89,16 +88,6 @@ def main() -> None:
         show_json(result)
         return
     show(result)
-
-
-def numbers(kept: Path | None, quick: bool, runs: int) -> dict[str, Any]:
-    if kept is not None and kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
-    result = measure(quick, runs)
-    if kept is not None:
-        kept.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    return result
 
 
 def measure(quick: bool, runs: int) -> dict[str, Any]:

@@ -17,7 +17,6 @@ measured, so that plots and page can be made again in seconds; --again measures 
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _common import claim, options, say, show_claims, show_json, show_table
+from _common import claim, kept, options, say, show_claims, show_json, show_table
 from _cross_silo_data import FASHION, HeldParties, Images, load
 from _cross_silo_page import write_page
 from _cross_silo_plots import draw_all
@@ -75,18 +74,9 @@ def main() -> None:
 
 
 def numbers(arguments: argparse.Namespace) -> dict[str, Any]:
-    kept: Path | None = arguments.numbers
-    known: dict[str, Any] = {}
-    if kept is not None and kept.exists():
-        known = json.loads(kept.read_text(encoding="utf-8"))
-        if not arguments.again:
-            return known
-    runs = arguments.runs or (2 if arguments.quick else 3)
-    images = load(arguments.cifar, arguments.fashion, arguments.quick)
-    result = known | measure(images, arguments.quick, runs, arguments.again)
-    if kept is not None:
-        kept.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    return result
+    quick, runs, again = arguments.quick, arguments.runs or (2 if arguments.quick else 3), arguments.again
+    images = (arguments.cifar, arguments.fashion, quick)
+    return kept(arguments.numbers, lambda: measure(load(*images), quick, runs, again), bool(again))
 
 
 def measure(images: Images, quick: bool, runs: int, only: Sequence[str] = ()) -> dict[str, Any]:

@@ -16,7 +16,6 @@ so that page and plot can be made again in seconds.
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 import time
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from typing import Any
 import _voting_models as models
 import numpy as np
 import torch
-from _common import claim, options, say, show_claims, show_json, show_table
+from _common import claim, kept, options, say, show_claims, show_json, show_table
 from _cross_silo_data import FASHION
 from _voting_data import Pictures, Setting, alike, load, shifted, six_classes
 from _voting_page import PAPER, draw, rows_of_multiparty, rows_of_table, write_page
@@ -70,15 +69,8 @@ def main() -> None:
 
 
 def numbers(arguments: argparse.Namespace) -> dict[str, Any]:
-    kept: Path | None = arguments.numbers
-    if kept is not None and kept.exists():
-        found: dict[str, Any] = json.loads(kept.read_text(encoding="utf-8"))
-        return found
-    runs = arguments.runs or (2 if arguments.quick else 3)
-    result = measure(load(arguments.mnist, arguments.fashion, arguments.quick), arguments.quick, runs)
-    if kept is not None:
-        kept.write_text(json.dumps(result, indent=1), encoding="utf-8")
-    return result
+    quick, runs = arguments.quick, arguments.runs or (2 if arguments.quick else 3)
+    return kept(arguments.numbers, lambda: measure(load(arguments.mnist, arguments.fashion, quick), quick, runs))
 
 
 def measure(pictures: Sequence[Pictures], quick: bool, runs: int) -> dict[str, Any]:
@@ -136,7 +128,7 @@ def fedavg(setting: Setting, promise: Promise, quick: bool, runs: int) -> dict[s
     """Tuned: rounds and clipping norm first, then steps, or fewer components where there is more noise."""
     common = {"name": "fedavg", "rate": 1.0, "batch": 120, "local_rate": 10.0}
     much = promise.epsilon < EPSILON
-    pairs = ((10, 3.0),) if quick else ((10, 3.0), (30, 1.0), (30, 3.0)) if much else ((30, 1.0), (30, 3.0), (100, 1.0))
+    pairs = ((10, 3.0),) if quick else ((30, 1.0), (30, 3.0), (100, 1.0), *([(10, 3.0)] if much else []))
     first = [common | {"rounds": rounds, "clip": clip} for rounds, clip in pairs]
     then = [] if quick else [{"components": 20}] if much else [{"local_rate": 3.0}]
     return tuned(setting, promise, "fedavg", first, then, runs)
