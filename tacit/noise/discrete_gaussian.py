@@ -34,7 +34,8 @@ from tacit.types import Integers, Words
 DISTANCE = 2.0**-110
 """The statistical distance of one sample from the exact distribution, as counted in δ."""
 
-_TABLE_SIGMA = 512.0
+_TABLE_SIGMA = 585.0
+"""The largest whose table has 2¹³ slots: they stay in the fastest part of the memory."""
 _TAIL = 14.0
 _LEAST_SMOOTHING = 2.4
 _BITS = 127
