@@ -702,3 +702,15 @@ def test_a_regression_is_learnt_in_the_units_of_its_labels() -> None:
     assert scorer is not None
     errors = 4.0 * scorer(features)[:, 0] - labels
     assert (errors**2).mean() < 0.1 * labels.var()
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without-replacement"])
+@pytest.mark.parametrize(("parties", "rate"), [((1_000, 1_000), 1.0), ((1_000, 100_000), 0.01), ((10, 10**6), 0.5)])
+def test_the_words_of_a_total_hold_the_largest_batch(parties: tuple[int, int], rate: float, sampling: str) -> None:
+    """Records that all pull the same way, in a batch that is larger than expected by eight deviations."""
+    clip, everyone = 2.0, parties[0] * parties[1]
+    method = {"rounds": 10, "rate": rate, "clip": clip, "sampling": sampling}
+    planned = method_for(study(method, parties, noise_multiplier=1.0)).plan().planned("gradient")
+    batch = everyone * rate + (8.0 * math.sqrt(everyone * rate * (1.0 - rate)) if sampling == "poisson" else 0.0)
+    noise = 8.0 * planned.total_std(parties[0])
+    assert (clip * batch + noise) * planned.encoding.scale < 2.0 ** (planned.encoding.bits - 1)
