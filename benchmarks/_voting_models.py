@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from sklearn.cluster import KMeans
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
@@ -29,7 +28,6 @@ WIDTH = 2.0
 _public: Floats = np.empty((0, 0))
 _places: dict[bytes, int] = {}
 _answers: dict[bytes, Integers] = {}
-_orders: dict[int, Integers] = {}
 
 
 def use(public: Floats) -> None:
@@ -39,7 +37,6 @@ def use(public: Floats) -> None:
     _places.clear()
     _places.update((row.tobytes(), place) for place, row in enumerate(public))
     _answers.clear()
-    _orders.clear()
 
 
 class Remembering:
@@ -82,25 +79,19 @@ class Selective(Remembering):
 
 
 class Kept(Voting):
-    """The method itself, which also keeps the winners."""
+    """The method itself, which also keeps what becomes known of the queries."""
 
-    winners: Integers
+    told: Floats
 
-    def _release(self, winners: Integers, details: dict[str, Any]) -> Release:
-        self.winners = winners
-        return super()._release(winners, details)
+    @property
+    def winners(self) -> Integers:
+        return self.told.argmax(axis=1)
 
-    def student_of(self, winners: Integers) -> Release:
-        """What this study's student would be with the winners of another."""
-        return super()._release(winners, {})
+    def _release(self, told: Floats, details: dict[str, Any]) -> Release:
+        self.told = told
+        return super()._release(told, details)
 
-
-def representatives(count: int) -> Integers:
-    """The order in which public records are asked about: first those in the middle of so many clusters, then others."""
-    if count not in _orders:
-        centres = KMeans(min(count, len(_public)), n_init=1, random_state=0).fit(_public).cluster_centers_
-        lengths = np.einsum("ij,ij->i", _public, _public)
-        chosen = np.unique((lengths - 2.0 * centres @ _public.T).argmin(axis=1))
-        order = np.random.default_rng(0).permutation(len(_public))
-        _orders[count] = np.concatenate([chosen, order[~np.isin(order, chosen)]])
-    return _orders[count]
+    def student_of(self, vote: Kept, totals: bool) -> Release:
+        """What this study's student would be after another's vote, if its noisy totals, or its winners only, became
+        known."""
+        return super()._release(vote.told if totals else np.eye(self._classes)[vote.winners], {})

@@ -90,35 +90,29 @@ class Vote:
         return keys | ({"model": self.model} if self.ballots == "ensemble" else {"neighbours": self.neighbours})
 
 
-STUDENTS: dict[str, dict[str, Any]] = {
-    "softmax of the queries alone": {"spreading": False},
-    "softmax, labels spread": {},
-    "SVC, labels spread": {"student": "sklearn.svm:SVC"},
+STUDENTS: dict[str, tuple[dict[str, Any], bool]] = {
+    "softmax of the queries alone": ({"spreading": False}, False),
+    "softmax, labels spread": ({}, False),
+    "SVC, labels spread": ({"student": "sklearn.svm:SVC"}, False),
+    "SVC, totals spread": ({"student": "sklearn.svm:SVC"}, True),
 }
+"""Their keys, and whether they learn from noisy totals, or from the winners only"""
 
 
 def vote(setting: Setting, way: Vote, queries: int, promise: Promise, protocol: str = "ideal") -> dict[str, float]:
-    """Accuracy of three students after one vote, how many of the labels were right, and the noise."""
-    order = models.representatives(queries)
+    """Accuracy of all students after one vote, how many of the labels were right, and the noise."""
+    found = {}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "public.npz"
-        np.savez(file, X=setting.public[order])
+        np.savez(file, X=setting.public)
         keys = way.keys(queries, file)
         method = models.Kept(make(setting, promise, keys, protocol))
         _, plan = run(setting, method)
-        found = {
-            student: right(
-                classify(
-                    scores_of(
-                        models.Kept(make(setting, promise, keys | extra, protocol)).student_of(method.winners),
-                        setting.test,
-                    )
-                ),
-                setting,
-            )
-            for student, extra in STUDENTS.items()
-        }
-    found["labels"] = float((method.winners == setting.public_labels[order[:queries]]).mean())
+        for student, (extra, totals) in STUDENTS.items():
+            made = models.Kept(make(setting, promise, keys | extra, protocol))
+            made.order = method.order  # as it would find itself
+            found[student] = right(classify(scores_of(made.student_of(method, totals), setting.test)), setting)
+    found["labels"] = float((method.winners == setting.public_labels[method.order[:queries]]).mean())
     found["noise"] = plan.planned("ballots").total_std(setting.parties)
     return found
 

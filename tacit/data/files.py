@@ -66,13 +66,6 @@ def read_records(path: str | Path, study: Study) -> Records:
     )
 
 
-def read_public(name: str, study: Study) -> Floats:
-    """Read the features of public records from a file that a study names: from here, or from where the study is."""
-    path = Path(name)
-    beside = Path(study.source).parent / path
-    return read_features(path if path.is_file() or not beside.is_file() else beside, study)
-
-
 def read_features(path: str | Path, study: Study) -> Floats:
     """Read the features of records without labels, such as public ones, from a file as the study describes it."""
     section = study.study.model_copy(update={"task": "statistics"})

@@ -1,8 +1,9 @@
 """Labels for public records that were not asked about, and second thoughts about those that were.
 
 Label spreading (Zhou et al. 2003): records are the nodes of a graph, joined to their nearest neighbours, and in each
-step a record's scores become a mixture of its neighbours' and of what it was told. A wrong label among neighbours that
-agree is outvoted. Only public records and what is known of them take part, so it costs no privacy.
+step a record's scores become a mixture of its neighbours' and of what it was told: the winner, or noisy totals. A wrong
+label among neighbours that agree is outvoted, and noise averages out. Only public records and what is known of them
+take part, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ _MIXTURE = 0.9
 _STEPS = 100
 
 
-def spread_labels(records: Floats, labels: Integers, classes: int) -> Integers:
-    """A label for every record, the first `len(labels)` of which were told theirs."""
+def spread_labels(records: Floats, known: Floats) -> Integers:
+    """A label for every record. Of the first `len(known)` it is known how much speaks for each class: (Q, K)."""
     from sklearn.neighbors import kneighbors_graph
 
     if len(records) <= _NEIGHBOURS:
@@ -30,9 +31,9 @@ def spread_labels(records: Floats, labels: Integers, classes: int) -> Integers:
     graph = nearest.maximum(nearest.T)
     degrees = sparse.diags_array(1.0 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
     step = _MIXTURE * (degrees @ graph @ degrees)
-    told = np.zeros((len(records), classes))
-    # A label speaks against the other classes as much as for its own.
-    told[: len(labels)] = (labels[:, None] == np.arange(classes)) - 1.0 / classes
+    told = np.zeros((len(records), known.shape[1]))
+    # What speaks for a class speaks against the others as much.
+    told[: len(known)] = known - known.mean(axis=1, keepdims=True)
     scores = told
     for _ in range(_STEPS):
         scores = step @ scores + told

@@ -28,7 +28,7 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.data.bounding import clip_rows
-from tacit.data.files import read_public
+from tacit.data.public import PublicRecords, Sha256, read_public
 from tacit.learners import certified
 from tacit.learners.linear import SLACK, LinearLearner
 from tacit.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
@@ -70,6 +70,7 @@ class Options(Section):
         0.01, ge=1e-6, description="of the parties' own classifiers: a number from 1e-6 up, such as 0.01"
     )
     public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
+    public_sha256: Sha256 = None
     noise: Literal["laplace", "gaussian"] = Field("laplace", description='"laplace" (pure epsilon) or "gaussian"')
     smoothing: float = Field(0.1, ge=1e-3, le=10.0, description="the half-width of the Huber loss's bend (svm)")
 
@@ -94,9 +95,13 @@ class Multiparty(Method):
         self.local = LinearLearner(self.loss, study.data.norm, strength)
 
     @cached_property
+    def _file(self) -> PublicRecords:
+        return read_public(self.study, self.options.public or "", self.options.public_sha256)
+
+    @cached_property
     def public(self) -> Floats:
         """The public records, bounded as the parties' are."""
-        return clip_rows(read_public(self.options.public or "", self.study), self.study.data)
+        return clip_rows(self._file.features, self.study.data)
 
     def sensitivity(self) -> float:
         """How far the protected unit moves what is released, before noise."""
@@ -138,7 +143,7 @@ class Multiparty(Method):
             return ()
         bound = self.risk_bound()
         worth = f"at most {bound:.3g}" if bound < 10.0 else f"{bound:.3g}, which says nothing"
-        return (f"by Theorem 4 the excess risk over a model of norm 1 is {worth}, nine times in ten",)
+        return (f"by Theorem 4 the excess risk over a model of norm 1 is {worth}, nine times in ten", self._file.note)
 
     @property
     def _size(self) -> int:

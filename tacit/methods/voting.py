@@ -3,7 +3,9 @@
 Parties answer Q public queries without labels. A ballot is the prediction of a party's own model (`ensemble`), or the
 shares of the labels of its k records that are nearest to the query (`neighbours`). The ballots are added up with every
 party's share of the noise, the winning label of each query is revealed, and a student that learns from the labelled
-queries is released. Before it learns, labels spread to public records nearby, asked or not (`learners.spreading`).
+queries is released. Which public records are asked about, the coordinator says: typical ones (`learners.typical`), or
+the first. Before the student learns, what is known of them spreads to public records nearby, asked or not
+(`learners.spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1, or zeros where a model abstains by predicting no
 class (−1). Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With
@@ -12,9 +14,11 @@ change altogether with one record. (The paper's Theorem for records has √(2/k)
 σ on each total makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are
 made of them.
 
+This holds whichever records are asked about, as often as the plan says, so parties need not trust the choice.
+
 With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
-become known; the guarantee covers them, too, and the plan says so. A study that gives both ε and noise, and no number
-of queries, asks as many as they allow.
+become known; the guarantee covers them, too, the plan says so, and they teach the student more than winners do. A study
+that gives both ε and noise, and no number of queries, asks as many as they allow.
 
 What the winners cost on the data at hand is often much less (`privacy.votes`). `analysis` says it to those who may see
 all ballots; it is a secret itself.
@@ -33,12 +37,13 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.data.bounding import clip_rows
-from tacit.data.files import read_public
+from tacit.data.public import PublicRecords, Sha256, read_public
 from tacit.learners.classifiers import Classifier, ClassifierError, Estimator, Module, Training, make_classifier
 from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
 from tacit.learners.spreading import MOST, can_spread, spread_labels
+from tacit.learners.typical import typical_first
 from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from tacit.methods.cross_silo import Sizes, release_of
 from tacit.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
@@ -56,7 +61,12 @@ class Options(Section):
     queries: int | None = Field(
         None, ge=1, le=10**6, description="how many of the public records are asked about, 1 or more"
     )
+    asking: Literal["typical", "first"] = Field(
+        "typical",
+        description='which public records are asked about: "typical" (in the middle of as many clusters) or "first"',
+    )
     public: str = Field(description="the file with the public records: an NPZ file with X, or a table")
+    public_sha256: Sha256 = None
     model: str = Field(
         "softmax",
         description='a party\'s own model: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
@@ -127,12 +137,16 @@ class Voting(Method):
             raise self.study.error(f"method.{key}", f'is "{name}", which {error.problem}') from None
 
     @cached_property
+    def _file(self) -> PublicRecords:
+        return read_public(self.study, self.options.public, self.options.public_sha256)
+
+    @property
     def _public(self) -> Floats:
-        return read_public(self.options.public, self.study)
+        return self._file.features
 
     @cached_property
-    def queries(self) -> Floats:
-        """The public records that are asked about, bounded as the parties' are."""
+    def queries(self) -> int:
+        """How many of the public records are asked about."""
         asked, there = self.options.queries, len(self._public)
         if asked is not None and there < asked:
             raise self.study.error(
@@ -141,7 +155,26 @@ class Voting(Method):
             )
         if asked is None:
             asked = min(there, _QUERIES if self._affordable is None else self._affordable)
-        return clip_rows(self._public[:asked], self.study.data)
+        return asked
+
+    @cached_property
+    def order(self) -> Integers:
+        """The places of the public records, those first that the coordinator asks about."""
+        if self.options.asking == "first":
+            return np.arange(len(self._public))
+        return typical_first(clip_rows(self._public, self.study.data), self.queries)
+
+    @property
+    def request(self) -> Vote | Sum:
+        kind = Vote if self._secretly else Sum
+        return kind("ballots", self.order[: self.queries].astype(np.float64))
+
+    def _asked(self, request: PartyRequest) -> Floats:
+        """The public records that a party is asked about, bounded as its own are."""
+        places = np.empty(0) if request.parameters is None else request.parameters
+        if places.shape != (self.queries,) or not np.isin(places, np.arange(len(self._public))).all():
+            raise ValueError(f"Expected the places of {self.queries} among {len(self._public)} public records.")
+        return clip_rows(self._public[places.astype(np.int64)], self.study.data)
 
     @cached_property
     def _affordable(self) -> int | None:
@@ -171,7 +204,7 @@ class Voting(Method):
 
     def sensitivity(self, group: int | None, queries: int | None = None) -> float:
         """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
-        whole = math.sqrt(2.0 * (queries or len(self.queries)))
+        whole = math.sqrt(2.0 * (queries or self.queries))
         if group is None:
             return whole
         # Several records may be at several parties, or replace several neighbours of one.
@@ -180,8 +213,8 @@ class Voting(Method):
     def plan(self) -> VotingPlan:
         declared = DeclaredSum(
             name="ballots",
-            dimension=len(self.queries) * self._classes,
-            bound=math.sqrt(len(self.queries)),
+            dimension=self.queries * self._classes,
+            bound=math.sqrt(self.queries),
             sensitivity=self.sensitivity(self.study.group),
         )
         multiplier = self.study.privacy.noise_multiplier
@@ -189,11 +222,11 @@ class Voting(Method):
         made = make_plan(self.study, self.name, [declared], (), mu)
         levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
         known = {each.name: getattr(made, each.name) for each in fields(made)}
-        plan = VotingPlan(**known, queries=len(self.queries), levels=levels)
+        plan = VotingPlan(**known, queries=self.queries, levels=levels)
         return replace(plan, notes=(*plan.notes, *self._notes(plan)))
 
     def _notes(self, plan: VotingPlan) -> Iterable[str]:
-        planned, asked, parties = plan.planned("ballots"), len(self.queries), plan.trust.parties
+        planned, asked, parties = plan.planned("ballots"), self.queries, plan.trust.parties
         noise = planned.total_std(parties)
         yield f"{asked:,} of {len(self._public):,} public records are asked about" + (
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
@@ -204,6 +237,7 @@ class Voting(Method):
         )
         if not self._secretly:
             yield "the noisy totals of the ballots become known, not only the winners"
+        yield self._file.note
         other = "party" if self.study.group is not None else "record"
         yield (
             f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
@@ -216,29 +250,34 @@ class Voting(Method):
         return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
-        rows = [self._ballots(block, party).ravel() for party in range(len(block))]
+        queries = self._asked(request)
+        rows = [self._ballots(queries, block, party).ravel() for party in range(len(block))]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
-    def _ballots(self, block: Block, party: int) -> Floats:
+    def _ballots(self, queries: Floats, block: Block, party: int) -> Floats:
         """One party's ballots: (Q, K)."""
         count = int(block.counts[party])
         features, labels = block.features[party, :count], np.asarray(block.labels[party, :count], dtype=np.int64)
         if self.options.ballots == "neighbours":
-            return neighbour_shares(self.queries, features, labels, self._classes, self.options.neighbours)
-        predicted = self._local.predict(self._local.fit(features, labels), self.queries)
+            return neighbour_shares(queries, features, labels, self._classes, self.options.neighbours)
+        predicted = self._local.predict(self._local.fit(features, labels), queries)
         return np.asarray(predicted[:, None] == np.arange(self._classes), dtype=np.float64)
 
     def coordinate(self, plan: Plan) -> Conversation:
-        total: Total = yield Vote("ballots") if self._secretly else Sum("ballots")
-        winners = total.exact if self._secretly else total.noisy.reshape(-1, self._classes).argmax(axis=1)
-        details = {"queries": len(winners), "noise_std_per_total": total.noise_std, "voters": total.survivors}
-        return self._release(winners, details)
+        total: Total = yield self.request
+        if self._secretly:
+            told = np.asarray(total.exact[:, None] == np.arange(self._classes), dtype=np.float64)
+        else:
+            told = total.noisy.reshape(-1, self._classes)
+        details = {"queries": len(told), "noise_std_per_total": total.noise_std, "voters": total.survivors}
+        return self._release(told, details)
 
-    def _release(self, winners: Integers, details: dict[str, Any]) -> Release:
-        records, labels = self._public[: len(winners)], winners
+    def _release(self, told: Floats, details: dict[str, Any]) -> Release:
+        """The student of what is known of the queries: (Q, K), the winners' indicators or noisy totals."""
+        records, labels = self._public[self.order[: len(told)]], told.argmax(axis=1)
         if self.options.spreading and can_spread(len(self._public)):
-            records = self._public[: max(len(winners), MOST)]
-            labels = spread_labels(clip_rows(records, self.study.data), winners, self._classes)
+            records = self._public[self.order[: max(len(told), MOST)]]
+            labels = spread_labels(clip_rows(records, self.study.data), told)
         if isinstance(self._student, Estimator):
             return self._estimator(self._student, records, labels, details)
         weights = self._student.fit(clip_rows(records, self.study.data), labels)
@@ -272,9 +311,9 @@ class Voting(Method):
                 f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
             )
-        planned, totals = plan.planned("ballots"), np.zeros((len(self.queries), self._classes))
+        planned, totals = plan.planned("ballots"), np.zeros((self.queries, self._classes))
         for _, block in blocks:
-            totals += self.contribute(Vote("ballots"), block).noisy.sum(axis=0).reshape(totals.shape)
+            totals += self.contribute(self.request, block).noisy.sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         found = data_dependent_epsilon(
             totals,
