@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numba
 import numpy as np
@@ -254,6 +254,7 @@ def _rounded(wanted: Floats, weights: Integers) -> Integers:
     return np.clip(np.floor(wanted), 1, weights).astype(np.int64)
 
 
+@lru_cache(maxsize=256)
 def _sides(shape: tuple[int, int], share: int) -> tuple[int, int]:
     """The k₁ and k₂ with k₁·k₂ ≤ share whose projection loses least, by its error and by what is clipped after it."""
     choices = [(kept, min(shape[1], share // kept)) for kept in range(1, min(shape[0], share) + 1)]

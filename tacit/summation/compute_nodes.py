@@ -43,7 +43,7 @@ from tacit.summation.base import (
     from_bitmap,
 )
 from tacit.summation.keys import Channel, Identity, SimulatedIdentities, agree, public_key, seal, unseal, verify
-from tacit.summation.masks import add_masks
+from tacit.summation.masks import add_masks, add_streams
 from tacit.types import Flags, Words
 
 
@@ -158,8 +158,9 @@ class ComputeNodesParty(Party):
         if not self.state.submitted:
             rest = add_masks(vector, [(mask, False) for mask in self.state.masks], self._session)
             plain = [self._session.pack(rest), *self.state.masks]
+            signature = self._identity.sign(self._statement())
             self.state.submitted = [
-                (node, self._sealed(node, share + noise))
+                (node, self._sealed(node, share + noise, signature))
                 for node, share, noise in zip(self._nodes, plain, self._noise_shares(), strict=True)
             ]
         return [Envelope(address(node), body) for node, body in self.state.submitted]
@@ -173,10 +174,12 @@ class ComputeNodesParty(Party):
         shares = [self._secrets.take(len(together)) for _ in self._nodes[1:]]
         return [_exclusive_or([together, *shares]), *shares]
 
-    def _sealed(self, node: int, plain: bytes) -> bytes:
+    def _statement(self) -> bytes:
+        return statement(self._session.label(), self._index, public_key(self.state.key))
+
+    def _sealed(self, node: int, plain: bytes, signature: bytes) -> bytes:
         label, key = self._session.label(), public_key(self.state.key)
         sealing = sealing_key(self.state.key, self._roster.helpers[node], key, label, self._index, node)
-        signature = self._identity.sign(statement(label, self._index, key))
         return msgspec.msgpack.encode(
             Share(label, self._index, node, key, signature, memoryview(seal(sealing, 0, plain)))
         )
@@ -268,7 +271,7 @@ class ComputeNode(Endpoint):
             else:
                 seeds.append((bytes(share), True))
             state.counted[sender] = True
-        state.total = add_masks(state.total, seeds, session)
+        add_streams(state.total, seeds)
 
     def _part(self, reveal: Reveal) -> Part:
         """The part of the total, for one set of parties only: a second, different set would reveal a difference."""

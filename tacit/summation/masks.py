@@ -28,18 +28,19 @@ def add_masks(vector: Words | Residues, seeds: Iterable[tuple[bytes, bool]], ses
     seeds = list(seeds)
     total = vector.astype(session.wire_type)
     if len(seeds) < _MANY:
-        _accumulate(total, seeds)
+        add_streams(total, seeds)
         return total
     other = np.zeros_like(total)
     with ThreadPoolExecutor(1) as pool:
-        half = pool.submit(_accumulate, other, seeds[::2])
-        _accumulate(total, seeds[1::2])
+        half = pool.submit(add_streams, other, seeds[::2])
+        add_streams(total, seeds[1::2])
         half.result()
     total += other
     return total
 
 
-def _accumulate(total: Residues, seeds: list[tuple[bytes, bool]]) -> None:
+def add_streams(total: Residues, seeds: Iterable[tuple[bytes, bool]]) -> None:
+    """The same in place."""
     streams = [
         (Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor(), np.add if positive else np.subtract)
         for seed, positive in seeds
