@@ -66,7 +66,7 @@ class GaussianProjection:
         """Pᵀ of each row: (B, d) to (B, k)."""
         projected = np.zeros((len(vectors), self.size))
         for start, block in self._blocks():
-            projected += vectors[:, start : start + len(block)].astype(np.float32) @ block
+            projected += vectors[:, start : start + len(block)] @ block.astype(np.float64)
         return projected
 
     def lift(self, vector: Floats) -> Floats:

@@ -408,3 +408,33 @@ def test_images_are_square_and_of_one_or_three_channels(features: int, shape: tu
     module: Any = make_module("cnn", features, 10)
     assert (module.channels, module.side) == shape
     assert [layer.out_features for layer in module.classifier if isinstance(layer, nn.Linear)] == [384, 384, 10]
+
+
+class Direct(nn.Module):
+    """A linear model whose weights are not those of a layer."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(outputs, features))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return rows @ self.weights.T
+
+
+@pytest.mark.parametrize("name", ["linear", here(Direct)])
+def test_a_record_moves_a_sum_of_many_by_twice_the_clip_and_no_rounding_on_top(name: str) -> None:
+    """A thousand large gradients, and as many that single precision loses among them, but not among fewer.
+
+    With zero weights and least squares the gradient of an example is −y·x (and −y for the bias), exactly.
+    """
+    model = TorchModel(name, 16, 1, "squares", (), 0)
+    clip = math.sqrt(2.0) if name == "linear" else 1.0
+    features, counts = np.full((2_000, 16), 0.25), np.array([2_000])
+    labels = np.where(np.arange(2_000) % 2, 1.0, 2.0**-17)
+    replaced = labels.copy()
+    replaced[1] = -1.0
+    one, other = (
+        model.clipped_gradients(np.zeros(model.size), features, known, counts, clip)[0] for known in (labels, replaced)
+    )
+    assert abs(np.linalg.norm(one - other) - 2.0 * clip) < 1e-9
+    np.testing.assert_allclose(one[:16], -0.25 * math.fsum(labels), rtol=1e-12)
