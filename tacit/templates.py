@@ -106,6 +106,7 @@ learning_rate = 0.5
 [method]
 name = "voting"               # parties vote on public records; a student learns from the winners
 public = "public.npz"         # public records without labels: NPZ with X, or a table
+# public_sha256 = "…"         # of that file, as `tacit plan` prints it: nobody can then vote on another one
 queries = 100                 # how many of them are asked about: each takes a part of epsilon
 ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
 model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
@@ -115,6 +116,7 @@ student = "softmax"           # likewise
 [method]
 name = "multiparty"           # parties' classifiers label public records for a trainer whom all trust
 public = "public.npz"         # public records without labels: NPZ with X, or a table
+# public_sha256 = "…"         # of that file, as `tacit plan` prints it: nobody can then vote on another one
 labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
 learner = "softmax"           # or "logistic", "svm"
 regularization = 0.01         # larger: less noise, simpler models

@@ -63,7 +63,7 @@ class Options(Section):
     )
     asking: Literal["typical", "first"] = Field(
         "typical",
-        description='which public records are asked about: "typical" (in the middle of as many clusters) or "first"',
+        description='"typical" or "first" (records in the middle of clusters, or the first, are asked about)',
     )
     public: str = Field(description="the file with the public records: an NPZ file with X, or a table")
     public_sha256: Sha256 = None
