@@ -251,9 +251,7 @@ def compare(
     ] = "iid",
     repeats: Annotated[int, typer.Option(help="How many runs, with fresh noise, for each point.")] = 3,
     seed: Annotated[int, typer.Option(help="Public seed of the split.")] = 0,
-    plot: Annotated[
-        Path | None, typer.Option(help="A PNG, SVG or PDF file to draw it in (needs tacit[plots]).")
-    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file to draw it in; needs matplotlib.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run several methods on the same records at the same epsilons, and show them side by side."""
