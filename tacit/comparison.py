@@ -41,17 +41,30 @@ class Point:
 
 
 def study_for(study: Study, method: str, epsilon: float) -> Study:
-    """The same study for another method and ε: of [method], the keys that this method knows."""
+    """The same study for another method and ε, with the keys of its section [compare.NAME], or else with those of
+    [method] that it knows. Talliers serve votes only: other methods add up by the usual protocol instead."""
+    known = ", ".join(f'"{name}"' for name in METHODS)
     if method not in METHODS:
-        known = ", ".join(f'"{name}"' for name in METHODS)
         raise study.error("method.name", f'is "{method}", but should be one of: {known}')
-    content = study.model_dump(exclude_none=True)
+    for name, keys in study.compare.items():
+        if name not in METHODS:
+            raise study.error(f"compare.{name}", f"names no method; known are: {known}")
+        if "name" in keys:
+            raise study.error(f"compare.{name}.name", "is a key of [method] only; remove it")
+    content = study.model_dump(exclude_none=True, exclude={"compare"})
+    if study.summation.protocol == "tally" and method != "voting":
+        del content["summation"]
     content["privacy"] = {**content["privacy"], "epsilon": epsilon}
     content["privacy"].pop("noise_multiplier", None)
     # A norm that was left to the study's own method is left to this one, too.
     open_norm = {**content, "data": {key: value for key, value in content["data"].items() if key != "norm"}}
     if make_study(open_norm, source=study.source).data.norm == study.data.norm:
         content = open_norm
+    if method in study.compare:
+        keys, place = study.compare[method], ("compare", method)
+        changed = make_study({**content, "method": {"name": method, **keys}}, study.source, place)
+        method_for(changed)
+        return changed
     keys = dict(study.method.model_extra or {})
     while True:
         changed = make_study({**content, "method": {"name": method, **keys}}, source=study.source)
@@ -60,7 +73,9 @@ def study_for(study: Study, method: str, epsilon: float) -> Study:
         except StudyError as error:
             unknown = [key for key in keys if f"[method] {key} is an unknown key" in str(error)]
             if not unknown:
-                raise
+                if method == study.method.name or ": [method] " not in str(error):
+                    raise
+                raise StudyError(f"{error} (A section [compare.{method}] has keys for {method} alone.)") from None
             del keys[unknown[0]]
             continue
         return changed

@@ -25,8 +25,11 @@ LARGEST_COUNT = 10**9
 """Of parties, and of records at a party: far above what is possible, and far below what arithmetic can hold."""
 
 LARGEST_NORM = 1e6
-_TRAINING = ("cross-silo", "fedavg", "fedsgd")
-"""Methods that clip gradients, and so need no bound on records."""
+_UNBOUNDED = ("cross-silo", "fedavg", "fedsgd", "voting")
+"""Methods that bound gradients or ballots, and so need no bound on records."""
+
+_MESSAGES = frozenset({"source", "method_place"})
+"""Fields of a study that no study file has"""
 
 Group = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Share = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -277,7 +280,12 @@ class Study(Section):
     method: MethodSection
     summation: SummationSection = SummationSection()
     roster: RosterSection | None = None
+    compare: dict[str, dict[str, Any]] = Field(
+        {}, description="sections [compare.NAME], the keys of other methods that it is compared with"
+    )
     source: str = Field("the study", exclude=True)
+    method_place: tuple[str, ...] = Field(("method",), exclude=True)
+    """Where the keys of the method stand, for messages only"""
 
     @model_validator(mode="before")
     @classmethod
@@ -286,19 +294,19 @@ class Study(Section):
         where clipping would spoil records or is not needed.
 
         For a table that is √(number of columns, constant included): a number is at most 1 in absolute value, and a
-        category's indicators have the norm 1. A matrix has no bounds, so only methods that clip gradients instead leave
+        category's indicators have the norm 1. A matrix has no bounds, so only methods that bound something else leave
         its records as they are."""
         match values:
             case {"study": {"task": task}, "data": dict(data), "method": dict(method)}:
-                columns, trains = data.get("columns"), "model" in method or method.get("name") in _TRAINING
+                columns, unbounded = data.get("columns"), "model" in method or method.get("name") in _UNBOUNDED
                 if task == "statistics" and data.get("intercept") is None:
                     data = data | {"intercept": False}
                 spoils = task in ("regression", "statistics") or method.get("function") in ("network", "discriminant")
                 if "norm" in data:
                     pass
-                elif isinstance(columns, dict) and columns and (spoils or trains):
+                elif isinstance(columns, dict) and columns and (spoils or unbounded):
                     data = data | {"norm": math.sqrt(len(columns) + (data.get("intercept") is not False))}
-                elif trains and columns is None:
+                elif unbounded and columns is None:
                     data = data | {"norm": LARGEST_NORM}
                 return values | {"data": data}
         return values
@@ -391,6 +399,7 @@ class Study(Section):
             # Keys that came later: without them a study means what it meant before.
             if meaning["privacy"][key] == default:
                 del meaning["privacy"][key]
+        del meaning["compare"]
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -399,16 +408,20 @@ class Study(Section):
         parties = {**self.parties.model_dump(), "count": count}
         if self.roster is not None and count != self.parties.count:
             raise self.error("roster.parties", f"names {self.parties.count} parties, so there cannot be {count}")
-        return self.model_copy(update={"parties": _checked(PartiesSection, parties, self.source, "parties")})
+        return self.model_copy(update={"parties": _checked(PartiesSection, parties, self.source, ("parties",))})
 
     def options(self, section: Literal["method", "summation"], model: type[OptionsType]) -> OptionsType:
         """The section's own keys, checked by the method or protocol that defines them."""
         part = getattr(self, section)
-        return _checked(model, dict(part.model_extra or {}), self.source, section)
+        return _checked(model, dict(part.model_extra or {}), self.source, self._place(section))
 
     def error(self, place: str, problem: str) -> StudyError:
         """An error about this study, ready to raise."""
-        return StudyError(f"{_where(self.source, tuple(place.split('.')))} {problem}.")
+        section, *keys = place.split(".")
+        return StudyError(f"{_where(self.source, (*self._place(section), *keys))} {problem}.")
+
+    def _place(self, section: str) -> tuple[str, ...]:
+        return self.method_place if section == "method" else (section,)
 
 
 def read_study(path: str | Path) -> Study:
@@ -428,11 +441,13 @@ def read_study(path: str | Path) -> Study:
     return make_study(content, source=str(path))
 
 
-def make_study(content: dict[str, Any], source: str = "the study") -> Study:
+def make_study(
+    content: dict[str, Any], source: str = "the study", method_place: tuple[str, ...] = ("method",)
+) -> Study:
     """A study from the content of a study file."""
-    if "source" in content:
-        raise StudyError(f"{_where(source, ('source',))} is an unknown section; remove it.")
-    return _checked(Study, {**content, "source": source}, source)
+    for name in _MESSAGES & content.keys():
+        raise StudyError(f"{_where(source, (name,))} is an unknown section; remove it.")
+    return _checked(Study, {**content, "source": source, "method_place": method_place}, source)
 
 
 def _as_count(share: int | float, parties: int) -> int:
@@ -478,20 +493,20 @@ def _plain_numbers(value: Any) -> Any:
 ModelType = TypeVar("ModelType", bound=BaseModel)
 
 
-def _checked(model: type[ModelType], content: dict[str, Any], source: str, section: str | None = None) -> ModelType:
+def _checked(model: type[ModelType], content: dict[str, Any], source: str, section: tuple[str, ...] = ()) -> ModelType:
     try:
         return model.model_validate(_plain(content))
     except ValidationError as error:
         raise StudyError(_explain(error, model, source, section)) from None
 
 
-def _explain(error: ValidationError, model: type[BaseModel], source: str, section: str | None) -> str:
+def _explain(error: ValidationError, model: type[BaseModel], source: str, section: tuple[str, ...]) -> str:
     """One sentence for the first (and most telling) problem: unknown keys before anything that follows from them."""
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     problem = problems[0]
     location = tuple(str(part) for part in problem["loc"])
     place, field, siblings = _resolve(model, location)
-    place = (section, *place) if section else place
+    place = (*section, *place)
     where = _where(source, place)
     if problem["type"] == "extra_forbidden":
         close = difflib.get_close_matches(place[-1], siblings, n=1)
@@ -515,7 +530,7 @@ def _resolve(model: type[BaseModel], location: tuple[str, ...]) -> tuple[tuple[s
     for part in location:
         if current is not None:
             place.append(part)
-            siblings = [name for name in current.model_fields if name != "source"]
+            siblings = [name for name in current.model_fields if name not in _MESSAGES]
             if part not in current.model_fields:
                 break
             field = current.model_fields[part]

@@ -87,3 +87,38 @@ def test_from_the_command_line(tmp_path: Path) -> None:
         refused = CliRunner().invoke(app, [*command, *wrong])
         assert refused.exit_code == 2
         assert words in refused.output
+
+
+def votes(folder: Path, **sections: object) -> Study:
+    np.savez(folder / "public.npz", X=records().features[:40])
+    method = {"name": "voting", "public": str(folder / "public.npz"), "queries": 10, "model": "softmax"}
+    privacy = {"epsilon": 1.0, "delta": 1e-5, "unit": "party"}
+    return study(method=method, privacy=privacy, summation={"protocol": "tally"}, **sections)
+
+
+def test_a_method_may_have_keys_of_its_own_to_be_compared_with(tmp_path: Path) -> None:
+    agreed = votes(tmp_path, compare={"fedavg": {"rounds": 3, "clip": 2.0}})
+    other = study_for(agreed, "fedavg", 2.0)
+    assert other.method.model_extra == {"rounds": 3, "clip": 2.0}
+    # Talliers are for votes only.
+    assert (other.summation.protocol, study_for(agreed, "voting", 2.0).summation.protocol) == ("secagg+", "tally")
+    assert agreed.digest() == votes(tmp_path).digest()
+
+
+@pytest.mark.parametrize(
+    ("compare", "words"),
+    [
+        ({}, r'\[method\] model is "softmax", which is unknown.*section \[compare.fedavg\] has keys for fedavg alone'),
+        ({"fedavg": {"rounds": 0}}, r"\[compare\] fedavg.rounds is 0, but should be the number of rounds"),
+        ({"fedavg": {"runds": 3}}, r"\[compare\] fedavg.runds is an unknown key; did you mean 'rounds'"),
+        ({"fedavg": {"name": "x"}}, r"\[compare\] fedavg.name is a key of \[method\] only"),
+        ({"fedavg": {"model": "magic"}}, r'\[compare\] fedavg.model is "magic", which is unknown'),
+        ({"fed": {}}, r"\[compare\] fed names no method; known are"),
+        ({"fedavg": 3}, r"\[compare\] .* but should be"),
+    ],
+)
+def test_what_does_not_fit_another_method_is_told_with_its_place(
+    compare: dict[str, object], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(StudyError, match=words):
+        study_for(votes(tmp_path, compare=compare), "fedavg", 1.0)
