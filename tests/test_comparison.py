@@ -101,7 +101,7 @@ def test_a_method_may_have_keys_of_its_own_to_be_compared_with(tmp_path: Path) -
     other = study_for(agreed, "fedavg", 2.0)
     assert other.method.model_extra == {"rounds": 3, "clip": 2.0}
     # Talliers are for votes only.
-    assert (other.summation.protocol, study_for(agreed, "voting", 2.0).summation.protocol) == ("secagg+", "tally")
+    assert (other.summation.protocol, study_for(agreed, "voting", 2.0).summation.protocol) == ("compute-nodes", "tally")
     assert agreed.digest() == votes(tmp_path).digest()
 
 
