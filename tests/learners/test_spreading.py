@@ -55,3 +55,11 @@ def test_noisy_totals_say_more_than_their_winners() -> None:
         float((spread_labels(features, known) == labels).mean()) for known in (noisy, np.eye(10)[noisy.argmax(axis=1)])
     )
     assert by_totals > by_winners + 0.05
+
+
+def test_what_speaks_for_all_classes_alike_says_nothing() -> None:
+    """Such as how many parties did not abstain."""
+    features, labels = digits()
+    known = np.eye(10)[labels[:100]]
+    offsets = np.random.default_rng(0).choice([0.0, 64.0], size=(100, 1))
+    assert np.array_equal(spread_labels(features, known + offsets), spread_labels(features, known))

@@ -438,3 +438,14 @@ def test_a_record_moves_a_sum_of_many_by_twice_the_clip_and_no_rounding_on_top(n
     )
     assert abs(np.linalg.norm(one - other) - 2.0 * clip) < 1e-9
     np.testing.assert_allclose(one[:16], -0.25 * math.fsum(labels), rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", here(Direct), here(Convolved)])
+def test_a_clipped_gradient_is_as_long_as_the_clip_and_not_longer_by_a_rounding(name: str) -> None:
+    """Of one example, and of a thousand that are all alike."""
+    model = make(name) if name != here(Direct) else TorchModel(name, FEATURES, OUTPUTS, "cross-entropy", (), 0)
+    features, labels = (np.repeat(part[:1], 1_000, axis=0) for part in examples(name, 1))
+    clip, weights = 1e-3, model.initial()
+    for count in (1, 1_000):
+        total = model.clipped_gradients(weights, features[:count], labels[:count], np.array([count]), clip)[0]
+        assert np.linalg.norm(total) == pytest.approx(count * clip, rel=1e-12)
