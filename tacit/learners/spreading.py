@@ -32,8 +32,7 @@ def spread_labels(records: Floats, known: Floats) -> Integers:
     degrees = sparse.diags_array(1.0 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
     step = _MIXTURE * (degrees @ graph @ degrees)
     told = np.zeros((len(records), known.shape[1]))
-    # What speaks for a class speaks against the others as much.
-    told[: len(known)] = known - known.mean(axis=1, keepdims=True)
+    told[: len(known)] = known
     scores = told
     for _ in range(_STEPS):
         scores = step @ scores + told
