@@ -13,28 +13,25 @@ from threadpoolctl import threadpool_limits
 
 from tacit.types import Floats, Integers
 
-_MOST = 10_000
-"""Clusters are of the first so many records, and there are at most `_CLUSTERS`: more take too long."""
+CLUSTERED = 10_000
+"""Of more records than this clusters take too long, or of more than `_CLUSTERS`."""
 _CLUSTERS = 1_000
 _COMPONENTS = 50
 """Of records with more features than this, only so many principal components are looked at."""
 _STEPS = 30
 
 
-def typical_first(records: Floats, count: int) -> Integers:
-    """All records' places, in the order to ask about `count` of them: typical ones first, then as they come.
+def typical_records(records: Floats, count: int) -> Integers:
+    """The places of `count` typical records, or of fewer, in ascending order; of none if half of all are wanted.
 
-    >>> typical_first(np.array([[0.0], [0.2], [9.0], [0.1], [9.1], [9.2]]), 2).tolist()
-    [3, 4, 0, 1, 2, 5]
+    >>> typical_records(np.array([[0.0], [0.2], [9.0], [0.1], [9.1], [9.2]]), 2).tolist()
+    [3, 4]
     """
-    everything = np.arange(len(records))
-    known = records[:_MOST]
-    if 2 * count > len(known):
-        return everything
-    # With one thread the same file gives the same order, on the same machine at least.
+    if 2 * count > len(records):
+        return np.empty(0, dtype=np.int64)
+    # With one thread the same records give the same places, on the same machine at least.
     with threadpool_limits(1):
-        typical = _middles(known, min(count, _CLUSTERS))
-    return np.concatenate([typical, np.delete(everything, typical)])
+        return _middles(records, min(count, _CLUSTERS))
 
 
 def _middles(records: Floats, clusters: int) -> Integers:

@@ -43,7 +43,7 @@ from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.learners.neighbours import neighbour_shares
 from tacit.learners.spreading import MOST, can_spread, spread_labels
-from tacit.learners.typical import typical_first
+from tacit.learners.typical import CLUSTERED, typical_records
 from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from tacit.methods.cross_silo import Sizes, release_of
 from tacit.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
@@ -160,9 +160,11 @@ class Voting(Method):
     @cached_property
     def order(self) -> Integers:
         """The places of the public records, those first that the coordinator asks about."""
+        everything = np.arange(len(self._public))
         if self.options.asking == "first":
-            return np.arange(len(self._public))
-        return typical_first(clip_rows(self._public, self.study.data), self.queries)
+            return everything
+        typical = typical_records(clip_rows(self._public[:CLUSTERED], self.study.data), self.queries)
+        return np.concatenate([typical, np.delete(everything, typical)])
 
     @property
     def request(self) -> Vote | Sum:
