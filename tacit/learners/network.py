@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.arithmetic import sum_of_products
 from tacit.types import Floats, Integers
 
 
@@ -60,8 +61,8 @@ class Network:
             kept = np.isfinite(squared)
             return self.clipped_gradient(flat, features[kept], labels[kept])
         weights = self.clip / np.maximum(np.sqrt(squared), self.clip)
-        hidden_sum = (back_hidden * weights[:, None]).T @ inputs
-        output_sum = (back_output * weights[:, None]).T @ active
+        hidden_sum = sum_of_products(back_hidden * weights[:, None], inputs)
+        output_sum = sum_of_products(back_output * weights[:, None], active)
         return np.concatenate([hidden_sum.ravel(), output_sum.ravel()])
 
 

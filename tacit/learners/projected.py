@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tacit.arithmetic import ROWS
 from tacit.noise.projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
 from tacit.types import Floats, Integers, Labels
 
@@ -26,10 +27,12 @@ class Projection(ABC):
     """The largest norm of an example's contribution …"""
     slack: float = 0.0
     """… but for this probability"""
+    rows: int
+    """How many examples are added up before their sum joins others"""
 
     def __init__(self, model: TorchModel, clip: float) -> None:
         self._model, self._clip = model, clip
-        self.size, self.bound = model.size, clip
+        self.size, self.bound, self.rows = model.size, clip, model.rows
 
     @abstractmethod
     def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
@@ -77,7 +80,7 @@ class LayersProjection(Projection):
         self._layers = model.layers or []
         self._shapes = [(layer.outputs, layer.inputs + layer.bias) for layer in self._layers]
         self._wanted, self._seed = size, seed
-        self.size = self._matrix(0).size
+        self.size, self.rows = self._matrix(0).size, ROWS
 
     def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
         sums = np.zeros((len(counts), self.size))

@@ -23,10 +23,8 @@ from functools import cached_property
 
 import numpy as np
 
+from tacit.arithmetic import blocks
 from tacit.types import Flags, Floats, Integers, Labels
-
-_ROWS = 4096
-"""How many records are worked on at once, so that they stay in the processor's cache."""
 
 
 def best_balance(outputs: int, largest_target: float, coefficients: float) -> float:
@@ -80,8 +78,8 @@ class SecondMoments:
     def of(self, features: Floats, labels: Labels, reshaping: Reshaping | None = None) -> Floats:
         """One party's vector; rows that only pad a block are zero and add nothing."""
         second, mixed = np.zeros((self.features, self.features)), np.zeros((self.features, self.outputs))
-        for start in range(0, len(features), _ROWS):
-            part, targets = features[start : start + _ROWS], self.targets(labels[start : start + _ROWS])
+        for block in blocks(len(features)):
+            part, targets = features[block], self.targets(labels[block])
             if reshaping is not None:
                 part, factors = reshaping.apply(part)
                 targets = targets * factors[:, None]

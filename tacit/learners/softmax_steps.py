@@ -25,10 +25,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from tacit.arithmetic import blocks, sum_of_rows
 from tacit.types import Floats, Labels
 
-_ROWS = 4096
-"""How many records are worked on at once, so that they stay in the processor's cache."""
 _LONGEST = 1000.0
 _TINY = 1e-12
 
@@ -52,7 +51,7 @@ class SoftmaxSteps:
     def mean(self, features: Floats) -> Floats:
         """The first turn: C·Σu."""
         padded = np.zeros(self.size)
-        padded[: self.features] = self.clip * _unit(features).sum(axis=0)
+        padded[: self.features] = self.clip * sum_of_rows(_unit(features))
         return padded
 
     def axis(self, mean: Floats, noise: float, records: int) -> Floats:
@@ -66,10 +65,10 @@ class SoftmaxSteps:
     def gradient(self, axis: Floats, weights: Floats, features: Floats, labels: Labels) -> Floats:
         """A later turn: the sum of the records' clipped gradients, downhill, for weights (features, classes)."""
         total = np.zeros((self.features, self.classes))
-        for start in range(0, len(features), _ROWS):
-            part = features[start : start + _ROWS]
+        for block in blocks(len(features)):
+            part = features[block]
             rest = _unit(part - np.outer(part @ axis, axis))
-            total += rest.T @ self._residuals(rest @ weights, labels[start : start + _ROWS])
+            total += rest.T @ self._residuals(rest @ weights, labels[block])
         return total.ravel()
 
     def _residuals(self, scores: Floats, labels: Labels) -> Floats:

@@ -7,7 +7,7 @@ al. 2023). Any other module goes through torch.func, some examples at a time.
 
 An example's gradient is computed in single precision and clipped and added up in double: in single precision a sum of
 a thousand loses enough for one example to move it by more than 2·clip (`test_torch_models` does it). What is left of
-that in double precision is counted in the sensitivity (`methods.plan`). Not counted is that a library may round an
+that in double precision is counted in the sensitivity (`arithmetic`). Not counted is that a library may round an
 example's own gradient differently in another batch.
 """
 
@@ -178,6 +178,12 @@ class TorchModel:
             self._kept_books(flat, inputs, targets, parts, clip, sums)
         return sums
 
+    @property
+    def rows(self) -> int:
+        """How many examples go through the module at once, where their gradients must be held or not."""
+        held = max(1, _CHUNK_BYTES // (4 * self.size))
+        return _CHUNK_ROWS if self.layers is not None else min(_CHUNK_ROWS, held)
+
     def example_gradients(self, flat: Floats, features: Floats, labels: Labels) -> Iterator[Floats]:
         """The examples' gradients, one row each, some at a time."""
         inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
@@ -328,9 +334,8 @@ class TorchModel:
             return self._losses(scores, target[None])[0]
 
         each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
-        most = min(_CHUNK_ROWS, max(1, _CHUNK_BYTES // (4 * self.size)))
-        for start in range(0, len(inputs), most):
-            rows = slice(start, start + most)
+        for start in range(0, len(inputs), self.rows):
+            rows = slice(start, start + self.rows)
             yield torch.cat([part.flatten(1) for part in each(weights, inputs[rows], targets[rows]).values()], 1)
 
     def _with(self, flat: Floats) -> nn.Module:

@@ -226,6 +226,7 @@ class CrossSilo(Method):
             count=self.options.rounds,
             noise=self.noise,
             most=None if self.noise == "inside" else self.projection.bound * self._largest_batch(),
+            rows=self.projection.rows,
         )
         return make_sampled_plan(self.study, self.name, declared, self.schedule(), tuple(self._notes()))
 

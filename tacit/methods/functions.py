@@ -16,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
+from tacit.arithmetic import sum_of_rows
 from tacit.data.block import Block
 from tacit.learners.network import Network
 from tacit.learners.second_moments import Reshaping, SecondMoments, best_balance
@@ -178,7 +179,7 @@ class LeastSquares(Function):
     def first_of(self, features: Floats) -> Floats:
         """The sum of the records, and of their squares, scaled to norm 1."""
         unit = features / self._study.data.norm
-        return np.append(unit.sum(axis=0), np.einsum("ij,ij->", unit, unit))
+        return np.append(sum_of_rows(unit), sum_of_rows(np.einsum("ij,ij->i", unit, unit)))
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         reshaping = None if parameters is None else Reshaping.from_parameters(parameters)
@@ -318,8 +319,7 @@ class Mean(Function):
         self.sensitivity, self.record_bound = min(widest, 2.0 * self._norm), self._norm
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        total: Floats = features.sum(axis=0)
-        return total
+        return sum_of_rows(features)
 
     def conclude(self) -> Generator[Ask, Total, Release]:
         total = yield Ask()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.arithmetic import ROWS, inexactness
 from tacit.methods.mechanisms import Correlated, Curator, Independent, Inside, Mechanism, Shares, Turnout
 from tacit.noise.encoding import Encoding
 from tacit.noise.schedule import COMPONENTS, NoiseSchedule
@@ -57,6 +58,8 @@ class DeclaredSum:
     """Of correlated noise: the variance of what is taken away over that of what stays."""
     most: float | None = None
     """What no total of contributions exceeds in norm, but for a negligible chance; None: all parties' bounds."""
+    rows: int = ROWS
+    """How many records are added up before their sum joins others: see `arithmetic`."""
 
 
 @dataclass(frozen=True)
@@ -360,27 +363,18 @@ def curator_plan(
 def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
     """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
     counts = float(trust.parties * study.parties.max_records)
+    # Each of the parties that a neighbour differs at may round differently.
     affected = min(study.group or 1, trust.parties)
-    inexact = affected * _inexactness(study.parties.max_records) * release.bound
-    exactly = replace(release, sensitivity=release.sensitivity + inexact)
+    inexact = affected * inexactness(study.parties.max_records, release.rows) * release.bound
+    release = replace(release, sensitivity=release.sensitivity + inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS
         while fineness >= coarsest:
-            planned = _with_fineness(trust, exactly, mu, opens_noise, fineness, bits)
+            planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits)
             if max(_largest_total(trust, planned, release.most), counts) < 2.0 ** (bits - 1):
                 return planned
             fineness /= 2.0
     raise study.error("parties.max_records", f"is {study.parties.max_records}, too many for 64-bit totals; lower it")
-
-
-def _inexactness(records: int) -> float:
-    """What floating-point arithmetic adds to a sensitivity, in units of a contribution's bound.
-
-    A contribution is a sum over records, in double precision and in whatever order. It is off by at most
-    (n + 16)·2⁻⁵³ times the sum of the records' own norms (Higham 2002, section 3.1; 16 for scaling it and for making
-    the terms), which the bound is; neighbours may be off in opposite directions (Casacuberta et al. 2022).
-    """
-    return 2.0 * (records + 16) * 2.0**-53
 
 
 def _with_fineness(

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
+from tacit.arithmetic import sum_of_products
 from tacit.types import Floats, Integers, Words
 
 _BLOCK = 1 << 18
@@ -210,7 +211,9 @@ class LayerProjection:
             squared: Floats = np.sum([_squared(back) * _squared(ins) for back, ins in factors], axis=0)
         kept = np.isfinite(squared)
         weights = clip / np.maximum(np.sqrt(squared[kept]), clip)
-        return np.concatenate([((back[kept] * weights[:, None]).T @ ins[kept]).ravel() for back, ins in factors])
+        return np.concatenate(
+            [sum_of_products(back[kept] * weights[:, None], ins[kept]).ravel() for back, ins in factors]
+        )
 
     def project(self, gradients: Sequence[Floats]) -> Floats:
         """Pᵀ of one gradient of all layers, given as matrices: (k,)."""
