@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from scipy.special import expit
@@ -205,3 +206,14 @@ class Shares(Loss):
             for k in range(self.outputs)
         ]
         return np.asarray(np.sum(each, axis=0))
+
+
+def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smoothing: float) -> Loss:
+    """The loss of a learner, as studies name it."""
+    match learner:
+        case "svm":
+            return HuberSVM(classes, smoothing)
+        case "logistic":
+            return Logistic(classes)
+        case "softmax":
+            return Softmax(classes)

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.learners.linear import LinearLearner
-from tacit.learners.losses import HuberSVM, Logistic, Loss, Softmax
+from tacit.learners.losses import loss_of
 from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum
 from tacit.methods.plan import DeclaredSum, Plan, make_plan
 from tacit.study import Section, Study
@@ -59,7 +59,7 @@ class Helmet(Method):
                 'is "records", but with unit = "party" a party\'s size is protected too; use weights = "equal"',
             )
         self.learner = LinearLearner(
-            loss=_loss(self.options, len(study.data.class_names)),
+            loss=loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing),
             norm=study.data.norm,
             regularization=self.options.regularization,
             radius=self.options.radius,
@@ -114,13 +114,3 @@ class Helmet(Method):
         }
         weights = average.reshape(self.learner.loss.outputs, -1)
         return Release(weights, kinds[self.options.learner], details)
-
-
-def _loss(options: Options, classes: int) -> Loss:
-    match options.learner:
-        case "svm":
-            return HuberSVM(classes, options.smoothing)
-        case "logistic":
-            return Logistic(classes)
-        case "softmax":
-            return Softmax(classes)

@@ -31,7 +31,7 @@ from tacit.data.bounding import clip_rows
 from tacit.data.public import PublicRecords, Sha256, read_public
 from tacit.learners import certified
 from tacit.learners.linear import SLACK, LinearLearner
-from tacit.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
+from tacit.learners.losses import Shares, loss_of
 from tacit.learners.spaces import space_for
 from tacit.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Release, Total
 from tacit.methods.plan import (
@@ -90,7 +90,7 @@ class Multiparty(Method):
         self.averages = self.options.labels == "average"
         if self.options.public is None and not self.averages:
             raise study.error("method", "lacks public: a file with public records, without labels, to vote on")
-        self.loss = _loss(self.options, len(study.data.class_names))
+        self.loss = loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing)
         strength = self.options.regularization if self.averages else self.options.local_regularization
         self.local = LinearLearner(self.loss, study.data.norm, strength)
 
@@ -227,13 +227,3 @@ class Multiparty(Method):
         words = planned.encoding.encode(weights.reshape(1, -1))[0]
         words += sample(planned.total_std(1) * planned.encoding.scale, planned.dimension, secrets).view(np.uint64)
         return np.asarray(planned.encoding.decode(words).reshape(weights.shape))
-
-
-def _loss(options: Options, classes: int) -> Loss:
-    match options.learner:
-        case "svm":
-            return HuberSVM(classes, options.smoothing)
-        case "logistic":
-            return Logistic(classes)
-        case "softmax":
-            return Softmax(classes)
