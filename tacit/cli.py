@@ -254,7 +254,11 @@ def compare(
     plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file to draw it in; needs matplotlib.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run several methods on the same records at the same epsilons, and show them side by side."""
+    """Run several methods on the same records at the same epsilons, and show them side by side.
+
+    A section of the study, compare.NAME, has the keys of another method. Talliers serve votes only: if the study has
+    some, other methods add up by compute nodes.
+    """
     from tacit.study import read_study
 
     agreed = read_study(study)

@@ -45,7 +45,7 @@ def study_for(study: Study, method: str, epsilon: float) -> Study:
     [method] that it knows. Talliers serve votes only: other methods add up by the usual protocol instead."""
     known = ", ".join(f'"{name}"' for name in METHODS)
     if method not in METHODS:
-        raise study.error("method.name", f'is "{method}", but should be one of: {known}')
+        raise StudyError(f'the method to compare with is "{method}", but should be one of: {known}.')
     for name, keys in study.compare.items():
         if name not in METHODS:
             raise study.error(f"compare.{name}", f"names no method; known are: {known}")

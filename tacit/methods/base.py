@@ -168,3 +168,10 @@ class Method(ABC):
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:
         """The coordinator's side: asks, and goes on with the answer."""
+
+
+class PooledMethod(Method):
+    """A baseline that has all records in one place: it asks for `Pool`, and parties contribute nothing else."""
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        raise NotImplementedError("nothing is summed: all records are in one place")

@@ -8,7 +8,6 @@ party alone. `central`: a trusted curator adds the noise once. `none`: no privac
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +17,9 @@ from tacit.learners.linear import LinearLearner
 from tacit.learners.losses import Softmax
 from tacit.methods.base import (
     Collect,
-    Contribution,
     Conversation,
-    Method,
-    PartyRequest,
     Pool,
-    Private,
+    PooledMethod,
     Release,
     Request,
     Total,
@@ -97,7 +93,7 @@ class Central(FunctionMethod):
             return release
 
 
-class Nothing(Method):
+class Nothing(PooledMethod):
     """No privacy: the softmax model, the least-squares model or the exact statistics of all records."""
 
     name = "none"
@@ -113,9 +109,6 @@ class Nothing(Method):
         other = OtherRelease("function", self.function.dimension, "none", self.function.sensitivity, 0.0)
         plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
         return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
-
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
-        raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()

@@ -15,7 +15,6 @@ sampler's distance.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -23,7 +22,7 @@ from pydantic import Field
 
 from tacit.data.block import Block
 from tacit.learners.second_moments import SecondMoments
-from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Pool, Private, Release
+from tacit.methods.base import Conversation, Pool, PooledMethod, Release
 from tacit.methods.plan import OtherRelease, Plan, curator_plan
 from tacit.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from tacit.noise.stream import SecretStream
@@ -43,7 +42,7 @@ class Options(Section):
     sensitivity: Literal["tight", "published"] = Field("tight", description='"tight" or "published"')
 
 
-class DpFm(Method):
+class DpFm(PooledMethod):
     """The functional mechanism on pooled records."""
 
     name = "dp-fm"
@@ -92,9 +91,6 @@ class DpFm(Method):
                 "delta",
             )
         return curator_plan(self.study, self.name, release, slack)
-
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
-        raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()

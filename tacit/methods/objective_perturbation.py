@@ -16,7 +16,6 @@ Regression: squared loss ½(y − wᵀx)² over ‖w‖ ≤ R (ζ = 1 + R, c = 1
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from pydantic import Field
@@ -24,7 +23,7 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from tacit.data.block import Block
-from tacit.methods.base import Contribution, Conversation, Method, PartyRequest, Pool, Private, Release
+from tacit.methods.base import Conversation, Pool, PooledMethod, Release
 from tacit.methods.plan import OtherRelease, Plan, curator_plan
 from tacit.noise.spherical import ASSUMPTION, spherical_laplace
 from tacit.noise.stream import SecretStream
@@ -44,7 +43,7 @@ class Options(Section):
     )
 
 
-class ObjectivePerturbation(Method):
+class ObjectivePerturbation(PooledMethod):
     """A random linear term in the objective, on pooled records."""
 
     name = "objective-perturbation"
@@ -87,9 +86,6 @@ class ObjectivePerturbation(Method):
         )
         assumptions = (ASSUMPTION, "the minimiser is exact")
         return curator_plan(self.study, self.name, release, 0.0, assumptions)
-
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
-        raise NotImplementedError("nothing is summed: all records are in one place")
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()

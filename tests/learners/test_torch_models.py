@@ -423,16 +423,16 @@ class Direct(nn.Module):
 
 @pytest.mark.parametrize("name", ["linear", here(Direct)])
 def test_a_record_moves_a_sum_of_many_by_twice_the_clip_and_no_rounding_on_top(name: str) -> None:
-    """A thousand large gradients, and as many that single precision loses among them, but not among fewer.
+    """Large gradients, and as many that single precision rounds up after 512 of them, but not after 510.
 
     With zero weights and least squares the gradient of an example is −y·x (and −y for the bias), exactly.
     """
     model = TorchModel(name, 16, 1, "squares", (), 0)
     clip = math.sqrt(2.0) if name == "linear" else 1.0
-    features, counts = np.full((2_000, 16), 0.25), np.array([2_000])
-    labels = np.where(np.arange(2_000) % 2, 1.0, 2.0**-17)
+    features, counts = np.full((1_024, 16), 0.25), np.array([1_024])
+    labels = np.where(np.arange(1_024) < 512, 1.0, 1.4 * 2.0**-12).astype(np.float32).astype(np.float64)
     replaced = labels.copy()
-    replaced[1] = -1.0
+    replaced[0] = -1.0
     one, other = (
         model.clipped_gradients(np.zeros(model.size), features, known, counts, clip)[0] for known in (labels, replaced)
     )
