@@ -267,6 +267,16 @@ def accounted(sigma: float, rate: float, rounds: int, delta: float, adjacency: s
 
 
 @pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
+def test_how_often_an_attacker_is_right_is_what_dp_accounting_says(adjacency: str) -> None:
+    agreed = study({"rounds": 30, "rate": 0.05}, adjacency=adjacency, noise_multiplier=1.2)
+    relation = dp_accounting.NeighboringRelation
+    accountant = PLDAccountant(relation.REPLACE_ONE if adjacency == "replace" else relation.ADD_OR_REMOVE_ONE)
+    accountant.compose(dp_accounting.PoissonSampledDpEvent(0.05, dp_accounting.GaussianDpEvent(1.2)), 30)
+    expected = (1.0 + accountant.get_delta(0.0)) / 2.0
+    assert CrossSilo(agreed).plan().guarantee.attack_success == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.parametrize("adjacency", ["replace", "add-remove"])
 @pytest.mark.parametrize("promise", [{"noise_multiplier": 1.2}, {"epsilon": 2.0}])
 def test_the_plan_says_what_dp_accounting_says(adjacency: str, promise: dict[str, float]) -> None:
     agreed = study({"rounds": 30, "rate": 0.05, "clip": 0.7}, adjacency=adjacency, colluding=1, **promise)

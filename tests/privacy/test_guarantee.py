@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from tacit.privacy.gaussian import mu_for
@@ -36,3 +38,11 @@ def test_the_sentence_names_unit_colluders_numbers_and_assumptions() -> None:
     assert guarantee.unit == {"group": 3}
     assert guarantee.epsilon_at(1e-5) == pytest.approx(0.5)
     assert 0.5 < guarantee.attack_success < 0.6
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 3.0])
+def test_without_more_than_epsilon_the_best_attack_is_that_on_a_coin_that_was_turned(epsilon: float) -> None:
+    """Randomised response keeps ε exactly: it tells the truth with odds e^ε, and who believes it is right as often."""
+    odds = math.exp(epsilon)
+    assert Guarantee(epsilon, 0.0, 1, Trust(9, 0, 0), None).attack_success == pytest.approx(odds / (1.0 + odds))
+    assert Guarantee(epsilon, 0.01, 1, Trust(9, 0, 0), None).attack_success == pytest.approx(odds / (1 + odds) + 0.01)

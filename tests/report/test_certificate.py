@@ -109,3 +109,14 @@ def test_the_number_of_records_stays_out_of_it_when_parties_are_protected() -> N
     certificate = run(study(unit="party")).certificate
     assert certificate["guarantee"]["unit"] == "party"
     assert "records" not in certificate["happened"]
+
+
+def test_how_often_an_attacker_is_right_is_what_an_independent_accountant_makes_of_the_noise() -> None:
+    """The distance of two neighbours' releases in total variation is δ at ε = 0."""
+    certificate = run(study()).certificate
+    (release,) = certificate["releases"]
+    accountant = PLDAccountant(NeighboringRelation.ADD_OR_REMOVE_ONE, value_discretization_interval=1e-4)
+    accountant.compose(GaussianDpEvent(release["noise_std"] / release["sensitivity"]))
+    right = (1.0 + accountant.get_delta(0.0)) / 2.0
+    assert certificate["guarantee"]["attack_success"] == pytest.approx(right, abs=1e-4)
+    assert f"right at most {100.0 * right:.1f} times in 100" in certificate["statement"]
