@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tacit.types import Floats, Integers
+from unspoken.types import Floats, Integers
 
 HEALTH_RECORDS = 100_000
 """So many of the 171,067 records are used, chosen at random."""

@@ -39,20 +39,20 @@ def _opening(result: dict[str, Any]) -> str:
     return f"""# CAPE and capeFM, measured again
 
 The figures of *Distributed Differentially Private Computation of Functions with Correlated Noise* (Imtiaz, Mohammadi &
-Sarwate 2019), made by `tacit` with every method at the ε that it really keeps. Written by
+Sarwate 2019), made by `unspoken` with every method at the ε that it really keeps. Written by
 [`benchmarks/cape_figures.py`](../benchmarks/cape_figures.py): do not edit.{quick}
 
 - S sites hold N records, N/S each; ⌈S/3⌉ − 1 of them collude with the coordinator. A record may be replaced by any
   other.
-- ε and δ are the exact ones of `tacit.privacy` for all that is released together. The paper's Theorem 1 understates the
-  loss (below), its functional mechanism spends ε once for each order, and its network once for each iteration.
+- ε and δ are the exact ones of `unspoken.privacy` for all that is released together. The paper's Theorem 1 understates
+  the loss (below), its functional mechanism spends ε once for each order, and its network once for each iteration.
 - Each point is the mean of {result["runs"]} runs on different data with fresh noise; bands are one standard error.
 - As in the paper, features, records and labels are scaled by the largest values in the data, which is not private.
 - `local` is one site alone. `dp-fm` (Zhang et al. 2012) and objective perturbation (Chaudhuri et al. 2011) have a
   trusted curator who sees all records, and δ = 0; objective perturbation gets the best of four settings, chosen by the
   result. The network's settings are the best of four on other data of its kind, the same for all methods. Nothing else
   is tuned.
-- `capeFM`, `conv`, `local` and `central` are tacit's linear regression: a tenth of the budget first buys the mean and
+- `capeFM`, `conv`, `local` and `central` are our linear regression: a tenth of the budget first buys the mean and
   mean square of the records, by which they are reshaped to make room for what tells them apart (`reshape`); the paper
   has no such step. The rest goes into both orders in one release.
 - In CAPE the parties draw all noise themselves, so the repetitions use the ideal summation. One run of D = 20,

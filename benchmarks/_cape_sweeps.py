@@ -12,12 +12,12 @@ import numpy as np
 from _cape_data import Regression, TwoClasses
 from _common import say
 
-from tacit.data.files import Records
-from tacit.methods.base import Release
-from tacit.report.evaluation import classify, scores_of
-from tacit.simulation import simulate_records
-from tacit.study import Study, make_study
-from tacit.types import Floats, Integers
+from unspoken.data.files import Records
+from unspoken.methods.base import Release
+from unspoken.report.evaluation import classify, scores_of
+from unspoken.simulation import simulate_records
+from unspoken.study import Study, make_study
+from unspoken.types import Floats, Integers
 
 Data = TypeVar("Data")
 Axis = Literal["epsilon", "delta", "records"]

@@ -12,9 +12,9 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from tacit.data.block import Block
-from tacit.data.federation import BLOCK_PARTIES, Federation
-from tacit.types import Floats, Integers
+from unspoken.data.block import Block
+from unspoken.data.federation import BLOCK_PARTIES, Federation
+from unspoken.types import Floats, Integers
 
 FASHION = Path("/usr/share/datasets/fashion-mnist")
 """Where Debian's package dataset-fashion-mnist puts its files."""

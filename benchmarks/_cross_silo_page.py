@@ -7,7 +7,7 @@ from typing import Any
 
 from _common import markdown
 
-from tacit.privacy.integer import LARGEST_EPSILON
+from unspoken.privacy.integer import LARGEST_EPSILON
 
 
 def write_page(result: dict[str, Any], path: Path) -> None:
@@ -33,13 +33,13 @@ def _opening(result: dict[str, Any]) -> str:
     return f"""# Cross-silo training, measured again
 
 The figures of *Differentially private cross-silo federated learning* (Heikkilä, Koskela, Shimizu, Kaski & Honkela
-2020), made by `tacit`. Written by [`benchmarks/cross_silo_figures.py`](../benchmarks/cross_silo_figures.py): do not
+2020), made by `unspoken`. Written by [`benchmarks/cross_silo_figures.py`](../benchmarks/cross_silo_figures.py): do not
 edit.{quick}
 
 - Data: {result["data"]}; each row is centred by its own mean and brought to norm 1. The model is
   linear (the paper's has two hidden layers behind convolutions), so accuracies are not to be compared with the paper's.
 - A record may be replaced by any other; ε is that of all rounds together, δ = 1e-5. Of 10 parties 3 collude with the
-  coordinator, and the noise is enough without theirs. ε is computed numerically, by `tacit.privacy.subsampled`.
+  coordinator, and the noise is enough without theirs. ε is computed numerically, by `unspoken.privacy.subsampled`.
 - Points are means of {result["runs"]} runs with fresh noise and batches; bars go from the least to the best of them.
 - Learning rates (of `fedavg`: the clipping norm) are the best of three on a tenth of the training records kept aside,
   for every method and point. As in the paper, that choice is not covered by ε.

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from tacit.data.splits import split
-from tacit.types import Floats, Integers
+from unspoken.data.splits import split
+from unspoken.types import Floats, Integers
 
 NAMES = ("train-images-idx3-ubyte", "t10k-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-labels-idx1-ubyte")
 PATCH, CLUSTERS, POOLS, COMPONENTS = 6, 128, 3, 50

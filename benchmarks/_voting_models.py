@@ -14,9 +14,9 @@ import scipy.linalg
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from tacit.methods.base import Release
-from tacit.methods.voting import Voting
-from tacit.types import Floats, Integers
+from unspoken.methods.base import Release
+from unspoken.methods.voting import Voting
+from unspoken.types import Floats, Integers
 
 KNOWN = 0.2
 """A party votes if at least this much speaks for its knowing the class: 0.5 where it has all classes, 0 far away."""

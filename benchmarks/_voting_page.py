@@ -68,7 +68,7 @@ def _opening(result: dict[str, Any]) -> str:
     return f"""# Votes on public records, measured again
 
 The tables of *Voting-based Approaches for Differentially Private Federated Learning* (Zhu et al. 2020) and of *Learning
-Privately from Multiparty Data* (Hamm, Cao & Belkin 2016), made by `tacit`. Written by
+Privately from Multiparty Data* (Hamm, Cao & Belkin 2016), made by `unspoken`. Written by
 [`benchmarks/voting_tables.py`](../benchmarks/voting_tables.py): do not edit.{quick}
 
 - Data: {names}, {result["parties"]} parties. Three tenths of the test images are public and come without labels, the
@@ -189,7 +189,7 @@ the best of three on records kept aside. A single party's model has no noise, as
 
 The supplement has no accuracies; its sensitivities are these, and ours for M = {last:,}:
 
-{markdown(["labels", "the paper", "tacit"], rows)}
+{markdown(["labels", "the paper", "unspoken"], rows)}
 
 A majority may be turned by one party on every record, so its noise does not shrink with the number of parties. Weights
 by shares of the votes are what makes many parties worth while."""

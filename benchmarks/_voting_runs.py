@@ -14,19 +14,19 @@ import numpy as np
 from _common import say
 from _voting_data import Setting
 
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.learners.linear import LinearLearner
-from tacit.learners.losses import Softmax
-from tacit.methods.base import Method
-from tacit.methods.multiparty import Multiparty
-from tacit.methods.plan import Plan
-from tacit.methods.registry import method_for
-from tacit.report.evaluation import classify, scores_of
-from tacit.study import Study, make_study
-from tacit.types import Floats, Integers
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.learners.linear import LinearLearner
+from unspoken.learners.losses import Softmax
+from unspoken.methods.base import Method
+from unspoken.methods.multiparty import Multiparty
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import method_for
+from unspoken.report.evaluation import classify, scores_of
+from unspoken.study import Study, make_study
+from unspoken.types import Floats, Integers
 
 CLASSES = 10
 

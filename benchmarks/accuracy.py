@@ -23,15 +23,15 @@ import numpy as np
 from _common import claim, options, say, show_claims, show_json, show_table
 from sklearn.datasets import load_digits
 
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.data.splits import split
-from tacit.methods.base import Sum
-from tacit.methods.registry import method_for
-from tacit.report.evaluation import accuracy, pooled_accuracy
-from tacit.simulation import simulate_records
-from tacit.study import Study, make_study
-from tacit.types import Floats, Integers
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.data.splits import split
+from unspoken.methods.base import Sum
+from unspoken.methods.registry import method_for
+from unspoken.report.evaluation import accuracy, pooled_accuracy
+from unspoken.simulation import simulate_records
+from unspoken.study import Study, make_study
+from unspoken.types import Floats, Integers
 
 SPLITS = ("iid", "by-class")
 LEARNERS = ("softmax", "svm")

@@ -18,18 +18,18 @@ import numpy as np
 from _common import best_of, claim, options, say, show_claims, show_json, show_table
 from threadpoolctl import threadpool_info
 
-from tacit.engines.local import _common_noise, _secrets_of
-from tacit.learners.second_moments import SecondMoments
-from tacit.learners.solving import solve
-from tacit.methods.cape import Cape
-from tacit.methods.functions import FunctionOptions
-from tacit.methods.mechanisms import Correlated
-from tacit.methods.plan import Plan, PlannedSum
-from tacit.noise.discrete_gaussian import sample
-from tacit.noise.stream import SecretStream
-from tacit.study import make_study
-from tacit.summation.base import Envelope
-from tacit.types import Floats, Words
+from unspoken.engines.local import _common_noise, _secrets_of
+from unspoken.learners.second_moments import SecondMoments
+from unspoken.learners.solving import solve
+from unspoken.methods.cape import Cape
+from unspoken.methods.functions import FunctionOptions
+from unspoken.methods.mechanisms import Correlated
+from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.stream import SecretStream
+from unspoken.study import make_study
+from unspoken.summation.base import Envelope
+from unspoken.types import Floats, Words
 
 SITE = 1
 

@@ -2,7 +2,7 @@
 
 Figures 2 to 7 of the CAPE paper (Imtiaz, Mohammadi & Sarwate 2019) again, for S sites of which ⌈S/3⌉ − 1 collude. Every
 point is the mean of `--runs` runs of the whole engine, each on other data (real data: other records, and dealt out
-otherwise) with fresh noise, and every method keeps the ε and δ that its point says: by `tacit.privacy`, not by the
+otherwise) with fresh noise, and every method keeps the ε and δ that its point says: by `unspoken.privacy`, not by the
 paper's Theorem 1, and for the network in all iterations together, not for each. Objective perturbation gets the best of
 four settings, chosen by the result, which is a favour to it; the network's settings are the best of four on other data,
 the same for all methods; nothing else is tuned.
@@ -43,15 +43,15 @@ from _cape_sweeps import (
 )
 from _common import claim, kept, options, say, show_claims, show_json, show_table
 
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.learners.solving import Repair
-from tacit.methods.registry import method_for
-from tacit.noise.stream import SecretStream
-from tacit.privacy.correlated import correlated_mu
-from tacit.privacy.gaussian import delta_of, epsilon_of
-from tacit.simulation import simulate_records
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.learners.solving import Repair
+from unspoken.methods.registry import method_for
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.correlated import correlated_mu
+from unspoken.privacy.gaussian import delta_of, epsilon_of
+from unspoken.simulation import simulate_records
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)

@@ -22,8 +22,8 @@ import numpy as np
 from _common import claim, options, say, show_claims, show_json, show_table
 from sklearn.svm import LinearSVC
 
-from tacit.learners.hinge import hinge_objective, weighted_average_descent
-from tacit.types import Floats
+from unspoken.learners.hinge import hinge_objective, weighted_average_descent
+from unspoken.types import Floats
 
 IMAGE = Path(__file__).resolve().parent.parent / "docs" / "images" / "convergence.png"
 FITTED_FROM = 32

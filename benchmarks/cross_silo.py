@@ -37,21 +37,21 @@ from _common import best_of, claim, options, say, show_claims, show_json, show_t
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.learners.projected import BeforeProjection, Plain, Projection, after_projection
-from tacit.learners.torch_models import TorchModel, make_module
-from tacit.methods.base import Private, Sum
-from tacit.methods.mechanisms import Turnout
-from tacit.methods.registry import method_for
-from tacit.noise.discrete_gaussian import sample
-from tacit.noise.stream import SecretStream
-from tacit.privacy import subsampled
-from tacit.study import Study, make_study
-from tacit.summation.base import COORDINATOR, Endpoint, Envelope
-from tacit.types import Floats, Integers
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
+from unspoken.learners.torch_models import TorchModel, make_module
+from unspoken.methods.base import Private, Sum
+from unspoken.methods.mechanisms import Turnout
+from unspoken.methods.registry import method_for
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy import subsampled
+from unspoken.study import Study, make_study
+from unspoken.summation.base import COORDINATOR, Endpoint, Envelope
+from unspoken.types import Floats, Integers
 
 PIXELS, CLASSES, CLIP = 784, 10, 1.0
 HELD_BYTES = 64 << 20

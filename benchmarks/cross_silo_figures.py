@@ -30,12 +30,12 @@ from _cross_silo_page import write_page
 from _cross_silo_plots import draw_all
 from cross_silo import Setting
 
-from tacit.engines import local
-from tacit.methods.plan import Plan
-from tacit.methods.registry import method_for
-from tacit.privacy.subsampled import Rounds, effective_rate, epsilon_of
-from tacit.report.evaluation import classify, scores_of
-from tacit.study import Study, make_study
+from unspoken.engines import local
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import method_for
+from unspoken.privacy.subsampled import Rounds, effective_rate, epsilon_of
+from unspoken.report.evaluation import classify, scores_of
+from unspoken.study import Study, make_study
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PARTIES, COLLUDING, DELTA = 10, 3, 1e-5

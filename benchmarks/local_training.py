@@ -1,7 +1,7 @@
 """Claim: training all local models takes at most 1/20 of scikit-learn's time, and little memory beyond the data.
 
 1,000 parties × 50 records × 6,144 features × 10 classes (class means plus noise, every row at unit length): all local
-models and their average with `tacit.learners`, a block of parties at a time on every core, against a loop over
+models and their average with `unspoken.learners`, a block of parties at a time on every core, against a loop over
 scikit-learn's LogisticRegression and LinearSVC. BLAS has one thread in both. scikit-learn is timed on some of the
 parties and extrapolated linearly. The ratio of clock times needs a machine with nothing else to do, as ours uses all
 cores and a loop only one; the ratio of CPU times compares the work alone.
@@ -34,15 +34,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 from threadpoolctl import threadpool_limits
 
-from tacit.data.block import Block
-from tacit.data.federation import BLOCK_BYTES, Federation
-from tacit.engines import local
-from tacit.learners.linear import SLACK, LinearLearner
-from tacit.learners.losses import HuberSVM, Loss, Softmax
-from tacit.methods.registry import method_for
-from tacit.report.evaluation import accuracy
-from tacit.study import make_study
-from tacit.types import Floats, Integers
+from unspoken.data.block import Block
+from unspoken.data.federation import BLOCK_BYTES, Federation
+from unspoken.engines import local
+from unspoken.learners.linear import SLACK, LinearLearner
+from unspoken.learners.losses import HuberSVM, Loss, Softmax
+from unspoken.methods.registry import method_for
+from unspoken.report.evaluation import accuracy
+from unspoken.study import make_study
+from unspoken.types import Floats, Integers
 
 CLASSES = 10
 REGULARIZATIONS = (0.1, 0.01)

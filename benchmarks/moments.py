@@ -15,9 +15,9 @@ import numpy as np
 from _common import claim, options, say, show_claims, show_json, show_table
 from accuracy import SPLITS, Experiment, cifar, digits
 
-from tacit.data.splits import split
-from tacit.simulation import simulate_records
-from tacit.study import Study, make_study
+from unspoken.data.splits import split
+from unspoken.simulation import simulate_records
+from unspoken.study import Study, make_study
 
 
 def main() -> None:

@@ -23,14 +23,14 @@ import numpy as np
 from _common import claim, options, say, show_claims, show_json, show_table
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tacit.noise.discrete_gaussian import sample
-from tacit.noise.schedule import NoiseSchedule
-from tacit.noise.stream import SecretStream
-from tacit.summation import compute_nodes, ideal, pairwise, secagg, shamir
-from tacit.summation.base import Protocol, Session, bitmap
-from tacit.summation.keys import seal
-from tacit.summation.neighbours import Advertise, Introduce
-from tacit.summation.secagg import SHARE_BYTES, Masked, Opened, Relay, SecAggPlus, Unmask, commitment, sealing_key
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
+from unspoken.summation import compute_nodes, ideal, pairwise, secagg, shamir
+from unspoken.summation.base import Protocol, Session, bitmap
+from unspoken.summation.keys import seal
+from unspoken.summation.neighbours import Advertise, Introduce
+from unspoken.summation.secagg import SHARE_BYTES, Masked, Opened, Relay, SecAggPlus, Unmask, commitment, sealing_key
 
 LENGTH = 61_450
 DROPOUTS = 0.05
@@ -202,7 +202,7 @@ def receive(coordinator: Any, clock: dict[str, float], stage: str, sender: int, 
     channel = coordinator._channel(sender)
     flipped = channel.__class__.__new__(channel.__class__)
     flipped._mine = channel._theirs
-    from tacit.summation.neighbours import Framed
+    from unspoken.summation.neighbours import Framed
 
     body = flipped.wrap(msgspec.msgpack.encode(message))
     framed = msgspec.msgpack.encode(Framed(coordinator._label, sender, memoryview(body)))
@@ -382,7 +382,7 @@ def show(result: dict[str, Any]) -> None:
     rows.append(("bare AES loop", f"{client['bare_aes']:.4f}", ""))
     rows += [(f"server: {name}", f"{server[name]:.3f}", "") for name in ("keys", "shares", "vectors", "unmask")]
     rows.append(("server: whole", f"{server['whole']:.3f}", f"{flower.get('server', nothing):.1f}"))
-    show_table(("seconds", "tacit", "Flower"), rows)
+    show_table(("seconds", "unspoken", "Flower"), rows)
     print()
     show_table(("protocol", "upload over bare vector"), [(n, f"{r:.3f}") for n, r in result["uploads"].items()])
     print()

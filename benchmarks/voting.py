@@ -4,7 +4,7 @@ Argmax: the winners of 3,000 queries with 10 classes, by three talliers and by f
 What is timed is each tallier's own work, from the first ballot to the opened winners, encryption of its messages and
 agreement on the ballots included; all run in one process, one after the other. MPyC does the argmax alone, of totals
 that are there already, by three processes on this machine; it is measured on fewer queries, in the same run, and its
-seconds are scaled up (start and connections left out). MPyC's numbers have 34 bits, where tacit's have 64.
+seconds are scaled up (start and connections left out). MPyC's numbers have 34 bits, where unspoken's have 64.
 
 Neighbours: `neighbour_shares` of 1,000 queries among 100,000 records of 1,000 features, k = 5, against scikit-learn's
 brute force and faiss's flat index, each with all that it does from the arrays on. All numbers are standard normal.
@@ -37,12 +37,12 @@ import numpy as np
 from _common import best_of, claim, options, say, show_claims, show_json, show_table
 from threadpoolctl import threadpool_limits
 
-from tacit.learners.neighbours import neighbour_shares
-from tacit.noise.stream import SecretStream
-from tacit.summation.ballots import Poll
-from tacit.summation.base import COORDINATOR, Endpoint, Envelope
-from tacit.summation.tally import Tally
-from tacit.types import Floats, Integers
+from unspoken.learners.neighbours import neighbour_shares
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.ballots import Poll
+from unspoken.summation.base import COORDINATOR, Endpoint, Envelope
+from unspoken.summation.tally import Tally
+from unspoken.types import Floats, Integers
 
 CLASSES, NEIGHBOURS = 10, 5
 BOUND = 2**40
@@ -96,7 +96,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     tallied = {count: time_tally(count, parties, queries, 1 if quick else 3) for count in (3, 5)}
     mpyc = time_mpyc(sampled)
     rows = [
-        [f"tacit, {count} talliers", f"{found['processor']:.3f}", f"{found['bytes'] / 1e6:.1f}", found["rounds"]]
+        [f"unspoken, {count} talliers", f"{found['processor']:.3f}", f"{found['bytes'] / 1e6:.1f}", found["rounds"]]
         for count, found in tallied.items()
     ]
     claims = [claim("tally", "processor seconds of a tallier, of three", tallied[3]["processor"], at_most=0.5)]
@@ -213,7 +213,7 @@ def time_neighbours(records: int, features: int, queries: int, repeats: int) -> 
     rows, asked = rng.standard_normal((records, features)), rng.standard_normal((queries, features))
     labels = rng.integers(0, CLASSES, records)
     ways: dict[str, Callable[[int], Any]] = {
-        "tacit, exact": lambda _: neighbour_shares(asked, rows, labels, CLASSES, NEIGHBOURS),
+        "unspoken, exact": lambda _: neighbour_shares(asked, rows, labels, CLASSES, NEIGHBOURS),
         "scikit-learn, brute force": lambda _: scikit_learn(asked, rows),
     }
     if find_spec("faiss") is None:
@@ -230,8 +230,8 @@ def time_neighbours(records: int, features: int, queries: int, repeats: int) -> 
         with threadpool_limits(1):
             seconds, processor = best_of(repeats, lambda way=way: way(1))  # type: ignore[misc]
         spent[name] = seconds, processor, best_of(repeats, lambda way=way: way(os.cpu_count() or 1))[0]  # type: ignore[misc]
-    ours = spent["tacit, exact"]
-    best = [min(spent[name][column] for name in ways if name != "tacit, exact") for column in range(3)]
+    ours = spent["unspoken, exact"]
+    best = [min(spent[name][column] for name in ways if name != "unspoken, exact") for column in range(3)]
     texts = ("by the clock on one thread", "in processor seconds", "by the clock on all cores")
     return {
         "records": records,

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tacit.arithmetic import ROWS, inexactness, sum_of_products, sum_of_rows
+from unspoken.arithmetic import ROWS, inexactness, sum_of_products, sum_of_rows
 
 UNIT = 2.0**-53
 

@@ -17,8 +17,8 @@ import pandas as pd
 import pytest
 import skops.io
 
-from tacit.cli import app
-from tacit.privacy.gaussian import delta_of
+from unspoken.cli import app
+from unspoken.privacy.gaussian import delta_of
 
 STUDY = """\
 [study]
@@ -57,9 +57,9 @@ SIMULATION_FIELDS = PLAN_FIELDS | {"metrics", "survivors", "seconds", "bytes"}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def tacit(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def unspoken(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program in a folder."""
-    command = [sys.executable, "-m", "tacit", *arguments]
+    command = [sys.executable, "-m", "unspoken", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -72,11 +72,11 @@ def in_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
         contextlib.redirect_stderr(err),
         pytest.raises(SystemExit) as end,
     ):
-        app(arguments, prog_name="tacit")
+        app(arguments, prog_name="unspoken")
     return subprocess.CompletedProcess(arguments, int(end.value.code or 0), out.getvalue(), err.getvalue())
 
 
-def answer(folder: Path, *arguments: str, run: Run = tacit) -> dict[str, Any]:
+def answer(folder: Path, *arguments: str, run: Run = unspoken) -> dict[str, Any]:
     """The one JSON object that a command prints, and nothing else."""
     done = run(folder, *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -85,7 +85,7 @@ def answer(folder: Path, *arguments: str, run: Run = tacit) -> dict[str, Any]:
     return content
 
 
-def shown(folder: Path, *arguments: str, run: Run = tacit) -> str:
+def shown(folder: Path, *arguments: str, run: Run = unspoken) -> str:
     """What a command prints for people, as one line."""
     done = run(folder, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,16 +96,16 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def complaint(folder: Path, *arguments: str, run: Run = tacit) -> str:
+def complaint(folder: Path, *arguments: str, run: Run = unspoken) -> str:
     """The one sentence on standard error of a command that failed, and left everything as it was."""
     before = contents(folder)
     done = run(folder, *arguments)
     assert contents(folder) == before
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("tacit: ")
+    assert done.stderr.startswith("unspoken: ")
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith("\n")
-    return done.stderr.removeprefix("tacit: ").rstrip("\n")
+    return done.stderr.removeprefix("unspoken: ").rstrip("\n")
 
 
 def people(count: int = 200, seed: int = 0) -> pd.DataFrame:
@@ -139,11 +139,11 @@ def test_the_demo_learns_and_says_what_privacy_costs(tmp_path: Path) -> None:
     assert alone < private < pooled
     assert "100 of 100 took part to the end" in text
     assert "Guarantee. Whoever sees the result, even together with 10 of the 100 parties" in text
-    written = {path.name for path in (tmp_path / "tacit-demo").iterdir()}
+    written = {path.name for path in (tmp_path / "unspoken-demo").iterdir()}
     assert written == {"study.toml", "train.npz", "test.npz", "digits.model.skops", "digits.certificate.json"}
-    assert "tacit-demo/digits.certificate.json" in text.replace(" ", "").replace("\n", "")
+    assert "unspoken-demo/digits.certificate.json" in text.replace(" ", "").replace("\n", "")
     # What it suggests to do next works.
-    suggested = text[text.rindex("tacit simulate ") :].split()[1:]
+    suggested = text[text.rindex("unspoken simulate ") :].split()[1:]
     assert re.search(r"accuracy \d+\.\d %", shown(tmp_path, *suggested, run=in_process))
 
 
@@ -159,7 +159,7 @@ def test_the_demo_for_programs_prints_one_object(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [[], ["--matrix"]])
 def test_a_new_study_can_be_planned_as_it_is(tmp_path: Path, kind: list[str]) -> None:
-    assert "tacit plan study.toml" in shown(tmp_path, "new", "--name", "lung-2.1", *kind)
+    assert "unspoken plan study.toml" in shown(tmp_path, "new", "--name", "lung-2.1", *kind)
     result = answer(tmp_path, "plan", "study.toml", run=in_process)
     assert result["study"] == "lung-2.1"
     assert ("features = " in (tmp_path / "study.toml").read_text(encoding="utf-8")) == bool(kind)
@@ -274,7 +274,7 @@ def test_a_value_that_does_not_fit_is_told_in_one_sentence(folder: Path) -> None
 
 
 def test_a_file_that_is_not_there_is_told_in_one_sentence(folder: Path) -> None:
-    sentence = "nowhere.toml: there is no such file; `tacit new` writes a study to start from."
+    sentence = "nowhere.toml: there is no such file; `unspoken new` writes a study to start from."
     assert complaint(folder, "plan", "nowhere.toml", "--json") == sentence
 
 
@@ -299,7 +299,7 @@ def test_a_file_that_is_not_there_is_told_in_one_sentence(folder: Path) -> None:
         (["--data", "train.csv", "--drop", "21"], "--drop is 21, but should be from 0 to the number of parties, 20."),
         (["--data", "train.csv", "--seed", "-1"], "--seed is -1, but should be a whole number from 0 up."),
         (["--data", "train.csv", "--output", "study.toml"], "study.toml: is a file, but --output should be a folder;"),
-        ([], "Missing option '--data'. (`tacit simulate --help` says more.)"),
+        ([], "Missing option '--data'. (`unspoken simulate --help` says more.)"),
     ],
 )
 def test_an_option_that_does_not_fit_is_told_in_one_sentence(folder: Path, options: list[str], expected: str) -> None:
@@ -307,7 +307,7 @@ def test_an_option_that_does_not_fit_is_told_in_one_sentence(folder: Path, optio
 
 
 def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path) -> None:
-    sentence = "No such command 'simlate'. Did you mean 'simulate'? (`tacit --help` says more.)"
+    sentence = "No such command 'simlate'. Did you mean 'simulate'? (`unspoken --help` says more.)"
     assert complaint(tmp_path, "simlate") == sentence
 
 
@@ -317,14 +317,15 @@ def test_help_is_quick(tmp_path: Path, record_property: Any) -> None:
         started = time.perf_counter()
         assert "simulate" in shown(tmp_path, "--help")
         seconds.append(time.perf_counter() - started)
-    print(f"tacit --help: best of 5 {min(seconds):.2f} s")
+    print(f"unspoken --help: best of 5 {min(seconds):.2f} s")
     record_property("seconds", min(seconds))
     # Half a second is the aim; twice that is allowed for a busy machine.
     assert min(seconds) < 1.0
 
 
-def test_importing_tacit_imports_nothing_heavy(tmp_path: Path) -> None:
-    code = "import sys, tacit, tacit.cli; print(*{'numpy', 'scipy', 'sklearn', 'pandas', 'numba'} & sys.modules.keys())"
+def test_importing_unspoken_imports_nothing_heavy(tmp_path: Path) -> None:
+    heavy = {"numpy", "scipy", "sklearn", "pandas", "numba"}
+    code = f"import sys, unspoken, unspoken.cli; print(*{heavy} & sys.modules.keys())"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
     )
@@ -628,7 +629,7 @@ def test_a_plan_of_training_in_rounds_says_how_records_are_sampled(shapes: Path)
 def test_a_network_is_trained_and_its_weights_load_anywhere(shapes: Path) -> None:
     import torch
 
-    from tacit.learners.torch_models import make_module
+    from unspoken.learners.torch_models import make_module
 
     options = ["--data", "train.npz", "--test", "test.npz", "--output", "out"]
     result = answer(shapes, "simulate", "study.toml", *options, run=in_process)
@@ -714,8 +715,8 @@ class Missing:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 
 sys.meta_path.insert(0, Missing())
-from tacit.cli import app
-app(sys.argv[1:], prog_name="tacit")
+from unspoken.cli import app
+app(sys.argv[1:], prog_name="unspoken")
 """
 
 
@@ -725,5 +726,5 @@ def test_without_torch_the_extra_is_named(shapes: Path) -> None:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
     assert complaint(shapes, "simulate", "study.toml", "--data", "train.npz", run=run) == (
-        "this method needs PyTorch, which is not installed; install it with pip install 'tacit[torch]'."
+        "this method needs PyTorch, which is not installed; install it with pip install 'unspoken[torch]'."
     )

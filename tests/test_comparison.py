@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from tacit.cli import app
-from tacit.comparison import compare, study_for
-from tacit.data.files import Records
-from tacit.study import Study, StudyError, make_study
+from unspoken.cli import app
+from unspoken.comparison import compare, study_for
+from unspoken.data.files import Records
+from unspoken.study import Study, StudyError, make_study
 
 
 def study(**changes: object) -> Study:

@@ -12,10 +12,10 @@ from sklearn.datasets import make_blobs
 from sklearn.model_selection import cross_validate
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
-import tacit
-from tacit.engines import local
-from tacit.estimators import PrivacyWarning, PrivateClassifier, PrivateRegressor
-from tacit.report.model import to_sklearn
+import unspoken
+from unspoken.engines import local
+from unspoken.estimators import PrivacyWarning, PrivateClassifier, PrivateRegressor
+from unspoken.report.model import to_sklearn
 
 LEARNERS = ["softmax", "logistic", "svm"]
 
@@ -27,7 +27,7 @@ EXPECTED_FAILURES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @parametrize_with_checks(
     [PrivateClassifier(learner=learner) for learner in LEARNERS],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
@@ -36,7 +36,7 @@ def test_it_passes_scikit_learn_s_checks(estimator: PrivateClassifier, check: Ca
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_without_noise_no_check_would_fail(learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
@@ -247,7 +247,7 @@ def test_labels_must_fit_a_classification() -> None:
 
 
 def test_it_is_offered_at_the_top() -> None:
-    assert tacit.PrivateClassifier is PrivateClassifier
+    assert unspoken.PrivateClassifier is PrivateClassifier
 
 
 METHODS = ["moments", "cape", "conv", "local", "central", "dp-fm", "objective-perturbation", "none"]
@@ -261,7 +261,7 @@ REGRESSOR_FAILURES = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @parametrize_with_checks(
     REGRESSORS, expected_failed_checks=lambda estimator: {} if estimator.method == "none" else REGRESSOR_FAILURES
 )
@@ -269,7 +269,7 @@ def test_the_regressor_passes_scikit_learn_s_checks(estimator: PrivateRegressor,
     check(estimator)
 
 
-@pytest.mark.filterwarnings("ignore::tacit.estimators.PrivacyWarning")
+@pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @pytest.mark.parametrize("method", ["moments", "cape"])
 def test_without_noise_no_check_of_the_regressor_would_fail(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
@@ -418,4 +418,4 @@ def test_an_option_that_does_not_fit_is_named(method: str, options: dict[str, An
 
 
 def test_the_regressor_is_offered_at_the_top() -> None:
-    assert tacit.PrivateRegressor is PrivateRegressor
+    assert unspoken.PrivateRegressor is PrivateRegressor

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-import tacit
-from tacit.data.splits import split
-from tacit.errors import TacitError
+import unspoken
+from unspoken.data.splits import split
+from unspoken.errors import UnspokenError
 
 STUDY: dict[str, Any] = {
     "study": {"name": "small", "task": "classification"},
@@ -53,21 +53,21 @@ def changed(**sections: dict[str, Any]) -> dict[str, Any]:
 def test_the_study_may_be_a_dictionary_a_path_or_a_study(tmp_path: Path) -> None:
     path = tmp_path / "small.toml"
     path.write_text(TOML, encoding="utf-8")
-    for study in (STUDY, path, str(path), tacit.make_study(STUDY), tacit.read_study(path)):
-        simulation = tacit.simulate(study, FEATURES, LABELS, GROUPS)
-        assert simulation.plan.study.digest() == tacit.make_study(STUDY).digest()
+    for study in (STUDY, path, str(path), unspoken.make_study(STUDY), unspoken.read_study(path)):
+        simulation = unspoken.simulate(study, FEATURES, LABELS, GROUPS)
+        assert simulation.plan.study.digest() == unspoken.make_study(STUDY).digest()
         assert simulation.outcome.survivors == 10
         assert simulation.metrics == {}
 
 
 def test_lists_are_as_good_as_arrays_and_groups_may_be_names() -> None:
     names = [f"hospital {group}" for group in GROUPS]
-    simulation = tacit.simulate(STUDY, FEATURES.tolist(), LABELS.tolist(), names)
+    simulation = unspoken.simulate(STUDY, FEATURES.tolist(), LABELS.tolist(), names)
     assert simulation.outcome.release.weights.shape == (2, 3)
 
 
 def test_the_result_has_the_documented_fields() -> None:
-    simulation = tacit.simulate(STUDY, FEATURES, LABELS, GROUPS, X_test=FEATURES, y_test=LABELS, drop=1, seed=3)
+    simulation = unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, X_test=FEATURES, y_test=LABELS, drop=1, seed=3)
     fields = simulation.to_json()
     plan = simulation.plan.to_json()
     assert {key: fields[key] for key in plan} == plan
@@ -78,7 +78,7 @@ def test_the_result_has_the_documented_fields() -> None:
 
 
 def test_the_accuracy_is_that_of_the_released_model() -> None:
-    simulation = tacit.simulate(STUDY, FEATURES, LABELS, GROUPS, X_test=FEATURES, y_test=LABELS)
+    simulation = unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, X_test=FEATURES, y_test=LABELS)
     assert simulation.metrics == {"accuracy": simulation.model.score(FEATURES, LABELS)}
 
 
@@ -102,7 +102,7 @@ def test_parties_that_have_seen_one_class_only_still_learn_together(kind: str) -
     features, labels = digits()
     groups = split(kind, labels[:1400], 100, seed=0)
     accuracies = [
-        tacit.simulate(
+        unspoken.simulate(
             study, features[:1400], labels[:1400], groups, X_test=features[1400:], y_test=labels[1400:]
         ).metrics["accuracy"]
         for _ in range(10)
@@ -113,20 +113,20 @@ def test_parties_that_have_seen_one_class_only_still_learn_together(kind: str) -
 
 
 def test_as_many_parties_as_agreed_may_vanish_and_no_more() -> None:
-    assert tacit.simulate(STUDY, FEATURES, LABELS, GROUPS, drop=2).outcome.survivors == 8
-    with pytest.raises(TacitError, match="only 7 of 10 parties are in the sum"):
-        tacit.simulate(STUDY, FEATURES, LABELS, GROUPS, drop=3)
+    assert unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, drop=2).outcome.survivors == 8
+    with pytest.raises(UnspokenError, match="only 7 of 10 parties are in the sum"):
+        unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, drop=3)
 
 
 def test_progress_is_told_until_all_parties_are_done() -> None:
     calls: list[tuple[str, int, int]] = []
-    tacit.simulate(STUDY, FEATURES, LABELS, GROUPS, progress=lambda *call: calls.append(call))
+    unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, progress=lambda *call: calls.append(call))
     assert calls[-1][1:] == (10, 10)
 
 
 def test_a_study_in_python_may_use_numpy_numbers() -> None:
     study = changed(parties={"count": np.int64(10)}, privacy={"epsilon": np.float64(5.0)})
-    assert tacit.simulate(study, FEATURES, LABELS, GROUPS).plan.trust.parties == 10
+    assert unspoken.simulate(study, FEATURES, LABELS, GROUPS).plan.trust.parties == 10
 
 
 @pytest.mark.parametrize(
@@ -153,12 +153,14 @@ def test_a_study_in_python_may_use_numpy_numbers() -> None:
 )
 def test_what_does_not_fit_is_named(arguments: dict[str, Any], message: str) -> None:
     arguments = {"study": STUDY, "X": FEATURES, "y": LABELS, "groups": GROUPS} | arguments
-    with pytest.raises(TacitError, match=message):
-        tacit.simulate(**arguments)
+    with pytest.raises(UnspokenError, match=message):
+        unspoken.simulate(**arguments)
 
 
 def test_a_study_of_a_table_does_not_take_arrays() -> None:
     study = changed()
     study["data"] = {"label": "y", "classes": ["a", "b"], "columns": {"x": {"min": 0, "max": 1}}}
-    with pytest.raises(TacitError, match=r"^the study: \[data\] describes a table, but arrays were given; describe a"):
-        tacit.simulate(study, FEATURES, LABELS, GROUPS)
+    with pytest.raises(
+        UnspokenError, match=r"^the study: \[data\] describes a table, but arrays were given; describe a"
+    ):
+        unspoken.simulate(study, FEATURES, LABELS, GROUPS)

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit import templates
-from tacit.errors import TacitError
-from tacit.methods.registry import method_for
-from tacit.study import Study, StudyError, make_study, read_study
-from tacit.templates import study_text
+from unspoken import templates
+from unspoken.errors import UnspokenError
+from unspoken.methods.registry import method_for
+from unspoken.study import Study, StudyError, make_study, read_study
+from unspoken.templates import study_text
 
 EXAMPLE = """\
 [study]
@@ -505,12 +505,12 @@ def test_every_method_to_start_from_plans(task: str, tmp_path: Path, monkeypatch
         assert plan.guarantee.epsilon <= 1.0
     text = study_text("study.toml", "lung", matrix=False, task="classification", method="cape")
     assert method_for(make_study(tomllib.loads(text))).plan().method == "cape"
-    with pytest.raises(TacitError, match="the method is 'helmut', but for"):
+    with pytest.raises(UnspokenError, match="the method is 'helmut', but for"):
         study_text("study.toml", "lung", matrix=True, task=task, method="helmut")
 
 
 def test_an_unknown_task_to_start_from_is_told() -> None:
-    with pytest.raises(TacitError) as caught:
+    with pytest.raises(UnspokenError) as caught:
         study_text("study.toml", "lung", matrix=False, task="clustering")
     assert str(caught.value) == (
         "the task is 'clustering', but should be one of: classification, regression, statistics."
@@ -559,7 +559,7 @@ def test_a_missing_file_is_named_with_where_to_get_one(tmp_path: Path) -> None:
     path = tmp_path / "nowhere.toml"
     with pytest.raises(StudyError) as caught:
         read_study(path)
-    assert str(caught.value) == f"{path}: there is no such file; `tacit new` writes a study to start from."
+    assert str(caught.value) == f"{path}: there is no such file; `unspoken new` writes a study to start from."
 
 
 def test_a_folder_is_no_study(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.data.bounding import clip_rows, indicate, scale_column, scale_labels, unscale_labels
-from tacit.data.files import _from_table
-from tacit.study import Column, DataSection, StudyError, make_study
-from tacit.types import Floats
+from unspoken.data.bounding import clip_rows, indicate, scale_column, scale_labels, unscale_labels
+from unspoken.data.files import _from_table
+from unspoken.study import Column, DataSection, StudyError, make_study
+from unspoken.types import Floats
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 MATRICES = arrays(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data import federation
-from tacit.data.bounding import clip_rows, scale_labels
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import DataError, Records
-from tacit.study import Study, make_study
+from unspoken.data import federation
+from unspoken.data.bounding import clip_rows, scale_labels
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import DataError, Records
+from unspoken.study import Study, make_study
 
 CLASSES = {"features": 3, "classes": 4, "intercept": True}
 

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tacit.data.files import DataError, Records, check_arrays, read_features, read_records
-from tacit.study import Study, make_study
+from unspoken.data.files import DataError, Records, check_arrays, read_features, read_records
+from unspoken.study import Study, make_study
 
 ROWS = {"age": [0, 110, 55], "sex": ["f", "m", "m"], "died": ["no", "yes", "no"]}
 

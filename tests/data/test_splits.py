@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.data.splits import SplitError, split
+from unspoken.data.splits import SplitError, split
 
 KINDS = ["iid", "by-class", "dirichlet:0.01", "dirichlet:0.5", "dirichlet:100"]
 

@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import tacit
-from tacit.errors import TacitError
+import unspoken
+from unspoken.errors import UnspokenError
 
 STUDY = """
 import os, sys
 import numpy as np
-import tacit
-from tacit.engines import local
+import unspoken
+from unspoken.engines import local
 
 method, checkpoint, crash = sys.argv[1], sys.argv[2], int(sys.argv[3])
 options = {
@@ -48,7 +48,7 @@ def watched(exchange, *arguments, **keywords):
 local._Exchange.run = watched
 rng = np.random.default_rng(0)
 X, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
-result = tacit.simulate(study, X, y, np.arange(40) % 4, checkpoint=checkpoint)
+result = unspoken.simulate(study, X, y, np.arange(40) % 4, checkpoint=checkpoint)
 print("epsilon", result.certificate["happened"]["epsilon"])
 """
 
@@ -91,7 +91,7 @@ def small(**changes: object) -> dict[str, object]:
 def test_secrets_of_finished_turns_are_gone_and_the_file_is_the_owner_s(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
-    tacit.simulate(small(), features, labels, groups, checkpoint=path)
+    unspoken.simulate(small(), features, labels, groups, checkpoint=path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with sqlite3.connect(path) as base:
         rows = base.execute("SELECT secret, entry FROM turns").fetchall()
@@ -102,12 +102,12 @@ def test_secrets_of_finished_turns_are_gone_and_the_file_is_the_owner_s(tmp_path
 def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
-    tacit.simulate(small(), features, labels, groups, checkpoint=path)
-    with pytest.raises(TacitError, match="another study or other data"):
-        tacit.simulate(small(), features[[1, 0, 1]], labels, groups, checkpoint=path)
-    with pytest.raises(TacitError, match="another study or other data"):
-        tacit.simulate(small(privacy={"epsilon": 1.0, "delta": 1e-5}), features, labels, groups, checkpoint=path)
+    unspoken.simulate(small(), features, labels, groups, checkpoint=path)
+    with pytest.raises(UnspokenError, match="another study or other data"):
+        unspoken.simulate(small(), features[[1, 0, 1]], labels, groups, checkpoint=path)
+    with pytest.raises(UnspokenError, match="another study or other data"):
+        unspoken.simulate(small(privacy={"epsilon": 1.0, "delta": 1e-5}), features, labels, groups, checkpoint=path)
     path.write_bytes(b"no database")
-    with pytest.raises(TacitError, match="cannot be used as a checkpoint"):
-        tacit.simulate(small(), features, labels, groups, checkpoint=path)
+    with pytest.raises(UnspokenError, match="cannot be used as a checkpoint"):
+        unspoken.simulate(small(), features, labels, groups, checkpoint=path)
     assert path.read_bytes() == b"no database"

@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation, Federation
-from tacit.data.files import Records
-from tacit.engines.local import run
-from tacit.methods.mechanisms import Turnout
-from tacit.methods.registry import method_for
-from tacit.noise.discrete_gaussian import sample
-from tacit.noise.stream import SecretStream
-from tacit.study import Study, make_study
-from tacit.summation.base import Aborted
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation, Federation
+from unspoken.data.files import Records
+from unspoken.engines.local import run
+from unspoken.methods.mechanisms import Turnout
+from unspoken.methods.registry import method_for
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study, make_study
+from unspoken.summation.base import Aborted
 
 KEY = bytes(range(32))
 SECURE = ("secagg+", "secagg", "pairwise", "compute-nodes")

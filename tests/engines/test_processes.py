@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tacit.engines import processes
-from tacit.engines.processes import HelperProcess, separate
-from tacit.noise.stream import SecretStream
-from tacit.summation.ballots import Poll, address
-from tacit.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Rejected
-from tacit.summation.tally import Tally
-from tacit.types import Integers
+from unspoken.engines import processes
+from unspoken.engines.processes import HelperProcess, separate
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.ballots import Poll, address
+from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Rejected
+from unspoken.summation.tally import Tally
+from unspoken.types import Integers
 
 DEADLINE = 2.0
 SLACK = 5.0
@@ -233,10 +233,10 @@ def test_a_process_that_does_not_begin_is_named(tmp_path: Path, monkeypatch: pyt
 
 PARENT = """
 import signal, sys, time
-from tacit.engines.processes import separate
-from tacit.noise.stream import SecretStream
-from tacit.summation.ballots import Poll
-from tacit.summation.tally import Tally
+from unspoken.engines.processes import separate
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.ballots import Poll
+from unspoken.summation.tally import Tally
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
 with separate(Tally(Poll("digest", "labels", 5, 3, 40, 4, 2**40), SecretStream())) as helpers:
@@ -267,7 +267,7 @@ def test_no_secret_is_on_a_command_line_or_in_an_environment() -> None:
     with separate(protocol) as helpers:
         for pid in pids(helpers).values():
             seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
-            assert b"tacit.engines.processes" in seen
+            assert b"unspoken.engines.processes" in seen
             for setup in protocol.setups().values():
                 for secret in (setup.key, setup.secret):
                     assert secret not in seen
@@ -284,6 +284,6 @@ def test_the_state_of_a_tallier_stays_in_its_process() -> None:
 
 
 def test_a_tallier_loads_no_more_than_it_needs() -> None:
-    heavy = {"numba", "pandas", "pyarrow", "rich", "scipy", "sklearn", "torch", "typer", "tacit.summation.tally"}
-    program = f"import sys, tacit.engines.processes; print({heavy!r} & set(sys.modules))"
+    heavy = {"numba", "pandas", "pyarrow", "rich", "scipy", "sklearn", "torch", "typer", "unspoken.summation.tally"}
+    program = f"import sys, unspoken.engines.processes; print({heavy!r} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout == "set()\n"

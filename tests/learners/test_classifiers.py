@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from tacit.learners.classifiers import SoftmaxRegression
-from tacit.learners.linear import LinearLearner
-from tacit.learners.losses import Softmax
+from unspoken.learners.classifiers import SoftmaxRegression
+from unspoken.learners.linear import LinearLearner
+from unspoken.learners.losses import Softmax
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])

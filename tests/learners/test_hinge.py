@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from tacit.learners.hinge import hinge_objective, weighted_average_descent
+from unspoken.learners.hinge import hinge_objective, weighted_average_descent
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.learners.losses import HuberSVM, Logistic, Loss, Softmax
+from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
 
 LOSSES = [HuberSVM(2, 0.1), HuberSVM(5, 0.5), Logistic(2), Logistic(5), Softmax(2), Softmax(5)]
 EACH = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{type(loss).__name__}-{loss.classes}")

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from tacit.learners import neighbours as module
-from tacit.learners.neighbours import neighbour_shares
-from tacit.types import Floats, Integers
+from unspoken.learners import neighbours as module
+from unspoken.learners.neighbours import neighbour_shares
+from unspoken.types import Floats, Integers
 
 
 def brute_force(queries: Floats, features: Floats, labels: Integers, classes: int, neighbours: int) -> Floats:

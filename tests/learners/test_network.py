@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax
 
-from tacit.learners.network import Network
+from unspoken.learners.network import Network
 
 
 def loss(network: Network, flat: np.ndarray, features: np.ndarray, label: int) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize, minimize_scalar
 
-from tacit.learners.second_moments import Reshaping, SecondMoments, best_balance
+from unspoken.learners.second_moments import Reshaping, SecondMoments, best_balance
 
 FEATURES, NORM = 2, 2.5
 BALANCES = (0.05, 0.7, 1.4, 3.0)

@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tacit.data.block import Block
-from tacit.learners import sgd
-from tacit.learners.linear import LinearLearner
-from tacit.learners.losses import HuberSVM, Logistic, Softmax
+from unspoken.data.block import Block
+from unspoken.learners import sgd
+from unspoken.learners.linear import LinearLearner
+from unspoken.learners.losses import HuberSVM, Logistic, Softmax
 
 NORM = 2.0
 LOSSES = {

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from tacit.data.block import Block
-from tacit.learners import certified, linear, sgd
-from tacit.learners.linear import SLACK, LinearLearner
-from tacit.learners.losses import HuberSVM, Logistic, Loss, Softmax
-from tacit.learners.spaces import FeatureSpace, GramSpace, Space
+from unspoken.data.block import Block
+from unspoken.learners import certified, linear, sgd
+from unspoken.learners.linear import SLACK, LinearLearner
+from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
+from unspoken.learners.spaces import FeatureSpace, GramSpace, Space
 
 LOSSES = {"svm": HuberSVM(4), "logistic": Logistic(4), "softmax": Softmax(4), "logistic-2": Logistic(2)}
 SHAPES = [(3, 20, 60), (3, 60, 20), (2, 15, 15), (2, 1, 8)]

@@ -8,8 +8,8 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from tacit.learners.second_moments import SecondMoments
-from tacit.learners.solving import Repair, solve
+from unspoken.learners.second_moments import SecondMoments
+from unspoken.learners.solving import Repair, solve
 
 REPAIRS = get_args(Repair)
 RECORDS, FEATURES = 2000, 8

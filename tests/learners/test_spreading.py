@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.semi_supervised import LabelSpreading
 
-from tacit.learners import spreading
-from tacit.learners.spreading import can_spread, spread_labels
+from unspoken.learners import spreading
+from unspoken.learners.spreading import can_spread, spread_labels
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:

@@ -13,10 +13,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tacit.errors import TacitError
-from tacit.learners import torch_models
-from tacit.learners.projected import after_projection
-from tacit.learners.torch_models import ModelError, TorchModel, make_module
+from unspoken.errors import UnspokenError
+from unspoken.learners import torch_models
+from unspoken.learners.projected import after_projection
+from unspoken.learners.torch_models import ModelError, TorchModel, make_module
 
 FEATURES, OUTPUTS = 6, 3
 
@@ -396,7 +396,7 @@ def test_weights_survive_the_way_through_a_state() -> None:
     ],
 )
 def test_a_model_that_cannot_be_trained_is_told_in_one_sentence(name: str, problem: str) -> None:
-    with pytest.raises(TacitError, match=problem) as raised:
+    with pytest.raises(UnspokenError, match=problem) as raised:
         TorchModel(name, FEATURES, OUTPUTS, "cross-entropy", [], 0)
     assert isinstance(raised.value, ModelError)
     assert "\n" not in str(raised.value)

@@ -13,20 +13,20 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-import tacit
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.methods import dp_fm, objective_perturbation
-from tacit.methods.base import Release
-from tacit.methods.baselines import Central, Conv, Local, Nothing
-from tacit.methods.dp_fm import DpFm
-from tacit.methods.functions import Custom, FunctionMethod
-from tacit.methods.objective_perturbation import ObjectivePerturbation
-from tacit.noise.stream import SecretStream
-from tacit.privacy.gaussian import delta_of
-from tacit.study import Study, StudyError, make_study
+import unspoken
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.methods import dp_fm, objective_perturbation
+from unspoken.methods.base import Release
+from unspoken.methods.baselines import Central, Conv, Local, Nothing
+from unspoken.methods.dp_fm import DpFm
+from unspoken.methods.functions import Custom, FunctionMethod
+from unspoken.methods.objective_perturbation import ObjectivePerturbation
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.gaussian import delta_of
+from unspoken.study import Study, StudyError, make_study
 
 KEY = bytes(range(32))
 TASKS: dict[str, dict[str, Any]] = {
@@ -82,7 +82,7 @@ def test_the_curator_s_total_is_not_clipped_to_what_one_party_may_contribute() -
     """Four parties with 100 records each, as many as a party may have."""
     content = study("statistics", "central", 1, epsilon=20.0).model_dump(exclude_none=True)
     content["parties"]["max_records"] = 100
-    result = tacit.simulate(content, np.ones((400, 1)), None, np.arange(400) % 4)
+    result = unspoken.simulate(content, np.ones((400, 1)), None, np.arange(400) % 4)
     found = result.outcome.release.statistics["x0"]
     assert abs(found["mean"] - 1.0) < 6 * found["noise_std"] < 0.05
 
@@ -361,7 +361,7 @@ def test_none_is_scikit_learn_s_linear_regression(scale: float) -> None:
     features = rng.uniform(-0.5, 0.5, size=(300, 3)) * [1.0, 1.0, scale]
     labels = features @ [1.0, -2.0, 3.0 / scale] + 7.0 + rng.normal(scale=0.1, size=300)
     agreed = study("regression", "none", 3, data={"label_bounds": [0, 15], "intercept": True, "norm": 3.0})
-    result = tacit.simulate(agreed, features, labels, np.arange(300) % 4)
+    result = unspoken.simulate(agreed, features, labels, np.arange(300) % 4)
     expected = LinearRegression().fit(features, labels)
     np.testing.assert_allclose(result.model.coef_, expected.coef_, rtol=1e-6)
     assert result.model.intercept_ == pytest.approx(expected.intercept_)
@@ -373,7 +373,7 @@ def test_none_is_scikit_learn_s_logistic_regression(classes: int) -> None:
     features = rng.uniform(-0.5, 0.5, size=(600, 3))
     labels = np.digitize(features @ [2.0, 1.0, 0.0] + rng.normal(scale=0.7, size=600), [0.0, 0.5][: classes - 1])
     agreed = study("classification", "none", 3, data={"classes": classes, "intercept": True, "norm": 3.0})
-    model = tacit.simulate(agreed, features, labels, np.arange(600) % 4).model
+    model = unspoken.simulate(agreed, features, labels, np.arange(600) % 4).model
     expected = LogisticRegression(C=1e6, tol=1e-8, max_iter=1000).fit(features, labels)
     np.testing.assert_allclose(model.predict_proba(features), expected.predict_proba(features), atol=0.01)
     assert model.score(features, labels) == pytest.approx(expected.score(features, labels), abs=0.01)
@@ -387,7 +387,7 @@ def test_none_promises_nothing_and_says_so(task: str) -> None:
     assert plan.guarantee.sentence().startswith("No privacy is promised")
     rng = np.random.default_rng(0)
     labels = None if task == "statistics" else rng.integers(2, size=40)
-    result = tacit.simulate(agreed, rng.normal(size=(40, 2)), labels, np.arange(40) % 4)
+    result = unspoken.simulate(agreed, rng.normal(size=(40, 2)), labels, np.arange(40) % 4)
     for content in (plan.to_json(), result.to_json(), result.certificate):
         written = json.loads(json.dumps(content, allow_nan=False))
         assert written["guarantee"]["epsilon"] is None
@@ -402,6 +402,6 @@ def test_none_promises_nothing_and_says_so(task: str) -> None:
 def test_the_certificate_claims_no_secure_sum_and_no_dropouts_that_were_not_there(
     kind: str, secure: bool, dropped: int
 ) -> None:
-    certificate = tacit.simulate(study("statistics", kind), np.zeros((40, 2)), None, np.arange(40) % 4).certificate
+    certificate = unspoken.simulate(study("statistics", kind), np.zeros((40, 2)), None, np.arange(40) % 4).certificate
     assert certificate["happened"]["secure_sum"] is secure
     assert certificate["happened"]["dropped"] == dropped

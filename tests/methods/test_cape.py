@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.methods.baselines import Conv, Local
-from tacit.methods.cape import Cape
-from tacit.methods.functions import Ask, Custom, FunctionMethod
-from tacit.methods.mechanisms import Correlated, Independent, Turnout
-from tacit.noise.stream import SecretStream
-from tacit.study import Study, StudyError, make_study
-from tacit.summation.base import Aborted, Rejected
-from tacit.summation.openly import Open, OpenCoordinator
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.methods.baselines import Conv, Local
+from unspoken.methods.cape import Cape
+from unspoken.methods.functions import Ask, Custom, FunctionMethod
+from unspoken.methods.mechanisms import Correlated, Independent, Turnout
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study, StudyError, make_study
+from unspoken.summation.base import Aborted, Rejected
+from unspoken.summation.openly import Open, OpenCoordinator
 
 KEY = bytes(range(32))
 

@@ -16,26 +16,26 @@ from dp_accounting.pld import PLDAccountant
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
-import tacit
-from tacit.arithmetic import inexactness
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.engines.journal import Journal
-from tacit.learners.projected import BeforeProjection
-from tacit.methods import cross_silo, training_baselines
-from tacit.methods.base import Dealt, Private, Sum, Tokens
-from tacit.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
-from tacit.methods.plan import DeclaredSum, plan_sum, trust_of
-from tacit.methods.registry import method_for
-from tacit.methods.sampled import SampledPlan
-from tacit.methods.training_baselines import CentralTraining
-from tacit.noise.projection import projected_bound
-from tacit.noise.stream import SecretStream
-from tacit.privacy.subsampled import effective_rate, largest_rate
-from tacit.study import Study, StudyError, make_study
-from tacit.summation.base import Aborted
+import unspoken
+from unspoken.arithmetic import inexactness
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.engines.journal import Journal
+from unspoken.learners.projected import BeforeProjection
+from unspoken.methods import cross_silo, training_baselines
+from unspoken.methods.base import Dealt, Private, Sum, Tokens
+from unspoken.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
+from unspoken.methods.plan import DeclaredSum, plan_sum, trust_of
+from unspoken.methods.registry import method_for
+from unspoken.methods.sampled import SampledPlan
+from unspoken.methods.training_baselines import CentralTraining
+from unspoken.noise.projection import projected_bound
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.subsampled import effective_rate, largest_rate
+from unspoken.study import Study, StudyError, make_study
+from unspoken.summation.base import Aborted
 
 KEY = bytes(range(32))
 
@@ -213,13 +213,13 @@ def test_it_is_as_accurate_as_opacus() -> None:
     found = []
     for seed in range(runs):
         groups = np.random.default_rng(seed).permutation(1500) % 5
-        result = tacit.simulate(agreed, features, labels, groups, X_test=tests[0], y_test=tests[1])
+        result = unspoken.simulate(agreed, features, labels, groups, X_test=tests[0], y_test=tests[1])
         found.append(result.metrics["accuracy"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         expected = opacus_accuracies(features, labels, tests, runs, rounds)
     error = math.sqrt((np.var(found, ddof=1) + np.var(expected, ddof=1)) / runs)
-    print(f"tacit {np.mean(found):.3f}, Opacus {np.mean(expected):.3f}, standard error {error:.3f}")
+    print(f"unspoken {np.mean(found):.3f}, Opacus {np.mean(expected):.3f}, standard error {error:.3f}")
     assert abs(np.mean(found) - np.mean(expected)) < 4 * error + 0.02
     assert np.mean(found) > 0.6
 
@@ -408,7 +408,7 @@ def test_with_a_projection_it_still_learns() -> None:
     features, labels, *tests = digits()
     options = {"rounds": 60, "rate": 0.2, "learning_rate": 0.5, "projection": 300}
     agreed = study(options, (5, 300), 64, 10, {"norm": 2.0}, noise_multiplier=1.0)
-    result = tacit.simulate(agreed, features, labels, np.arange(1500) % 5, X_test=tests[0], y_test=tests[1])
+    result = unspoken.simulate(agreed, features, labels, np.arange(1500) % 5, X_test=tests[0], y_test=tests[1])
     assert result.metrics["accuracy"] > 0.6
 
 
@@ -614,12 +614,12 @@ def test_dropouts_within_the_allowance_cost_no_more_than_planned_and_more_end_th
     agreed = study({"rounds": 5, "rate": 0.2}, (6, 10), dropouts=2, colluding=1)
     records, groups = records_for(agreed)
     for drop in (0, 1, 2):
-        result = tacit.simulate(agreed, records.features, records.labels, groups, drop=drop)
+        result = unspoken.simulate(agreed, records.features, records.labels, groups, drop=drop)
         happened = result.certificate["happened"]
         assert 0.9 * result.plan.guarantee.epsilon < happened["epsilon"] <= result.plan.guarantee.epsilon
         assert (happened["survivors"], happened["dropped"]) == (6 - drop, drop)
     with pytest.raises(Aborted, match="only 3 of 6 parties"):
-        tacit.simulate(agreed, records.features, records.labels, groups, drop=3)
+        unspoken.simulate(agreed, records.features, records.labels, groups, drop=3)
 
 
 def test_enclaves_need_no_share_for_the_curious() -> None:
@@ -682,7 +682,7 @@ def test_a_released_model_is_a_module_and_scores_records_clipped_as_in_training(
     )
     rng = np.random.default_rng(0)
     features = rng.normal(size=(200, 4)) * 50
-    result = tacit.simulate(agreed, features, (features[:, 0] > 0).astype(int), np.arange(200) % 2, X_test=features,
+    result = unspoken.simulate(agreed, features, (features[:, 0] > 0).astype(int), np.arange(200) % 2, X_test=features,
                             y_test=(features[:, 0] > 0).astype(int))  # fmt: skip
     clipped = features / np.linalg.norm(features, axis=1, keepdims=True)
     module = result.model
@@ -709,7 +709,7 @@ def test_a_regression_is_learnt_in_the_units_of_its_labels() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(400, 4))
     labels = features @ [0.5, -1.0, 0.2, 0.0]
-    result = tacit.simulate(agreed, features, labels, np.arange(400) % 2)
+    result = unspoken.simulate(agreed, features, labels, np.arange(400) % 2)
     scorer = result.outcome.release.scorer
     assert scorer is not None
     errors = 4.0 * scorer(features)[:, 0] - labels

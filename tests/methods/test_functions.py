@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import tacit
-from tacit.data.bounding import clip_rows
-from tacit.data.files import read_records
-from tacit.methods import baselines
-from tacit.methods.functions import Custom, Function, FunctionMethod
-from tacit.methods.registry import METHODS, method_for
-from tacit.simulation import Simulation, simulate_records
-from tacit.study import Study, StudyError, make_study
+import unspoken
+from unspoken.data.bounding import clip_rows
+from unspoken.data.files import read_records
+from unspoken.methods import baselines
+from unspoken.methods.functions import Custom, Function, FunctionMethod
+from unspoken.methods.registry import METHODS, method_for
+from unspoken.simulation import Simulation, simulate_records
+from unspoken.study import Study, StudyError, make_study
 
 COLUMNS: dict[str, Any] = {
     "age": {"min": 0, "max": 110},
@@ -172,10 +172,10 @@ def test_a_number_at_an_edge_is_in_the_upper_bin_and_one_beyond_the_bounds_in_th
 def test_a_matrix_has_its_numbers_between_minus_and_plus_the_norm() -> None:
     agreed = study({"features": 2, "norm": 5.0}, {"name": "none", "function": "histogram", "bins": 2})
     rows = np.array([[-4.0, 1.0], [4.0, 1.0], [3.0, 4.0], [300.0, 400.0]])
-    found = tacit.simulate(agreed, rows, None, [0, 1, 2, 2]).outcome.release.statistics
+    found = unspoken.simulate(agreed, rows, None, [0, 1, 2, 2]).outcome.release.statistics
     assert found["x0"] == {"edges": [-5.0, 0.0, 5.0], "counts": [1, 3], "noise_std": 0.0}
     assert found["x1"]["counts"] == [0, 4]
-    means = tacit.simulate(study({"features": 2, "norm": 5.0}, {"name": "none"}), rows, None, [0, 1, 2, 2])
+    means = unspoken.simulate(study({"features": 2, "norm": 5.0}, {"name": "none"}), rows, None, [0, 1, 2, 2])
     assert means.outcome.release.statistics["x0"]["mean"] == pytest.approx((-4 + 4 + 3 + 3) / 4)
 
 
@@ -215,9 +215,9 @@ ROWS = np.random.default_rng(0).uniform(size=(1200, 2))
 GROUPS = unequal(1200, 4)
 
 
-def computed(function: Any = lambda rows: rows.sum(axis=0), **options: Any) -> tacit.simulation.Computation:
+def computed(function: Any = lambda rows: rows.sum(axis=0), **options: Any) -> unspoken.simulation.Computation:
     given = {"dimension": 2, "sensitivity": 1.5, "bound": 2000.0, "epsilon": 20.0, "delta": 1e-6}
-    return tacit.compute(function, options.pop("rows", ROWS), options.pop("groups", GROUPS), **given | options)
+    return unspoken.compute(function, options.pop("rows", ROWS), options.pop("groups", GROUPS), **given | options)
 
 
 @pytest.mark.parametrize("name", COMPUTING)
@@ -282,7 +282,7 @@ def test_a_function_that_fails_fails_loudly() -> None:
 
 
 def test_too_many_vanished_parties_end_a_computation() -> None:
-    with pytest.raises(tacit.errors.TacitError, match="nothing was"):
+    with pytest.raises(unspoken.errors.UnspokenError, match="nothing was"):
         computed(drop=2, dropouts=1)
 
 
@@ -295,11 +295,11 @@ def test_padding_is_no_record() -> None:
     """Parties of unequal size share a block; a row of zeros is in the middle of a histogram, if it were counted."""
     agreed = study({"features": 1}, {"function": "histogram", "bins": 3})
     method = method_for(agreed)
-    records = tacit.data.files.Records(np.full((10, 1), 0.9), np.zeros(10, dtype=np.int64))
+    records = unspoken.data.files.Records(np.full((10, 1), 0.9), np.zeros(10, dtype=np.int64))
     groups = np.array([0] * 7 + [1] * 2 + [2])
-    federation = tacit.data.federation.ArrayFederation(agreed, records, groups)
+    federation = unspoken.data.federation.ArrayFederation(agreed, records, groups)
     for parties, block in federation.blocks():
-        contribution = method.contribute(tacit.methods.base.Collect("function"), block)
+        contribution = method.contribute(unspoken.methods.base.Collect("function"), block)
         np.testing.assert_array_equal(contribution.noisy[:, :2], 0.0)
         np.testing.assert_array_equal(contribution.noisy[:, 2], np.bincount(groups)[parties])
         np.testing.assert_array_equal(contribution.exact[:, 0], np.bincount(groups)[parties])

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.data.block import Block
-from tacit.methods.base import Sum, Total
-from tacit.methods.helmet import Helmet
-from tacit.methods.registry import method_for
-from tacit.privacy.gaussian import delta_of, epsilon_of
-from tacit.study import Study, make_study
+from unspoken.data.block import Block
+from unspoken.methods.base import Sum, Total
+from unspoken.methods.helmet import Helmet
+from unspoken.methods.registry import method_for
+from unspoken.privacy.gaussian import delta_of, epsilon_of
+from unspoken.study import Study, make_study
 
 LEARNERS = {"softmax": math.sqrt(2), "logistic": math.sqrt(3), "svm": math.sqrt(3)}
 

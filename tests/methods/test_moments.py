@@ -11,14 +11,14 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
-import tacit
-from tacit.data.block import Block
-from tacit.data.splits import split
-from tacit.learners.second_moments import cleaned_eigenvalues
-from tacit.methods.base import Sum
-from tacit.methods.moments import Moments
-from tacit.methods.registry import method_for
-from tacit.study import Study, make_study
+import unspoken
+from unspoken.data.block import Block
+from unspoken.data.splits import split
+from unspoken.learners.second_moments import cleaned_eigenvalues
+from unspoken.methods.base import Sum
+from unspoken.methods.moments import Moments
+from unspoken.methods.registry import method_for
+from unspoken.study import Study, make_study
 
 
 def study(classes: int = 3, features: int = 4, norm: float = 2.0, **changes: Any) -> Study:
@@ -184,7 +184,7 @@ def test_padding_adds_nothing(function: str) -> None:
 def test_without_noise_the_discriminant_is_scikit_learn_s() -> None:
     features, labels = digits()
     options = {"function": "discriminant"}
-    model = tacit.PrivateClassifier("none", classes=range(10), norm=10.0, options=options)
+    model = unspoken.PrivateClassifier("none", classes=range(10), norm=10.0, options=options)
     model.fit(features[:1400], labels[:1400])
     reference = LinearDiscriminantAnalysis().fit(features[:1400], labels[:1400])
     assert np.abs(model.predict_proba(features) - reference.predict_proba(features)).max() < 1e-3
@@ -205,7 +205,7 @@ def test_one_class_a_party_is_as_good_as_any_other_spread(kind: str) -> None:
     agreed = study(10, 64, 1.0, privacy={"epsilon": 2.0, "delta": 1e-5})
     groups = split(kind, labels[:1400], 20, seed=0)
     accuracies = [
-        tacit.simulate(
+        unspoken.simulate(
             agreed, features[:1400], labels[:1400], groups, X_test=features[1400:], y_test=labels[1400:]
         ).metrics["accuracy"]
         for _ in range(5)
@@ -216,7 +216,7 @@ def test_one_class_a_party_is_as_good_as_any_other_spread(kind: str) -> None:
 def test_it_runs_on_a_real_secure_sum_and_through_the_estimator() -> None:
     features, labels = digits()
     groups = split("by-class", labels, 10, seed=0)
-    model = tacit.PrivateClassifier("moments", epsilon=8.0, delta=1e-5, classes=range(10), intercept=False)
+    model = unspoken.PrivateClassifier("moments", epsilon=8.0, delta=1e-5, classes=range(10), intercept=False)
     model.fit(features, labels, groups)
     assert model.score(features, labels) > 0.9
     assert np.allclose(model.predict_proba(features).sum(axis=1), 1.0)
@@ -230,7 +230,7 @@ def test_a_regression_is_solved_from_second_moments(reshape: bool, rounds: int) 
     features = rng.uniform(-0.5, 0.5, size=(5000, 3))
     labels = 20.0 + features @ [10.0, -5.0, 0.0]
     options = {"reshape": reshape}
-    model = tacit.PrivateRegressor(
+    model = unspoken.PrivateRegressor(
         "moments", epsilon=2.0, delta=1e-6, label_bounds=(0.0, 40.0), norm=1.3, options=options
     )
     model.fit(features, labels, np.arange(5000) % 10)

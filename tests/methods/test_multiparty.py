@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 from sklearn.datasets import load_digits
 
-import tacit
-from tacit.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
-from tacit.methods.multiparty import Multiparty
-from tacit.noise.stream import SecretStream
-from tacit.study import StudyError, make_study
+import unspoken
+from unspoken.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
+from unspoken.methods.multiparty import Multiparty
+from unspoken.noise.stream import SecretStream
+from unspoken.study import StudyError, make_study
 
 KEY = bytes(range(32))
 
@@ -128,7 +128,9 @@ def test_weighted_votes_beat_the_majority_and_a_single_party_on_digits(tmp_path:
             },
         }
         groups = np.arange(900) % 60
-        done = tacit.simulate(study, features[:900], labels[:900], groups, X_test=features[1400:], y_test=labels[1400:])
+        done = unspoken.simulate(
+            study, features[:900], labels[:900], groups, X_test=features[1400:], y_test=labels[1400:]
+        )
         return done.metrics["accuracy"]
 
     weighted = float(np.mean([accuracy("weighted", 300.0) for _ in range(3)]))

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-import tacit
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records
-from tacit.engines import local
-from tacit.methods import training_baselines
-from tacit.methods.base import Collect, Private, Sum
-from tacit.methods.cross_silo import CrossSilo
-from tacit.methods.mechanisms import Curator, Independent, Inside, Turnout
-from tacit.methods.registry import method_for
-from tacit.methods.training_baselines import CentralTraining, FedAvg, FedSgd, LocalTraining, PlainTraining
-from tacit.noise.stream import SecretStream
-from tacit.privacy.subsampled import Rounds, epsilon_of
-from tacit.study import Study, StudyError, make_study
+import unspoken
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.methods import training_baselines
+from unspoken.methods.base import Collect, Private, Sum
+from unspoken.methods.cross_silo import CrossSilo
+from unspoken.methods.mechanisms import Curator, Independent, Inside, Turnout
+from unspoken.methods.registry import method_for
+from unspoken.methods.training_baselines import CentralTraining, FedAvg, FedSgd, LocalTraining, PlainTraining
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.subsampled import Rounds, epsilon_of
+from unspoken.study import Study, StudyError, make_study
 
 KEY = bytes(range(32))
 
@@ -292,7 +292,7 @@ def accuracies(name: str, options: dict[str, Any], runs: int, **privacy: Any) ->
     found = []
     for seed in range(runs):
         groups = np.random.default_rng(seed).permutation(1500) % 20
-        result = tacit.simulate(
+        result = unspoken.simulate(
             agreed, features[:1500], labels[:1500], groups, X_test=features[1500:], y_test=labels[1500:]
         )
         assert result.plan.guarantee.epsilon <= (math.inf if name == "none" else 2.0)

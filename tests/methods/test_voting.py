@@ -16,24 +16,24 @@ import pytest
 import skops.io
 from sklearn.datasets import load_digits
 
-import tacit
-from tacit.data.block import Block
-from tacit.data.federation import ArrayFederation
-from tacit.data.files import Records, read_records
-from tacit.engines import local
-from tacit.engines.processes import HelperProcess
-from tacit.methods.base import Sum, Vote
-from tacit.methods.registry import method_for
-from tacit.methods.voting import Voting
-from tacit.noise.stream import SecretStream
-from tacit.privacy.gaussian import epsilon_of
-from tacit.privacy.votes import data_dependent_epsilon
-from tacit.report.evaluation import predict
-from tacit.report.model import save
-from tacit.simulation import simulate_records
-from tacit.study import Study, StudyError, make_study, read_study
-from tacit.summation.base import Aborted, Envelope
-from tacit.summation.tally import TallyCoordinator
+import unspoken
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records, read_records
+from unspoken.engines import local
+from unspoken.engines.processes import HelperProcess
+from unspoken.methods.base import Sum, Vote
+from unspoken.methods.registry import method_for
+from unspoken.methods.voting import Voting
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.gaussian import epsilon_of
+from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.report.evaluation import predict
+from unspoken.report.model import save
+from unspoken.simulation import simulate_records
+from unspoken.study import Study, StudyError, make_study, read_study
+from unspoken.summation.base import Aborted, Envelope
+from unspoken.summation.tally import TallyCoordinator
 
 
 def study(folder: Path, privacy: dict[str, Any] | None = None, **keys: Any) -> Study:
@@ -148,9 +148,9 @@ def test_parties_may_vanish_from_a_vote_and_too_many_end_it(tmp_path: Path) -> N
     agreed = make_study({**content, "summation": {"protocol": "tally"}})
     rng = np.random.default_rng(0)
     arrays = rng.normal(size=(48, 2)), rng.integers(0, 3, 48), np.arange(48) % 8
-    assert tacit.simulate(agreed, *arrays, drop=2).outcome.survivors == 6
+    assert unspoken.simulate(agreed, *arrays, drop=2).outcome.survivors == 6
     with pytest.raises(Aborted):
-        tacit.simulate(agreed, *arrays, drop=3)
+        unspoken.simulate(agreed, *arrays, drop=3)
 
 
 def test_talliers_serve_votes_only(tmp_path: Path) -> None:
@@ -175,7 +175,9 @@ def test_a_student_learns_from_noisy_votes(model: str, tmp_path: Path) -> None:
         "method": {"name": "voting", "public": str(tmp_path / "public.npz"), "queries": 300, "model": model},
     }
     groups = np.arange(1200) % 60
-    done = tacit.simulate(content, features[:1200], labels[:1200], groups, X_test=features[1500:], y_test=labels[1500:])
+    done = unspoken.simulate(
+        content, features[:1200], labels[:1200], groups, X_test=features[1500:], y_test=labels[1500:]
+    )
     assert done.metrics["accuracy"] > 0.6
     assert done.outcome.release.details["queries"] == 300
 
@@ -221,7 +223,7 @@ def test_a_torch_module_may_vote_and_be_the_student(tmp_path: Path) -> None:
     torch_keys = {"model": "mlp", "student": "mlp", "hidden": [32], "epochs": 40, "learning_rate": 0.5}
     content["method"] |= {**torch_keys, "queries": 300}
     content["privacy"] = {"noise_multiplier": 0.5, "delta": 1e-5, "unit": "party"}
-    done = tacit.simulate(content, *records, **test)
+    done = unspoken.simulate(content, *records, **test)
     assert done.metrics["accuracy"] > 0.7
     import torch
 
@@ -276,7 +278,7 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
     content, records, _ = digits(tmp_path, 60)
     content["method"] |= {"ballots": "neighbours", "neighbours": 1, "queries": 30, "asking": "first"}
     content["parties"]["records"] = 2
-    done = tacit.simulate(content, *records, private_analysis=True)
+    done = unspoken.simulate(content, *records, private_analysis=True)
     assert done.private is not None
     assert 0.0 < float(done.private["epsilon"]) < 0.9 * done.plan.guarantee.epsilon
     # From the ballots counted by hand: a party moves each query's by √2, under all of the noise.
@@ -295,12 +297,12 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
     assert "analysis" not in done.certificate
     assert str(done.private["epsilon"]) not in str(done.certificate)
     assert done.to_json()["private_analysis"] == done.private
-    assert "private_analysis" not in tacit.simulate(content, *records).to_json()
+    assert "private_analysis" not in unspoken.simulate(content, *records).to_json()
     openly = {**content, "summation": {"protocol": "ideal"}}
     with pytest.raises(StudyError, match="by which the noisy totals become known"):
-        tacit.simulate(openly, *records, private_analysis=True)
+        unspoken.simulate(openly, *records, private_analysis=True)
     with pytest.raises(ValueError, match="is for votes"):
-        tacit.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)
+        unspoken.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)
 
 
 @pytest.mark.parametrize("talliers", [3, 5])
@@ -338,7 +340,7 @@ def test_a_tallier_that_dies_ends_a_run_in_an_abort_that_names_it(
     monkeypatch.setattr(TallyCoordinator, "finish", after_a_death)
     started = time.monotonic()
     with pytest.raises(Aborted, match=r"tallier:1 died \(killed by SIGKILL\); nothing was revealed"):
-        tacit.simulate(agreed, rng.normal(size=(48, 2)), rng.integers(0, 3, 48), np.arange(48) % 8, processes=True)
+        unspoken.simulate(agreed, rng.normal(size=(48, 2)), rng.integers(0, 3, 48), np.arange(48) % 8, processes=True)
     assert time.monotonic() - started < 30.0
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -348,7 +350,7 @@ def test_a_tallier_that_dies_ends_a_run_in_an_abort_that_names_it(
 def test_processes_are_for_talliers_only(tmp_path: Path) -> None:
     arrays = np.zeros((48, 2)), np.arange(48) % 3, np.arange(48) % 8
     with pytest.raises(ValueError, match=r"processes are for talliers, but the study's summation is \"ideal\""):
-        tacit.simulate(study(tmp_path), *arrays, processes=True)
+        unspoken.simulate(study(tmp_path), *arrays, processes=True)
 
 
 def test_a_student_learns_more_when_labels_spread_to_public_records_nearby(tmp_path: Path) -> None:
@@ -370,7 +372,7 @@ def test_a_scikit_learn_classifier_may_be_the_student_and_is_saved_as_it_is(tmp_
     content, records, test = digits(tmp_path, 10)
     content["method"] |= {"queries": 300, "student": "sklearn.svm:SVC"}
     content["privacy"] = {"noise_multiplier": 0.5, "delta": 1e-5, "unit": "party"}
-    done = tacit.simulate(content, *records, **test)
+    done = unspoken.simulate(content, *records, **test)
     assert done.metrics["accuracy"] > 0.85
     save(done.model, tmp_path / "model.skops")
     loaded = skops.io.load(tmp_path / "model.skops", trusted=[])
@@ -464,7 +466,7 @@ def test_what_spreads_is_what_becomes_known(protocol: str, tmp_path: Path, monke
     rng, seen = np.random.default_rng(0), []
     records = Records(rng.normal(size=(48, 2)), rng.integers(0, 3, 48))
     monkeypatch.setattr(
-        "tacit.methods.voting.spread_labels", lambda rows, known: seen.append(known) or rng.integers(0, 3, len(rows))
+        "unspoken.methods.voting.spread_labels", lambda rows, known: seen.append(known) or rng.integers(0, 3, len(rows))
     )
     local.run(method, method.plan(), ArrayFederation(method.study, records, np.arange(48) % 8))
     assert seen[0].shape == (20, 3)

@@ -15,9 +15,9 @@ import opendp.prelude as dp
 import pytest
 from scipy import stats
 
-from tacit.noise import discrete_gaussian
-from tacit.noise.discrete_gaussian import DISTANCE, sample
-from tacit.noise.stream import SecretStream
+from unspoken.noise import discrete_gaussian
+from unspoken.noise.discrete_gaussian import DISTANCE, sample
+from unspoken.noise.stream import SecretStream
 
 KEY = bytes(range(32))
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare, kstest
 
-from tacit.noise.discrete_laplace import LARGEST_SCALE, sample
-from tacit.noise.stream import SecretStream
+from unspoken.noise.discrete_laplace import LARGEST_SCALE, sample
+from unspoken.noise.stream import SecretStream
 
 KEY = bytes(range(32))
 COUNT = 400_000

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from tacit.noise.encoding import Encoding
+from unspoken.noise.encoding import Encoding
 
 VECTORS = arrays(np.float64, (2, 6), elements=st.floats(-50.0, 50.0))
 

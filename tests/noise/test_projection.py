@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.linalg import hadamard
 
-from tacit.noise import projection
-from tacit.noise.projection import (
+from unspoken.noise import projection
+from unspoken.noise.projection import (
     GaussianProjection,
     HadamardProjection,
     LayerProjection,
@@ -170,7 +170,7 @@ def test_layers_of_the_same_shape_have_different_matrices() -> None:
 
 
 def test_matrices_do_not_change_between_versions() -> None:
-    """Parties with another release of numpy or of tacit must make the same matrices."""
+    """Parties with another release of numpy or of unspoken must make the same matrices."""
     gaussian = GaussianProjection(3, 2, 5, 6).project(np.eye(3))
     expected = [[1.39509678, 1.25871134], [-0.9889273, -0.40071896], [0.52470273, -0.39117396]]
     np.testing.assert_allclose(gaussian, expected, rtol=1e-5)

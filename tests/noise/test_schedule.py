@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.noise.discrete_gaussian import sample
-from tacit.noise.schedule import NoiseSchedule
-from tacit.noise.stream import SecretStream
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
 
 
 @given(data=st.data())

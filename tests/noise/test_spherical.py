@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta, gamma, kstest
 
-from tacit.noise.spherical import spherical_laplace
-from tacit.noise.stream import SecretStream
+from unspoken.noise.spherical import spherical_laplace
+from unspoken.noise.stream import SecretStream
 
 KEY = bytes(range(32))
 

@@ -7,7 +7,7 @@ import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy import stats
 
-from tacit.noise.stream import SecretStream
+from unspoken.noise.stream import SecretStream
 
 KEY = bytes(range(32))
 

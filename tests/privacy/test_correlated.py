@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.correlated import (
+from unspoken.privacy.correlated import (
     correlated_mu,
     hidden_variance,
     integer_hidden_variance,
     integer_noise_for,
     noise_for,
 )
-from tacit.privacy.integer import LOST_VARIANCE
+from unspoken.privacy.integer import LOST_VARIANCE
 
 
 def brute_force_mu(change: float, common: float, own: float, sites: int, colluding: int) -> float:

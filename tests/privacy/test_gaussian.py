@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from tacit.privacy.gaussian import advantage, compose, delta_of, epsilon_of, mu_for
+from unspoken.privacy.gaussian import advantage, compose, delta_of, epsilon_of, mu_for
 
 MUS = st.floats(0.01, 10.0)
 

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from tacit.privacy.gaussian import mu_for
-from tacit.privacy.guarantee import Guarantee, Trust
+from unspoken.privacy.gaussian import mu_for
+from unspoken.privacy.guarantee import Guarantee, Trust
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from tacit.privacy import integer
-from tacit.privacy.gaussian import delta_of
+from unspoken.privacy import integer
+from unspoken.privacy.gaussian import delta_of
 
 
 def pmf(sigma: float) -> np.ndarray:

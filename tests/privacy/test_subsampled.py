@@ -9,7 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import hypergeom, norm
 
-from tacit.privacy.subsampled import Rounds, delta_of, effective_rate, epsilon_of, noise_multiplier_for
+from unspoken.privacy.subsampled import Rounds, delta_of, effective_rate, epsilon_of, noise_multiplier_for
 
 
 @pytest.mark.parametrize(("sigma", "published"), [(1.0, 2.5), (2.0, 1.07)])

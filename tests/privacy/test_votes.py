@@ -10,9 +10,9 @@ from dp_accounting.rdp import rdp_privacy_accountant
 from scipy import stats
 from scipy.special import log_ndtr, logsumexp
 
-from tacit.privacy import votes
-from tacit.privacy.gaussian import epsilon_of
-from tacit.privacy.votes import data_dependent_epsilon, log_mistake, renyi_bound
+from unspoken.privacy import votes
+from unspoken.privacy.gaussian import epsilon_of
+from unspoken.privacy.votes import data_dependent_epsilon, log_mistake, renyi_bound
 
 ORDERS = np.array([1.5, 2.0, 4.0, 8.0, 16.0])
 

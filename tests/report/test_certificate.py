@@ -11,12 +11,12 @@ import pytest
 from dp_accounting import GaussianDpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
-import tacit
-from tacit.simulation import Simulation
+import unspoken
+from unspoken.simulation import Simulation
 
 
-def study(**privacy: Any) -> tacit.Study:
-    return tacit.make_study(
+def study(**privacy: Any) -> unspoken.Study:
+    return unspoken.make_study(
         {
             "study": {"name": "certified", "task": "classification"},
             "data": {"features": 4, "classes": 3},
@@ -28,12 +28,12 @@ def study(**privacy: Any) -> tacit.Study:
     )
 
 
-def run(agreed: tacit.Study, drop: int = 0) -> Simulation:
+def run(agreed: unspoken.Study, drop: int = 0) -> Simulation:
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(100, 4)), rng.integers(3, size=100)
     groups = np.arange(100) % 20
     # 97 test records: their accuracy has decimals that nothing else has.
-    return tacit.simulate(agreed, features, labels, groups, X_test=features[:97], y_test=labels[:97], drop=drop)
+    return unspoken.simulate(agreed, features, labels, groups, X_test=features[:97], y_test=labels[:97], drop=drop)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +50,7 @@ def test_it_holds_the_plan_and_the_guarantee(simulation: Simulation) -> None:
     assert guarantee["epsilon"] <= 1.5
     assert (guarantee["delta"], guarantee["unit"], guarantee["adjacency"]) == (1e-5, "record", "replace")
     assert (guarantee["colluding"], guarantee["dropouts"]) == (5, 2)
-    assert certificate["certificate"] == "tacit/1"
+    assert certificate["certificate"] == "unspoken/1"
 
 
 def test_it_says_what_happened(simulation: Simulation) -> None:
@@ -79,10 +79,10 @@ def test_the_epsilon_of_what_was_released_is_what_an_independent_accountant_make
 
 def test_it_names_the_versions_and_the_study_with_its_hash(simulation: Simulation) -> None:
     certificate = simulation.certificate
-    assert certificate["versions"]["tacit"] == version("tacit")
+    assert certificate["versions"]["unspoken"] == version("unspoken")
     assert {"python", "numpy", "scipy", "cryptography"} <= certificate["versions"].keys()
     assert certificate["study_sha256"] == study().digest()
-    assert tacit.make_study(certificate["agreement"]).digest() == certificate["study_sha256"]
+    assert unspoken.make_study(certificate["agreement"]).digest() == certificate["study_sha256"]
 
 
 def test_it_can_be_written_as_json_and_read_again(simulation: Simulation) -> None:
@@ -98,7 +98,7 @@ def test_nothing_that_was_measured_on_data_is_in_it(simulation: Simulation) -> N
 
 
 def test_it_says_so_when_the_sum_was_only_simulated() -> None:
-    agreed = study().model_copy(update={"summation": tacit.study.SummationSection(protocol="ideal")})
+    agreed = study().model_copy(update={"summation": unspoken.study.SummationSection(protocol="ideal")})
     certificate = run(agreed).certificate
     assert certificate["happened"]["secure_sum"] is False
     assert "adds in the clear" in certificate["statement"]

@@ -1,4 +1,4 @@
-"""The saved model is plain scikit-learn, runs no code when loaded, and predicts as tacit does."""
+"""The saved model is plain scikit-learn, runs no code when loaded, and predicts as unspoken does."""
 
 from pathlib import Path
 from typing import Any
@@ -9,12 +9,12 @@ import pytest
 import skops.io
 from scipy.special import softmax
 
-from tacit.data.bounding import clip_rows
-from tacit.data.files import read_records
-from tacit.methods.base import Release
-from tacit.report.evaluation import classify, predict, predict_numbers, scores_of, with_constant
-from tacit.report.model import save, to_sklearn
-from tacit.study import Study, make_study
+from unspoken.data.bounding import clip_rows
+from unspoken.data.files import read_records
+from unspoken.methods.base import Release
+from unspoken.report.evaluation import classify, predict, predict_numbers, scores_of, with_constant
+from unspoken.report.model import save, to_sklearn
+from unspoken.study import Study, make_study
 
 LEARNERS = ["softmax", "logistic", "svm"]
 # Not in alphabetical order, so that a model that sorts them is found out.
@@ -77,7 +77,7 @@ def people(rng: np.random.Generator, classes: list[str], count: int = 300) -> pd
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_matrix_model_predicts_as_tacit_does(tmp_path: Path, learner: str, classes: int, intercept: bool) -> None:
+def test_a_matrix_model_predicts_as_unspoken_does(tmp_path: Path, learner: str, classes: int, intercept: bool) -> None:
     rng = np.random.default_rng(classes)
     agreed = study(learner, {"features": 7, "classes": classes, "intercept": intercept, "norm": 0.8})
     released = release(agreed, rng)
@@ -169,7 +169,9 @@ def table_data(folder: Path, agreed: Study, frame: pd.DataFrame) -> np.ndarray:
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("bounds", [[0, 110], [-2.5, -1.0], [0, 1e9]])
-def test_a_regression_of_a_table_predicts_as_tacit_does(tmp_path: Path, intercept: bool, bounds: list[float]) -> None:
+def test_a_regression_of_a_table_predicts_as_unspoken_does(
+    tmp_path: Path, intercept: bool, bounds: list[float]
+) -> None:
     data = {"label": "died", "label_bounds": bounds, "columns": COLUMNS, "intercept": intercept}
     agreed = agreed_on("regression", data, {"name": "cape"})
     rng = np.random.default_rng(0)
@@ -186,7 +188,7 @@ def test_a_regression_of_a_table_predicts_as_tacit_does(tmp_path: Path, intercep
 
 
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_regression_of_a_matrix_predicts_as_tacit_does(tmp_path: Path, intercept: bool) -> None:
+def test_a_regression_of_a_matrix_predicts_as_unspoken_does(tmp_path: Path, intercept: bool) -> None:
     """Also of records beyond the norm, which are clipped for learning only."""
     data = {"features": 5, "label_bounds": [10, 30], "intercept": intercept, "norm": 0.5}
     agreed = agreed_on("regression", data, {"name": "cape"})
@@ -202,7 +204,7 @@ def test_a_regression_of_a_matrix_predicts_as_tacit_does(tmp_path: Path, interce
 @pytest.mark.parametrize("table", [True, False])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("intercept", [True, False])
-def test_a_network_predicts_as_tacit_does(tmp_path: Path, table: bool, classes: int, intercept: bool) -> None:
+def test_a_network_predicts_as_unspoken_does(tmp_path: Path, table: bool, classes: int, intercept: bool) -> None:
     names = CLASSES[classes]
     data: dict[str, Any] = {"classes": names, "intercept": intercept}
     data |= {"label": "died", "columns": COLUMNS} if table else {"features": 6}

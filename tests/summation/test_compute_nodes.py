@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.noise.schedule import NoiseSchedule
-from tacit.noise.stream import SecretStream
-from tacit.summation.base import COORDINATOR, Aborted, Message, Rejected, Session, Unsuitable, bitmap
-from tacit.summation.compute_nodes import (
+from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import COORDINATOR, Aborted, Message, Rejected, Session, Unsuitable, bitmap
+from unspoken.summation.compute_nodes import (
     ComputeNode,
     ComputeNodes,
     Fold,
@@ -26,8 +26,8 @@ from tacit.summation.compute_nodes import (
     address,
     nodes_of,
 )
-from tacit.summation.masks import add_masks
-from tacit.types import Words
+from unspoken.summation.masks import add_masks
+from unspoken.types import Words
 
 NODES = 3
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from tacit.noise.schedule import NoiseSchedule
-from tacit.noise.stream import SecretStream
-from tacit.summation import compute_nodes, pairwise, secagg
-from tacit.summation.base import (
+from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
+from unspoken.summation import compute_nodes, pairwise, secagg
+from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
     Endpoint,
@@ -28,7 +28,7 @@ from tacit.summation.base import (
     Session,
     address_of,
 )
-from tacit.summation.graph import Degree
+from unspoken.summation.graph import Degree
 
 STAGE = 10.0
 """The simulated seconds after which the coordinator closes a stage."""

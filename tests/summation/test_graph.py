@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from tacit.summation.graph import (
+from unspoken.summation.graph import (
     Degree,
     choose_degree,
     complete_degree,

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.noise.schedule import NoiseSchedule
-from tacit.noise.stream import SecretStream
-from tacit.study import Study, make_study
-from tacit.summation.base import (
+from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study, make_study
+from unspoken.summation.base import (
     COORDINATOR,
     Coordinator,
     Endpoint,
@@ -23,8 +23,8 @@ from tacit.summation.base import (
     Session,
     address_of,
 )
-from tacit.summation.registry import PROTOCOLS, open_session
-from tacit.types import Words
+from unspoken.summation.registry import PROTOCOLS, open_session
+from unspoken.types import Words
 
 EACH = pytest.mark.parametrize("name", PROTOCOLS)
 OPENING = pytest.mark.parametrize("name", ["secagg", "secagg+", "compute-nodes"])

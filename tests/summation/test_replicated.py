@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.noise.stream import SecretStream
-from tacit.summation.argmax import argmax, as_numbers, negative, orders, rounds_of_argmax, shuffled
-from tacit.summation.replicated import (
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.argmax import argmax, as_numbers, negative, orders, rounds_of_argmax, shuffled
+from unspoken.summation.replicated import (
     BITS,
     SUMS,
     Array,
@@ -31,7 +31,7 @@ from tacit.summation.replicated import (
     Shares,
     Sharing,
 )
-from tacit.types import Integers, Words
+from unspoken.types import Integers, Words
 
 WORDS = st.integers(0, 2**64 - 1)
 EDGES = [0, 1, 2, 2**31, 2**32 - 1, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 2, 2**64 - 1]

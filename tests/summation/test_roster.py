@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.noise.stream import SecretStream
-from tacit.study import Study, make_study
-from tacit.summation.base import Rejected, Roster, Session
-from tacit.summation.graph import complete_degree
-from tacit.summation.keys import Identity, public_key
-from tacit.summation.secagg import SecAggCoordinator, SecAggParty
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study, make_study
+from unspoken.summation.base import Rejected, Roster, Session
+from unspoken.summation.graph import complete_degree
+from unspoken.summation.keys import Identity, public_key
+from unspoken.summation.secagg import SecAggCoordinator, SecAggParty
 
 IDENTITIES = [Identity(bytes([number]) * 32) for number in range(1, 5)]
 SECRET = bytes([99]) * 32

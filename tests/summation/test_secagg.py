@@ -14,17 +14,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tacit.noise.stream import SecretStream
-from tacit.summation import shamir
-from tacit.summation.base import COORDINATOR, Aborted, Rejected, Session, address_of, bitmap
-from tacit.summation.graph import Degree
-from tacit.summation.keys import public_key
-from tacit.summation.masks import add_masks
-from tacit.summation.neighbours import Advertise, Introduce, mask_seed
-from tacit.summation.pairwise import Options as PairwiseOptions
-from tacit.summation.pairwise import Pairwise
-from tacit.summation.secagg import Masked, Options, Relay, SecAgg, SecAggCoordinator, SecAggParty, SecAggPlus, Unmask
-from tacit.types import Words
+from unspoken.noise.stream import SecretStream
+from unspoken.summation import shamir
+from unspoken.summation.base import COORDINATOR, Aborted, Rejected, Session, address_of, bitmap
+from unspoken.summation.graph import Degree
+from unspoken.summation.keys import public_key
+from unspoken.summation.masks import add_masks
+from unspoken.summation.neighbours import Advertise, Introduce, mask_seed
+from unspoken.summation.pairwise import Options as PairwiseOptions
+from unspoken.summation.pairwise import Pairwise
+from unspoken.summation.secagg import Masked, Options, Relay, SecAgg, SecAggCoordinator, SecAggParty, SecAggPlus, Unmask
+from unspoken.types import Words
 
 
 def session(parties: int = 7, dropouts: int = 2, length: int = 6, colluding: int = 2) -> Session:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.noise.stream import SecretStream
-from tacit.summation.shamir import PRIME, combine, split, weights_at_zero
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.shamir import PRIME, combine, split, weights_at_zero
 
 
 @settings(max_examples=60, deadline=None)

@@ -30,17 +30,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.noise.stream import SecretStream
-from tacit.study import Study, StudyError, make_study
-from tacit.summation import ballots as messages
-from tacit.summation.ballots import MOST, TALLIERS, Agreement, Ballot, Count, Framed, Opening, Relay, address
-from tacit.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Message, Rejected, Session, bitmap
-from tacit.summation.keys import Channel
-from tacit.summation.masks import add_masks
-from tacit.summation.registry import open_session
-from tacit.summation.tallier import Tallier, TallierState
-from tacit.summation.tally import Poll, Tally, TallyParty, run_in_process
-from tacit.types import Integers, Words
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study, StudyError, make_study
+from unspoken.summation import ballots as messages
+from unspoken.summation.ballots import MOST, TALLIERS, Agreement, Ballot, Count, Framed, Opening, Relay, address
+from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Message, Rejected, Session, bitmap
+from unspoken.summation.keys import Channel
+from unspoken.summation.masks import add_masks
+from unspoken.summation.registry import open_session
+from unspoken.summation.tallier import Tallier, TallierState
+from unspoken.summation.tally import Poll, Tally, TallyParty, run_in_process
+from unspoken.types import Integers, Words
 
 EACH_TALLIER = pytest.mark.parametrize(("talliers", "index"), [(n, i) for n in (3, 5) for i in range(n)])
 EACH_NUMBER = pytest.mark.parametrize("talliers", TALLIERS)

@@ -20,10 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tacit.noise.stream import SecretStream
-from tacit.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
-from tacit.summation.onions import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
-from tacit.summation.tokens import (
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
+from unspoken.summation.onions import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
+from unspoken.summation.tokens import (
     Announce,
     Confirm,
     Publish,

@@ -1,0 +1,370 @@
+"""The command line. Heavy imports happen inside the commands, so that help is quick, and after the study has been read,
+so that its mistakes are told at once.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from unspoken.errors import UnspokenError
+
+if TYPE_CHECKING:
+    from unspoken.simulation import Simulation
+
+_UsageError: Any = typer.BadParameter.__bases__[0]
+"""What typer raises for a command line that it cannot read; the class has no public name."""
+
+
+class _OneSentence(TyperGroup):
+    """Tells a mistake on the command line as any other: in one sentence on standard error, with exit status 2."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        try:
+            status = super().main(*args, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            # Without a message the help has been shown, because nothing was asked for.
+            if message := " ".join(error.format_message().split()):
+                command = error.ctx.command_path if error.ctx else "unspoken"
+                print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
+            status = 2
+        sys.exit(status)
+
+
+app = typer.Typer(
+    name="unspoken",
+    cls=_OneSentence,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Learn one model together without sharing data, under differential privacy that holds against everyone.",
+)
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file (`unspoken new` writes one).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, and nothing else.")]
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Tell a mistake in one sentence on standard error, and exit with status 2."""
+
+    @wraps(command)
+    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return command(*args, **kwargs)
+        except UnspokenError as error:
+            print(f"unspoken: {error}", file=sys.stderr)
+            raise typer.Exit(2) from None
+        except BrokenPipeError:
+            raise typer.Exit(1) from None
+
+    return wrapped
+
+
+@app.command()
+@_explained
+def demo(
+    output: Annotated[Path, typer.Option(help="Where to put the demo's files.")] = Path("unspoken-demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Learn from real data spread over 100 parties, and see what privacy costs."""
+    from unspoken import demo as digits
+    from unspoken.report import terminal
+
+    _make_folder(output)
+    try:
+        digits.write_files(output)
+    except OSError as error:
+        raise UnspokenError(f"{output}: cannot be written to ({error.strerror}); choose another --output.") from None
+    with terminal.progress_bar(quiet=as_json) as progress:
+        result = digits.run(output, progress)
+    files = _write_results(result.simulation, output)
+    if as_json:
+        _print_json({**result.simulation.to_json(), "comparison": result.comparison, "files": files})
+        return
+    accuracies = {"accuracy, private": result.simulation.metrics["accuracy"], **result.comparison}
+    terminal.show_run(result.simulation.plan, result.simulation.outcome, accuracies, files)
+    study, train, test = (shlex.quote(str(output / name)) for name in ("study.toml", "train.npz", "test.npz"))
+    again = f"unspoken simulate {study} --data {train} --test {test}"
+    print(f"\nThe study and the data are in {output}/. Change the study and run it again:\n  {again}")
+
+
+@app.command()
+@_explained
+def new(
+    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.toml"),
+    name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
+    task: Annotated[str, typer.Option(help="classification, regression or statistics.")] = "classification",
+    method: Annotated[
+        str | None, typer.Option(help="helmet, moments, cape, cross-silo, voting or multiparty, as fits the task.")
+    ] = None,
+    matrix: Annotated[bool, typer.Option("--matrix", help="For a feature matrix (NPZ) instead of a table.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write a commented study file to start from."""
+    import tomllib
+
+    from unspoken.study import make_study
+    from unspoken.templates import study_text
+
+    if path.exists() and not force:
+        raise UnspokenError(f"{path}: exists already; choose another name, or overwrite it with --force.")
+    # What JSON writes between quotes means the same in TOML.
+    text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix, task=task, method=method)
+    make_study(tomllib.loads(text), source="--name")
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UnspokenError(f"{path}: cannot be written ({error.strerror}); choose another place.") from None
+    if as_json:
+        _print_json({"study": str(path)})
+    else:
+        print(f"Wrote {path}. Edit it, then see what it promises and costs:\n  unspoken plan {shlex.quote(str(path))}")
+
+
+@app.command()
+@_explained
+def plan(
+    study: StudyFile,
+    weakening: Annotated[
+        bool, typer.Option("--weakening", help="Also say what is left of the promise if more parties collude.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what a study promises and costs, before any data is read."""
+    from unspoken.study import read_study
+
+    agreed = read_study(study)
+    from unspoken.methods.registry import method_for
+
+    planned = method_for(agreed).plan()
+    table = planned.weakening() if weakening and planned.guarantee.is_promise and not planned.is_pooled else []
+    if as_json:
+        _print_json({**planned.to_json(), **({"weakening": table} if weakening else {})})
+    else:
+        from unspoken.report import terminal
+
+        terminal.show_plan(planned)
+        if weakening:
+            terminal.show_weakening(table)
+
+
+@app.command()
+@_explained
+def simulate(
+    study: StudyFile,
+    data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
+    test: Annotated[Path | None, typer.Option(help="Records to measure the model on.")] = None,
+    parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
+    split: Annotated[
+        str, typer.Option(help="How records are spread: iid, by-class, dirichlet:A, or classes:K.")
+    ] = "iid",
+    drop: Annotated[int, typer.Option(help="How many parties vanish in mid-protocol.")] = 0,
+    seed: Annotated[int, typer.Option(help="Public seed of the split and of who vanishes (never of the noise).")] = 0,
+    output: Annotated[Path, typer.Option(help="Where to put the model and the certificate.")] = Path(),
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file that lets a run that was cut off go on; it holds secrets of the run.")
+    ] = None,
+    private_analysis: Annotated[
+        bool, typer.Option("--private-analysis", help="Say what a vote cost on these very records: a secret.")
+    ] = False,
+    processes: Annotated[
+        bool, typer.Option("--processes", help="Run each tallier of a vote in a process of its own.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
+    from unspoken.study import LARGEST_COUNT, read_study
+
+    agreed = read_study(study)
+    if parties is not None:
+        if not 2 <= parties <= LARGEST_COUNT:
+            raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
+        agreed = agreed.with_parties(parties)
+    if not 0 <= drop <= agreed.parties.count:
+        raise UnspokenError(f"--drop is {drop}, but should be from 0 to the number of parties, {agreed.parties.count}.")
+    if seed < 0:
+        raise UnspokenError(f"--seed is {seed}, but should be a whole number from 0 up.")
+    if test is not None and agreed.study.task == "statistics":
+        raise UnspokenError(f"--test is {test}, but statistics predict nothing that could be measured; leave it out.")
+    if output.exists() and not output.is_dir():
+        raise UnspokenError(f"{output}: is a file, but --output should be a folder; choose another.")
+    from unspoken.data.files import read_records
+    from unspoken.data.splits import split as spread
+    from unspoken.methods.registry import method_for
+    from unspoken.report import terminal
+    from unspoken.report.evaluation import evaluate
+    from unspoken.simulation import simulate_records
+
+    method_for(agreed).plan()
+    train = read_records(data, agreed)
+    held_out = None if test is None else read_records(test, agreed)
+    groups = spread(split, train.labels, agreed.parties.count, seed)
+    with terminal.progress_bar(quiet=as_json) as progress:
+        result = simulate_records(
+            agreed,
+            train,
+            groups,
+            held_out,
+            drop=drop,
+            seed=seed,
+            progress=progress,
+            checkpoint=checkpoint,
+            private_analysis=private_analysis,
+            processes=processes,
+        )
+    if held_out is None:
+        measured = evaluate(agreed, result.outcome.release, train, train)
+        result.metrics.update({f"training_{name}": value for name, value in measured.items()})
+    _make_folder(output)
+    files = _write_results(result, output)
+    if as_json:
+        _print_json({**result.to_json(), "files": files})
+    else:
+        terminal.show_run(result.plan, result.outcome, result.metrics, files)
+        if result.private is not None:
+            terminal.show_private_analysis(result.private)
+
+
+@app.command()
+@_explained
+def compare(
+    study: StudyFile,
+    data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
+    test: Annotated[Path, typer.Option(help="Records to measure the models on.")],
+    methods: Annotated[str, typer.Option(help="Their names, with commas: cross-silo,central,local,none")],
+    epsilons: Annotated[str, typer.Option(help="Numbers with commas, such as 0.5,1,2,4")] = "0.5,1,2,4",
+    parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
+    split: Annotated[
+        str, typer.Option(help="How records are spread: iid, by-class, dirichlet:A, or classes:K.")
+    ] = "iid",
+    repeats: Annotated[int, typer.Option(help="How many runs, with fresh noise, for each point.")] = 3,
+    seed: Annotated[int, typer.Option(help="Public seed of the split.")] = 0,
+    plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file to draw it in; needs matplotlib.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run several methods on the same records at the same epsilons, and show them side by side.
+
+    A section of the study, compare.NAME, has the keys of another method. Talliers serve votes only: if the study has
+    some, other methods add up by compute nodes.
+    """
+    from unspoken.study import read_study
+
+    agreed = read_study(study)
+    if parties is not None:
+        agreed = agreed.with_parties(parties)
+    wanted = _numbers(epsilons, "--epsilons")
+    if repeats < 1 or seed < 0:
+        raise UnspokenError(f"--repeats is {repeats} and --seed {seed}, but should be at least 1 and at least 0.")
+    if plot is not None and (plot.suffix not in (".png", ".svg", ".pdf") or not plot.parent.is_dir()):
+        raise UnspokenError(f"{plot}: cannot be drawn to; name a .png, .svg or .pdf file in a folder that exists.")
+    from unspoken import comparison
+    from unspoken.data.files import read_records
+    from unspoken.data.splits import split as spread
+    from unspoken.report import terminal
+
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    for name in names:
+        comparison.study_for(agreed, name, wanted[0])
+    train, held_out = read_records(data, agreed), read_records(test, agreed)
+    groups = spread(split, train.labels, agreed.parties.count, seed)
+    with terminal.progress_bar(quiet=as_json) as progress:
+        points = comparison.compare(
+            agreed, train, groups, held_out, names, wanted, repeats=repeats, seed=seed, progress=progress
+        )
+    metric = next(iter(points[0].metrics))
+    if plot is not None:
+        comparison.plot(points, metric, plot)
+    if as_json:
+        _print_json({"points": [point.to_json() for point in points], "plot": None if plot is None else str(plot)})
+    else:
+        terminal.show_comparison([point.to_json() for point in points], metric)
+        if plot is not None:
+            print(f"\nDrawn in {plot}.")
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    """Numbers above 0, separated by commas."""
+    try:
+        numbers = [float(part) for part in text.split(",")]
+    except ValueError:
+        numbers = []
+    if not numbers or not all(0.0 < number <= 1000.0 for number in numbers):
+        raise UnspokenError(f"{option} is {text!r}, but should be numbers above 0 and at most 1000, such as 0.5,1,2.")
+    return numbers
+
+
+@app.command()
+@_explained
+def degrees(
+    dropouts: Annotated[float, typer.Option(help="The fraction of parties that may drop out.")] = 0.05,
+    as_json: AsJson = False,
+) -> None:
+    """Show with how many neighbours parties mask in secagg+, by their number and the corrupt fraction."""
+    from unspoken.summation.graph import degree_rows, degree_table
+
+    if not 0.0 <= dropouts < 1.0:
+        raise UnspokenError(f"--dropouts is {dropouts}, but should be a fraction from 0 to below 1.")
+    if as_json:
+        _print_json({"dropouts": dropouts, "degrees": degree_rows(dropouts)})
+    else:
+        print(degree_table(dropouts))
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        import unspoken
+
+        print(unspoken.__version__)
+        raise typer.Exit
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UnspokenError(f"{folder}: cannot be made a folder ({error.strerror}); choose another --output.") from None
+
+
+def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
+    """Write the model (or the statistics) and the certificate, which names its hash."""
+    import hashlib
+
+    from unspoken.report import model
+
+    name, release = simulation.plan.study.study.name, simulation.outcome.release
+    statistics = release.statistics
+    kind = "statistics" if statistics else "model"
+    result_path = folder / f"{name}.{kind}.{'json' if statistics else 'npz' if release.state else 'skops'}"
+    certificate_path = folder / f"{name}.certificate.json"
+    try:
+        if statistics:
+            result_path.write_text(json.dumps(statistics, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        elif release.state:
+            model.save_weights(release.state, result_path)
+        else:
+            model.save(simulation.model, result_path)
+        digest = hashlib.sha256(result_path.read_bytes()).hexdigest()
+        content = {**simulation.certificate, f"{kind}_sha256": digest}
+        certificate_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UnspokenError(f"{folder}: cannot be written to ({error.strerror}); choose another --output.") from None
+    return {kind: str(result_path), "certificate": str(certificate_path)}
+
+
+def _print_json(content: dict[str, Any]) -> None:
+    print(json.dumps(content, indent=2, ensure_ascii=False))

@@ -1,0 +1,151 @@
+"""Methods side by side: the same records, the same parties, the same true ε, some runs each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unspoken.data.files import Records
+from unspoken.errors import UnspokenError
+from unspoken.methods.registry import METHODS, method_for
+from unspoken.simulation import simulate_records
+from unspoken.study import Study, StudyError, make_study
+from unspoken.types import Integers
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Point:
+    """What some runs of a method gave at one ε."""
+
+    method: str
+    epsilon: float | None
+    """What was promised; None: nothing"""
+    metrics: dict[str, list[float]]
+    """By name, one number a run"""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "epsilon": self.epsilon,
+            "metrics": {
+                name: {"mean": float(np.mean(runs)), "min": min(runs), "max": max(runs)}
+                for name, runs in self.metrics.items()
+            },
+        }
+
+
+def study_for(study: Study, method: str, epsilon: float) -> Study:
+    """The same study for another method and ε, with the keys of its section [compare.NAME], or else with those of
+    [method] that it knows. Talliers serve votes only: other methods add up by the usual protocol instead."""
+    known = ", ".join(f'"{name}"' for name in METHODS)
+    if method not in METHODS:
+        raise StudyError(f'the method to compare with is "{method}", but should be one of: {known}.')
+    for name, keys in study.compare.items():
+        if name not in METHODS:
+            raise study.error(f"compare.{name}", f"names no method; known are: {known}")
+        if "name" in keys:
+            raise study.error(f"compare.{name}.name", "is a key of [method] only; remove it")
+    content = study.model_dump(exclude_none=True, exclude={"compare"})
+    if study.summation.protocol == "tally" and method != "voting":
+        del content["summation"]
+    content["privacy"] = {**content["privacy"], "epsilon": epsilon}
+    content["privacy"].pop("noise_multiplier", None)
+    # A norm that was left to the study's own method is left to this one, too.
+    open_norm = {**content, "data": {key: value for key, value in content["data"].items() if key != "norm"}}
+    if make_study(open_norm, source=study.source).data.norm == study.data.norm:
+        content = open_norm
+    if method in study.compare:
+        keys, place = study.compare[method], ("compare", method)
+        changed = make_study({**content, "method": {"name": method, **keys}}, study.source, place)
+        method_for(changed)
+        return changed
+    keys = dict(study.method.model_extra or {})
+    while True:
+        changed = make_study({**content, "method": {"name": method, **keys}}, source=study.source)
+        try:
+            method_for(changed)
+        except StudyError as error:
+            unknown = [key for key in keys if f"[method] {key} is an unknown key" in str(error)]
+            if not unknown:
+                if method == study.method.name or ": [method] " not in str(error):
+                    raise
+                raise StudyError(f"{error} (A section [compare.{method}] has keys for {method} alone.)") from None
+            del keys[unknown[0]]
+            continue
+        return changed
+
+
+def compare(
+    study: Study,
+    train: Records,
+    groups: Integers,
+    test: Records,
+    methods: Sequence[str],
+    epsilons: Sequence[float],
+    *,
+    repeats: int = 3,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> list[Point]:
+    """Run every method at every ε, with fresh noise each time. What promises nothing is run once for all ε."""
+    points: list[Point] = []
+    for method in methods:
+        for epsilon in epsilons:
+            agreed = study_for(study, method, epsilon)
+            runs: dict[str, list[float]] = {}
+            promised: float | None = epsilon
+            for repeat in range(repeats):
+                if progress:
+                    progress(f"{method} at epsilon {epsilon:g}", repeat, repeats)
+                done = simulate_records(agreed, train, groups, test, seed=seed)
+                promised = done.plan.guarantee.epsilon if done.plan.guarantee.is_promise else None
+                for name, value in done.metrics.items():
+                    runs.setdefault(name, []).append(value)
+            points.append(Point(method, promised, runs))
+            if promised is None:
+                break
+    return points
+
+
+def plot(points: Sequence[Point], metric: str, path: Path) -> None:
+    """Mean and range of a metric against ε, one line a method."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise UnspokenError("a plot needs matplotlib, which is not installed; pip install 'unspoken[plots]'.") from None
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(8.5, 4.5), layout="constrained")
+    for number, method in enumerate(dict.fromkeys(point.method for point in points)):
+        color = f"C{number}"
+        mine = [point for point in points if point.method == method and metric in point.metrics]
+        drawn = [point for point in mine if point.epsilon is not None]
+        if drawn:
+            means = [float(np.mean(point.metrics[metric])) for point in drawn]
+            spread = [
+                [mean - min(point.metrics[metric]) for mean, point in zip(means, drawn, strict=True)],
+                [max(point.metrics[metric]) - mean for mean, point in zip(means, drawn, strict=True)],
+            ]
+            where = [point.epsilon or 0.0 for point in drawn]
+            axes.errorbar(where, means, yerr=spread, marker="o", capsize=3, color=color, label=method)
+        for point in mine:
+            if point.epsilon is None:
+                level = float(np.mean(point.metrics[metric]))
+                axes.axhline(level, linestyle="--", color=color, label=f"{method} (no promise)")
+    axes.set_xscale("log")
+    ticks = sorted({round(point.epsilon, 3) for point in points if point.epsilon is not None})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.set_xlabel("epsilon")
+    axes.set_ylabel(metric.replace("_", " "))
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper")
+    figure.savefig(path, dpi=150)
+    plt.close(figure)

@@ -1,0 +1,96 @@
+"""Records to bounded vectors, by the study's public bounds and nothing else.
+
+A table's numbers are clipped to their bounds and scaled to [−1, 1], its categories become indicators; a matrix is
+taken as it is. Then a constant 1 is appended (if the study has an intercept) and the whole vector, constant included,
+is clipped to the study's norm c. (DP-Helmet's code appends the constant after clipping, so its vectors exceed c.)
+A regression's labels are clipped and scaled as a table's numbers are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unspoken.study import Column, DataSection, StudyError
+from unspoken.types import Floats, Integers
+
+
+def scale_column(values: Floats, column: Column) -> Floats:
+    """Numbers to [−1, 1] by the column's public bounds; what lies outside is moved to the nearer bound.
+
+    >>> scale_column(np.array([0.0, 55.0, 999.0]), Column(min=0, max=110)).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return _scale(values, column.min or 0.0, column.max or 0.0)
+
+
+def scale_labels(values: Floats, data: DataSection) -> Floats:
+    """A regression's labels to [−1, 1] by their public bounds; what lies outside is moved to the nearer bound.
+
+    >>> scale_labels(np.array([0.0, 55.0, 999.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
+    [-1.0, 0.0, 1.0]
+    """
+    return _scale(values, *_label_bounds(data))
+
+
+def unscale_labels(scaled: Floats, data: DataSection) -> Floats:
+    """Predictions of scaled labels in the labels' own units. A prediction beyond −1 or 1 lies beyond the bounds.
+
+    >>> unscale_labels(np.array([-1.0, 0.0, 1.0, 2.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
+    [0.0, 55.0, 110.0, 165.0]
+    """
+    low, high = _label_bounds(data)
+    values: Floats = low + (scaled + 1.0) / 2.0 * (high - low)
+    return values
+
+
+def _scale(values: Floats, low: float, high: float) -> Floats:
+    # In this order rounding errors lead neither beyond −1 and 1 nor away from them at the bounds.
+    scaled: Floats = (np.clip(values, low, high) - low) / (high - low) * 2.0 - 1.0
+    return scaled
+
+
+def _label_bounds(data: DataSection) -> tuple[float, float]:
+    if data.label_bounds is None:
+        raise StudyError("[data] lacks label_bounds: the smallest and the largest possible label, as [0, 110].")
+    return data.label_bounds
+
+
+def indicate(codes: Integers, column: Column) -> Floats:
+    """Category numbers as indicator columns."""
+    return np.asarray(codes[:, None] == np.arange(column.width), dtype=np.float64)
+
+
+def clip_rows(features: Floats, data: DataSection) -> Floats:
+    """Append the constant if the study has one, then clip every row to the study's norm."""
+    if data.has_intercept:
+        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    norms = _norms(features)
+    if np.isinf(norms).any():
+        # Squares beyond floating point: bring such rows to a moderate length, at least c, in the same direction.
+        huge = np.isinf(norms)[:, None]
+        peaks = np.abs(features).max(axis=1, keepdims=True)
+        features = np.where(huge, features / np.where(huge, peaks, 1.0) * data.norm, features)
+        norms = _norms(features)
+    if not (norms > data.norm).any():
+        return features
+    clipped: Floats = features * (data.norm / np.maximum(norms, data.norm))[:, None]
+    return clipped
+
+
+def clipping_factors(features: Floats, data: DataSection) -> Floats:
+    """What `clip_rows` multiplies each row with. A regression's label goes along: y = wᵀx stays true of what is left.
+
+    >>> clipping_factors(np.array([[3.0, 4.0], [0.3, 0.4]]), DataSection(features=2)).tolist()
+    [0.2, 1.0]
+    """
+    constant = 1.0 if data.has_intercept else 0.0
+    peaks = np.maximum(np.abs(features).max(axis=1), max(constant, 1e-300))
+    with np.errstate(over="ignore"):
+        norms = peaks * np.sqrt(_norms(features / peaks[:, None]) ** 2 + (constant / peaks) ** 2)
+    factors: Floats = data.norm / np.maximum(norms, data.norm)
+    return factors
+
+
+def _norms(features: Floats) -> Floats:
+    norms: Floats = np.sqrt(np.einsum("ij,ij->i", features, features))
+    return norms

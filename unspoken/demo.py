@@ -1,0 +1,72 @@
+"""The demo: handwritten digits spread over many parties, one private model, next to what else they could have done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records, read_records
+from unspoken.data.splits import split
+from unspoken.engines.local import Progress
+from unspoken.report.evaluation import mean_alone_accuracy, pooled_accuracy
+from unspoken.simulation import Simulation, simulate_records
+from unspoken.study import Study, read_study
+from unspoken.templates import study_text
+from unspoken.types import Floats, Integers
+
+PARTIES = 100
+_TRAINING = 1400
+
+
+@dataclass(frozen=True)
+class Demo:
+    simulation: Simulation
+    comparison: dict[str, float]
+
+
+def write_files(folder: Path) -> None:
+    """The demo's study and data: scikit-learn's 1,797 scanned digits, 1,400 of them to learn from."""
+    from sklearn.datasets import load_digits
+
+    pixels, labels = load_digits(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(labels))
+    features, labels = _centred(pixels[order]), labels[order]
+    np.savez_compressed(folder / "train.npz", X=features[:_TRAINING], y=labels[:_TRAINING])
+    np.savez_compressed(folder / "test.npz", X=features[_TRAINING:], y=labels[_TRAINING:])
+    text = study_text(
+        str(folder / "study.toml"),
+        "digits",
+        matrix=True,
+        count=PARTIES,
+        records=_TRAINING // PARTIES,
+        epsilon=2.0,
+        delta="1e-5",
+        colluding=0.1,
+    )
+    (folder / "study.toml").write_text(text, encoding="utf-8")
+
+
+def run(folder: Path, progress: Progress | None = None) -> Demo:
+    """Learn from the demo's files."""
+    study = read_study(folder / "study.toml")
+    train, test = (read_records(folder / name, study) for name in ("train.npz", "test.npz"))
+    groups = split("iid", train.labels, study.parties.count, seed=0)
+    simulation = simulate_records(study, train, groups, test, progress=progress)
+    return Demo(simulation, _comparison(study, train, test, groups))
+
+
+def _comparison(study: Study, train: Records, test: Records, groups: Integers) -> dict[str, float]:
+    return {
+        "accuracy, not private, all data in one place": pooled_accuracy(study, train, test),
+        "accuracy of a party alone (average)": mean_alone_accuracy(study, ArrayFederation(study, train, groups), test),
+    }
+
+
+def _centred(pixels: Floats) -> Floats:
+    """Each image minus its own mean, at unit length: computed from that record alone."""
+    centred = pixels - pixels.mean(axis=1, keepdims=True)
+    unit: Floats = centred / np.linalg.norm(centred, axis=1, keepdims=True)
+    return unit

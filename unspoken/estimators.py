@@ -1,0 +1,359 @@
+"""The scikit-learn shaped front: `fit(X, y, groups=party_of_each_row)`.
+
+Everything runs in this process, as a simulation of the study that the parameters describe; the model and its
+guarantee are the same that the parties would get on a network.
+"""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
+from sklearn.utils import Tags
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from unspoken.data.bounding import clip_rows
+from unspoken.data.files import Records
+from unspoken.data.splits import split
+from unspoken.report.evaluation import classify, predict_numbers, scores_of, with_constant
+from unspoken.simulation import Simulation, number_parties, simulate_records
+from unspoken.study import Study, make_study
+from unspoken.types import Floats, Integers, Labels
+
+
+class PrivacyWarning(UserWarning):
+    """Something was taken from the data that the guarantee treats as public."""
+
+
+class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
+    """What the classifier and the regressor have in common: the study that their parameters describe."""
+
+    _task: str
+
+    def _learn(self, features: Floats, labels: Labels, groups: npt.ArrayLike | None) -> None:
+        parties = self._parties(labels, groups)
+        self._study = self._make_study(features.shape[1], parties)
+        simulation = simulate_records(self._study, Records(features, labels), parties)
+        self._keep(simulation)
+
+    def _keep(self, simulation: Simulation) -> None:
+        self._release = simulation.outcome.release
+        self.plan_, self.guarantee_ = simulation.plan, simulation.plan.guarantee
+        self.certificate_ = simulation.certificate
+
+    def _checked(self, X: npt.ArrayLike) -> Floats:
+        check_is_fitted(self)
+        features: Floats = validate_data(self, X, dtype=np.float64, reset=False)
+        return features
+
+    def _parties(self, labels: Labels, groups: npt.ArrayLike | None) -> Integers:
+        if groups is None:
+            if not isinstance(self.parties, Integral) or self.parties < 2:
+                raise ValueError(f"Expected a whole number of parties, 2 or more, got parties={self.parties!r}.")
+            return split("iid", labels, min(int(self.parties), len(labels)), self.seed)
+        parties = number_parties(groups, len(labels))
+        if parties.max() == 0:
+            raise ValueError("Expected groups to name at least two parties, got only one.")
+        return parties
+
+    def _data(self) -> dict[str, Any]:
+        """The study's [data], but for the number of features."""
+        raise NotImplementedError
+
+    def _method_options(self) -> dict[str, Any]:
+        """The study's [method], but for the name."""
+        return dict(self.options or {})
+
+    def _make_study(self, features: int, parties: Integers) -> Study:
+        sizes = np.bincount(parties)
+        content = {
+            "study": {"name": type(self).__name__, "task": self._task},
+            "data": {"features": features, "norm": self.norm, "intercept": self.intercept, **self._data()},
+            "parties": {
+                "count": len(sizes),
+                "records": int(sizes.min()),
+                "max_records": int(sizes.max()),
+            },
+            "privacy": {
+                "epsilon": self.epsilon,
+                "delta": self.delta,
+                "unit": self.unit,
+                "colluding": self.colluding,
+                "dropouts": self.dropouts,
+            },
+            "method": {"name": self.method, **self._method_options()},
+            "summation": {"protocol": self.protocol},
+        }
+        return make_study(content, source=type(self).__name__)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        # Noise that could be repeated would be no protection, and on a few records it drowns everything.
+        tags.non_deterministic = True
+        return tags
+
+
+_OWN_OPTIONS = ("learner", "regularization", "weights", "radius", "solver")
+"""The parameters that are helmet's alone; other methods take theirs in `options`."""
+
+
+def _gives_probabilities(estimator: PrivateClassifier) -> bool:
+    return estimator.method != "helmet" or estimator.learner != "svm"
+
+
+class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
+    """A classifier learnt from many parties' records under differential privacy.
+
+    Parameters
+    ----------
+    method : the system to use: "helmet" (blind averaging of the parties' models), "moments" (a model from secure sums
+        over all records, which does not care how they are spread over parties), "cape" (correlated noise), "cross-silo"
+        (private SGD of a PyTorch model, in `options`), or a baseline: "conv", "local", "central", "dp-fm",
+        "objective-perturbation", "fedavg", "fedsgd", "none".
+    learner : of helmet: "softmax", "logistic" or "svm".
+    epsilon, delta : the promise; smaller is more private.
+    unit : what is protected: "record", "party", or {"group": k} for any k records.
+    colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
+    regularization : of helmet: Λ; larger means less noise and simpler models.
+    norm : every record, its constant 1 included, is clipped to this L2 norm. Scale features by *public* bounds first.
+    intercept : append a constant 1 to each record?
+    classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
+        cover which labels occur.
+    weights, radius, solver : of helmet, as in a study's [method].
+    options : the method's further keys, as in a study's [method]; for example {"function": "network", "hidden": 32} of
+        cape.
+    protocol : the summation, "compute-nodes" or "ideal".
+    parties : over how many parties to deal out the rows when `fit` gets no groups.
+    seed : public seed of that deal; the noise has none.
+
+    Attributes
+    ----------
+    classes_, n_features_in_ : the labels, and how many features there were.
+    coef_, intercept_ : the released model, unless it is a network.
+    guarantee_ : the promise it was made under (`guarantee_.sentence()` says it in words).
+    plan_, certificate_ : what was planned, and what happened.
+    """
+
+    _task = "classification"
+
+    def __init__(
+        self,
+        method: str = "helmet",
+        learner: str = "softmax",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str | dict[str, int] = "record",
+        colluding: float = 0,
+        dropouts: float = 0,
+        regularization: float = 0.1,
+        norm: float = 1.0,
+        intercept: bool = True,
+        classes: npt.ArrayLike | None = None,
+        weights: str | None = None,
+        radius: float | None = None,
+        solver: str = "certified",
+        options: dict[str, Any] | None = None,
+        protocol: str = "compute-nodes",
+        parties: int = 10,
+        seed: int = 0,
+    ) -> None:
+        self.method = method
+        self.learner = learner
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.colluding = colluding
+        self.dropouts = dropouts
+        self.regularization = regularization
+        self.norm = norm
+        self.intercept = intercept
+        self.classes = classes
+        self.weights = weights
+        self.radius = radius
+        self.solver = solver
+        self.options = options
+        self.protocol = protocol
+        self.parties = parties
+        self.seed = seed
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> PrivateClassifier:
+        """Learn from the records X, y; groups names the party of each row."""
+        features, targets = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+        check_classification_targets(targets)
+        self.classes_, labels = self._encode(targets)
+        self._learn(features, labels, groups)
+        if self._release.is_linear:
+            weights = self._release.weights
+            self.coef_ = weights[:, : self.n_features_in_]
+            self.intercept_ = weights[:, -1] if self.intercept else np.zeros(len(weights))
+        elif hasattr(self, "coef_"):  # of an earlier fit
+            del self.coef_, self.intercept_
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The likeliest class of each row."""
+        numbers = classify(self._scores(X))
+        labels: npt.NDArray[Any] = self.classes_[numbers]
+        return labels
+
+    def decision_function(self, X: npt.ArrayLike) -> Floats:
+        """The scores of the classes; for two classes a single one, positive for the second."""
+        scores = self._scores(X)
+        if len(self.classes_) > 2:
+            return scores
+        return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
+
+    @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+        """The classes' probabilities according to the model, if it has any."""
+        scores = self.decision_function(X)
+        if scores.ndim == 1:
+            second = expit(scores)
+            return np.column_stack([1.0 - second, second])
+        if self._release.probabilities == "softmax":
+            return np.asarray(softmax(scores, axis=1))
+        each = expit(scores)
+        return np.asarray(each / each.sum(axis=1, keepdims=True))
+
+    def _scores(self, X: npt.ArrayLike) -> Floats:
+        features, data = self._checked(X), self._study.data
+        bounded = clip_rows(features, data) if self._release.is_linear else with_constant(features, data)
+        return scores_of(self._release, bounded)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _data(self) -> dict[str, Any]:
+        return {"classes": len(self.classes_)}
+
+    def _method_options(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in _OWN_OPTIONS} if self.method == "helmet" else {}
+        return {name: value for name, value in own.items() if value is not None} | super()._method_options()
+
+    def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
+        """All classes in order, and each label's number among them."""
+        present, labels = np.unique(y, return_inverse=True)
+        if self.classes is None:
+            if len(present) < 2:
+                raise ValueError(f"Expected at least two classes in y, got only one class: {present.tolist()[0]!r}.")
+            warnings.warn(
+                "The classes were taken from y: the guarantee does not cover which labels occur. Pass classes=[…] with "
+                "all labels that are possible.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+            return present, labels
+        classes = np.unique(np.asarray(self.classes))
+        if np.ndim(self.classes) != 1 or len(classes) < 2:
+            raise ValueError(f"Expected a list of at least two classes, got classes={self.classes!r}.")
+        positions = np.searchsorted(classes, present)
+        unknown = (positions == len(classes)) | (classes[np.minimum(positions, len(classes) - 1)] != present)
+        if unknown.any():
+            label = present[unknown].tolist()[0]
+            raise ValueError(f"y has the label {label!r}, which is not among classes={self.classes!r}.")
+        return classes, positions[labels]
+
+
+class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
+    """A linear regression learnt from many parties' records under differential privacy.
+
+    Parameters
+    ----------
+    method : the system to use: "moments" (a secure sum of second moments), "cape" (messages under correlated noise), or
+        a baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
+    label_bounds : the smallest and the largest possible label; labels beyond them count as the nearer one. If not given
+        they are taken from y, with a `PrivacyWarning`: the guarantee does not cover what they reveal.
+    norm : every record, its constant 1 included, is clipped to this L2 norm while learning. Scale features by *public*
+        bounds first, so that hardly any is longer: predictions are made for records as they are.
+    epsilon, delta, unit, colluding, dropouts, intercept, options, protocol, parties, seed : as of `PrivateClassifier`.
+
+    Attributes
+    ----------
+    coef_, intercept_, n_features_in_ : the released model, in the units of the label.
+    guarantee_, plan_, certificate_ : as of `PrivateClassifier`.
+    """
+
+    _task = "regression"
+
+    def __init__(
+        self,
+        method: str = "moments",
+        *,
+        epsilon: float = 1.0,
+        delta: float = 1e-6,
+        unit: str | dict[str, int] = "record",
+        colluding: float = 0,
+        dropouts: float = 0,
+        label_bounds: tuple[float, float] | None = None,
+        norm: float = 1.0,
+        intercept: bool = True,
+        options: dict[str, Any] | None = None,
+        protocol: str = "compute-nodes",
+        parties: int = 10,
+        seed: int = 0,
+    ) -> None:
+        self.method = method
+        self.epsilon = epsilon
+        self.delta = delta
+        self.unit = unit
+        self.colluding = colluding
+        self.dropouts = dropouts
+        self.label_bounds = label_bounds
+        self.norm = norm
+        self.intercept = intercept
+        self.options = options
+        self.protocol = protocol
+        self.parties = parties
+        self.seed = seed
+
+    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> PrivateRegressor:
+        """Learn from the records X, y; groups names the party of each row."""
+        features, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        labels = np.asarray(targets, dtype=np.float64)
+        self._bounds = self._label_bounds(labels)
+        self._learn(features, labels, groups)
+        if self._release.is_linear:
+            weights, half = self._release.weights[0], (self._bounds[1] - self._bounds[0]) / 2.0
+            self.coef_ = weights[: self.n_features_in_] * half
+            self.intercept_ = sum(self._bounds) / 2.0 + (float(weights[-1]) * half if self.intercept else 0.0)
+        elif hasattr(self, "coef_"):  # of an earlier fit
+            del self.coef_, self.intercept_
+        return self
+
+    def predict(self, X: npt.ArrayLike) -> Floats:
+        """The label of each row, as it is: neither the row nor the label is clipped."""
+        features = self._checked(X)
+        return predict_numbers(self._release, features, self._study.data)
+
+    def _label_bounds(self, labels: Floats) -> tuple[float, float]:
+        if self.label_bounds is None:
+            warnings.warn(
+                "The bounds of the label were taken from y: the guarantee does not cover what they reveal. Pass "
+                "label_bounds=(smallest, largest) from public knowledge.",
+                PrivacyWarning,
+                stacklevel=3,
+            )
+            low, high = float(labels.min()), float(labels.max())
+            return (low, high) if low < high else (low - 1.0, low + 1.0)
+        if np.shape(self.label_bounds) != (2,):
+            raise ValueError(f"Expected label_bounds=(smallest, largest), got label_bounds={self.label_bounds!r}.")
+        low, high = (float(bound) for bound in self.label_bounds)
+        return low, high
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.regressor_tags.poor_score = True
+        return tags
+
+    def _data(self) -> dict[str, Any]:
+        return {"label_bounds": list(self._bounds)}

@@ -1,0 +1,136 @@
+"""Classifiers that a party, or a student, trains on records of its own: ours, scikit-learn's, or torch modules."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unspoken.data.block import Block
+from unspoken.errors import UnspokenError
+from unspoken.learners.linear import LinearLearner
+from unspoken.types import Floats, Integers
+
+if TYPE_CHECKING:
+    from unspoken.learners.torch_models import TorchModel
+
+_MODULES = ("linear", "mlp", "cnn")
+_LOOSENESS = 100.0
+"""A tolerance so many times that of a certified minimiser changes no classes, and takes half the time."""
+
+
+class ClassifierError(UnspokenError):
+    """A classifier that cannot be trained here: `problem` says why, in words that follow its name."""
+
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"the classifier {name!r} {problem}.")
+        self.problem = problem
+
+
+@dataclass(frozen=True)
+class Training:
+    """How a torch module is trained."""
+
+    epochs: int
+    batch: int
+    rate: float
+    seed: int
+
+
+class Classifier(ABC):
+    """Learns classes from records, and says those of others."""
+
+    @abstractmethod
+    def fit(self, features: Floats, labels: Integers) -> Any:
+        """What `predict` takes."""
+
+    @abstractmethod
+    def predict(self, fitted: Any, features: Floats) -> Integers: ...
+
+
+class SoftmaxRegression(Classifier):
+    """Regularised softmax regression: weights, one row a class.
+
+    A minimiser is certified to a tolerance in proportion to the norm that records may have. No promise depends on it
+    here, so it is the norm of the records at hand that counts, even where a study bounds it by a million.
+    """
+
+    def __init__(self, learner: LinearLearner) -> None:
+        self._learner = learner
+
+    def fit(self, features: Floats, labels: Integers) -> Floats:
+        largest = math.sqrt(float(np.einsum("ij,ij->i", features, features).max(initial=0.0)))
+        learner = replace(self._learner, norm=min(self._learner.norm, _LOOSENESS * largest or 1.0))
+        weights: Floats = learner.fit(Block(features[None], labels[None], np.array([len(labels)])))[0]
+        return weights
+
+    def predict(self, fitted: Any, features: Floats) -> Integers:
+        predicted: Integers = (features @ fitted.T).argmax(axis=1)
+        return predicted
+
+
+class Estimator(Classifier):
+    """A scikit-learn classifier with its default settings."""
+
+    def __init__(self, kind: type) -> None:
+        self._kind = kind
+
+    def fit(self, features: Floats, labels: Integers) -> Any:
+        # Many classifiers refuse to learn from a single class.
+        return labels[:1] if len(np.unique(labels)) == 1 else self._kind().fit(features, labels)
+
+    def predict(self, fitted: Any, features: Floats) -> Integers:
+        if isinstance(fitted, np.ndarray):
+            return np.repeat(fitted, len(features))
+        return np.asarray(fitted.predict(features), dtype=np.int64)
+
+
+class Module(Classifier):
+    """A torch module, trained by plain SGD from its public first weights: weights as one flat vector."""
+
+    def __init__(self, model: TorchModel, how: Training) -> None:
+        self.model, self._how = model, how
+
+    def fit(self, features: Floats, labels: Integers) -> Floats:
+        how, order = self._how, np.random.default_rng(self._how.seed)
+        return self.model.trained(self.model.initial(), features, labels, how.epochs, how.batch, how.rate, order)
+
+    def predict(self, fitted: Any, features: Floats) -> Integers:
+        return np.asarray(self.model.scores(fitted, features).argmax(axis=1))
+
+
+def make_classifier(
+    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: Training
+) -> Classifier:
+    """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class"."""
+    if name == "softmax":
+        return SoftmaxRegression(softmax)
+    kind = None if name in _MODULES else _imported(name)
+    if kind is not None and callable(getattr(kind, "fit", None)) and callable(getattr(kind, "predict", None)):
+        try:
+            kind()
+        except TypeError as error:
+            raise ClassifierError(name, f"cannot be made without arguments ({error})") from None
+        return Estimator(kind)
+    from unspoken.learners.torch_models import ModelError, TorchModel
+
+    try:
+        return Module(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)
+    except ModelError as error:
+        raise ClassifierError(name, error.problem) from None
+
+
+def _imported(name: str) -> type:
+    path, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(path), attribute)  # type: ignore[no-any-return]
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ClassifierError(
+            name,
+            f'cannot be made here ({error}); name "softmax", "mlp", "cnn", or a class as "package.module:Class"',
+        ) from None

@@ -1,0 +1,219 @@
+"""The convex losses of linear models, and the constants that every privacy proof needs of them.
+
+A model scores a record x by s = W x, one score per output; a loss maps the scores and the label to a
+number. Its gradient with respect to W is the outer product of the *slopes* ∂loss/∂s and x, so with
+‖x‖ ≤ c the loss is (slope_norm · c)-Lipschitz and (curvature · c²)-smooth in W.
+
+Papers: DP-Helmet, Algorithms 1 and 3 and Appendices C.5, P, Q. The smoothness constants are the spectral
+ones (the paper's bound the Frobenius norm and are larger than needed), and the regulariser is kept apart:
+its gradient is the same for neighbouring data sets, so it adds nothing to a sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit
+
+from unspoken.types import Floats, Labels
+
+
+@dataclass(frozen=True)
+class Loss(ABC):
+    """A convex loss over `classes` classes."""
+
+    classes: int
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """How many scores the model gives for a record."""
+
+    @property
+    @abstractmethod
+    def slope_norm(self) -> float:
+        """The largest L2 norm of the slopes ∂loss/∂scores, over all scores and labels."""
+
+    @property
+    @abstractmethod
+    def curvature(self) -> float:
+        """The largest eigenvalue of the Hessian of the loss with respect to the scores."""
+
+    @abstractmethod
+    def targets(self, labels: Labels) -> Floats:
+        """Labels (…, n) as the array (…, n, outputs) that `slopes` and `values` take."""
+
+    @abstractmethod
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        """∂loss/∂scores for each record; the same shape as the scores."""
+
+    @abstractmethod
+    def values(self, scores: Floats, targets: Floats) -> Floats:
+        """The loss of each record; the scores' shape without its last axis."""
+
+
+class OneVersusRest(Loss):
+    """One binary loss per class (for two classes: a single one), the scores being signed margins.
+
+    All models come from the same records, so together they are one vector-valued release: the slopes of
+    the binary losses, each at most 1, have a joint norm of at most √outputs.
+    """
+
+    @property
+    def outputs(self) -> int:
+        return 1 if self.classes == 2 else self.classes
+
+    @property
+    def slope_norm(self) -> float:
+        return math.sqrt(self.outputs)
+
+    def targets(self, labels: Labels) -> Floats:
+        """+1 where the record is of the output's class, −1 elsewhere.
+
+        >>> Logistic(classes=2).targets(np.array([0, 1])).ravel().tolist()
+        [-1.0, 1.0]
+        """
+        positive = np.arange(self.classes) if self.outputs > 1 else np.array([1])
+        return np.where(labels[..., None] == positive, 1.0, -1.0)
+
+
+@dataclass(frozen=True)
+class HuberSVM(OneVersusRest):
+    """The hinge loss with a rounded corner of half-width `smoothing` (Chaudhuri et al. 2011, Eq. 7).
+
+    With margin z: 0 for z > 1+h, (1+h−z)²/4h for |1−z| ≤ h, 1−z for z < 1−h.
+    """
+
+    smoothing: float = 0.1
+
+    @property
+    def curvature(self) -> float:
+        return 1.0 / (2.0 * self.smoothing)
+
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        margin = scores * targets
+        margin -= 1.0 + self.smoothing
+        margin /= 2.0 * self.smoothing
+        np.clip(margin, -1.0, 0.0, out=margin)
+        margin *= targets
+        return margin
+
+    def values(self, scores: Floats, targets: Floats) -> Floats:
+        shortfall = 1.0 + self.smoothing - scores * targets
+        bent = np.clip(shortfall, 0.0, 2.0 * self.smoothing)
+        loss: Floats = (bent**2 / (4.0 * self.smoothing) + (shortfall - bent).clip(min=0.0)).sum(axis=-1)
+        return loss
+
+
+class Logistic(OneVersusRest):
+    """Binary logistic regression, log(1 + e^(−z)) of the margin z."""
+
+    @property
+    def curvature(self) -> float:
+        return 0.25
+
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        slope: Floats = scores * targets
+        np.negative(slope, out=slope)
+        expit(slope, out=slope)
+        slope *= targets
+        return np.negative(slope, out=slope)
+
+    def values(self, scores: Floats, targets: Floats) -> Floats:
+        loss: Floats = np.logaddexp(0.0, -scores * targets).sum(axis=-1)
+        return loss
+
+
+class Softmax(Loss):
+    """Multinomial logistic regression: cross-entropy of the softmax of the scores.
+
+    The slopes are p − e_y, so their norm is below √2 (DP-Helmet, Theorem 27), and the Hessian
+    diag(p) − ppᵀ has eigenvalues of at most 1/2 (Gershgorin: 2·p(1−p)).
+    """
+
+    @property
+    def outputs(self) -> int:
+        return self.classes
+
+    @property
+    def slope_norm(self) -> float:
+        return math.sqrt(2.0)
+
+    @property
+    def curvature(self) -> float:
+        return 0.5
+
+    def targets(self, labels: Labels) -> Floats:
+        return np.asarray(labels[..., None] == np.arange(self.classes), dtype=np.float64)
+
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        probabilities: Floats = scores - scores.max(axis=-1, keepdims=True)
+        np.exp(probabilities, out=probabilities)
+        probabilities /= probabilities.sum(axis=-1, keepdims=True)
+        probabilities -= targets
+        return probabilities
+
+    def values(self, scores: Floats, targets: Floats) -> Floats:
+        peak = scores.max(axis=-1)
+        loss: Floats = peak + np.log(np.exp(scores - peak[..., None]).sum(axis=-1))
+        loss -= (scores * targets).sum(axis=-1)
+        return loss
+
+
+@dataclass(frozen=True)
+class Shares(Loss):
+    """A loss whose targets are shares of votes: each label's loss, weighted by its share."""
+
+    loss: Loss
+
+    @property
+    def outputs(self) -> int:
+        return self.loss.outputs
+
+    @property
+    def slope_norm(self) -> float:
+        return self.loss.slope_norm
+
+    @property
+    def curvature(self) -> float:
+        return self.loss.curvature
+
+    def targets(self, labels: Labels) -> Floats:
+        """A label is a share of 1 for its class."""
+        positive = np.arange(self.classes) if self.outputs > 1 else np.array([1])
+        return np.asarray(labels[..., None] == positive, dtype=np.float64)
+
+    def slopes(self, scores: Floats, targets: Floats) -> Floats:
+        if isinstance(self.loss, Softmax):
+            return self.loss.slopes(scores, targets)
+        ones = np.ones_like(scores)
+        mixed: Floats = targets * self.loss.slopes(scores, ones)
+        mixed += (1.0 - targets) * self.loss.slopes(scores, -ones)
+        return mixed
+
+    def values(self, scores: Floats, targets: Floats) -> Floats:
+        if isinstance(self.loss, Softmax):
+            return self.loss.values(scores, targets)
+        signs = np.ones_like(scores)
+        # Each output's loss for itself: the sum over outputs would mix their shares.
+        each = [
+            targets[..., k] * self.loss.values(scores[..., k : k + 1], signs[..., k : k + 1])
+            + (1.0 - targets[..., k]) * self.loss.values(scores[..., k : k + 1], -signs[..., k : k + 1])
+            for k in range(self.outputs)
+        ]
+        return np.asarray(np.sum(each, axis=0))
+
+
+def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smoothing: float) -> Loss:
+    """The loss of a learner, as studies name it."""
+    match learner:
+        case "svm":
+            return HuberSVM(classes, smoothing)
+        case "logistic":
+            return Logistic(classes)
+        case "softmax":
+            return Softmax(classes)

@@ -1,0 +1,140 @@
+"""Sums of clipped per-example gradients, whole or projected to fewer numbers (cross-silo, Algorithm 3).
+
+Gradients are clipped before the projection (the paper's way: ‖Pᵀz‖ then exceeds C̃ with a small probability δ', in
+every round) or after it (then no example's contribution ever exceeds C, and nothing is lost in δ).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from unspoken.arithmetic import ROWS
+from unspoken.noise.projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
+from unspoken.types import Floats, Integers, Labels
+
+if TYPE_CHECKING:
+    from unspoken.learners.torch_models import TorchModel
+
+
+class Projection(ABC):
+    """What parties add up in a round, and how a gradient is made of the total."""
+
+    size: int
+    bound: float
+    """The largest norm of an example's contribution …"""
+    slack: float = 0.0
+    """… but for this probability"""
+    rows: int
+    """How many examples are added up before their sum joins others"""
+
+    def __init__(self, model: TorchModel, clip: float) -> None:
+        self._model, self._clip = model, clip
+        self.size, self.bound, self.rows = model.size, clip, model.rows
+
+    @abstractmethod
+    def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
+        """One row a party; `counts` says how many of the examples are whose."""
+
+    @abstractmethod
+    def lift(self, total: Floats, turn: int) -> Floats:
+        """The gradient that a total stands for."""
+
+
+class Plain(Projection):
+    """No projection."""
+
+    def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
+        return self._model.clipped_gradients(weights, features, labels, counts, self._clip)
+
+    def lift(self, total: Floats, turn: int) -> Floats:
+        return total
+
+
+class BeforeProjection(Projection):
+    """The paper's: gradients are clipped, added up, and then projected by a Gaussian matrix."""
+
+    def __init__(self, model: TorchModel, clip: float, size: int, seed: int, slack: float) -> None:
+        super().__init__(model, clip)
+        self.size, self.slack, self.bound = size, slack, projected_bound(clip, size, slack)
+        self._seed = seed
+
+    def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
+        whole = self._model.clipped_gradients(weights, features, labels, counts, self._clip)
+        return self._matrix(turn).project(whole)
+
+    def lift(self, total: Floats, turn: int) -> Floats:
+        return self._matrix(turn).lift(total)
+
+    def _matrix(self, turn: int) -> GaussianProjection:
+        return GaussianProjection(self._model.size, self.size, self._seed, turn)
+
+
+class LayersProjection(Projection):
+    """For networks of linear layers: each example's gradient is projected without being made, then clipped."""
+
+    def __init__(self, model: TorchModel, clip: float, size: int, seed: int) -> None:
+        super().__init__(model, clip)
+        self._layers = model.layers or []
+        self._shapes = [(layer.outputs, layer.inputs + layer.bias) for layer in self._layers]
+        self._wanted, self._seed = size, seed
+        self.size, self.rows = self._matrix(0).size, ROWS
+
+    def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
+        sums = np.zeros((len(counts), self.size))
+        if len(features) == 0:
+            return sums
+        matrix, books = self._matrix(turn), self._model.outer_products(weights, features, labels)
+        backs = [back.double().numpy() for back, _ in books]
+        inputs = [seen.double().numpy() for _, seen in books]
+        for party, (end, count) in enumerate(zip(np.cumsum(counts), counts, strict=True)):
+            if count:
+                rows = slice(end - count, end)
+                sums[party] = matrix.clipped_sum([b[rows] for b in backs], [a[rows] for a in inputs], self._clip)
+        return sums
+
+    def lift(self, total: Floats, turn: int) -> Floats:
+        parts = []
+        for layer, matrix in zip(self._layers, self._matrix(turn).lift(total), strict=True):
+            parts.append(matrix[:, : layer.inputs].ravel())
+            if layer.bias:
+                parts.append(matrix[:, -1])
+        return np.concatenate(parts)
+
+    def _matrix(self, turn: int) -> LayerProjection:
+        return LayerProjection(self._shapes, self._wanted, self._seed, turn)
+
+
+class AfterProjection(Projection):
+    """For any other module: each example's gradient is projected by a Hadamard transform, then clipped."""
+
+    def __init__(self, model: TorchModel, clip: float, size: int, seed: int) -> None:
+        super().__init__(model, clip)
+        self.size, self._seed = size, seed
+
+    def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
+        sums, matrix = np.zeros((len(counts), self.size)), self._matrix(turn)
+        for party, (end, count) in enumerate(zip(np.cumsum(counts), counts, strict=True)):
+            rows = slice(end - count, end)
+            for slopes in self._model.example_gradients(weights, features[rows], labels[rows]):
+                down = matrix.project(slopes)
+                norms = np.linalg.norm(down, axis=1)
+                # An example whose gradient is beyond floating point has none.
+                kept = np.isfinite(norms)
+                sums[party] += (self._clip / np.maximum(norms[kept], self._clip)) @ down[kept]
+        return sums
+
+    def lift(self, total: Floats, turn: int) -> Floats:
+        return self._matrix(turn).lift(total)
+
+    def _matrix(self, turn: int) -> HadamardProjection:
+        return HadamardProjection(self._model.size, self.size, self._seed, turn)
+
+
+def after_projection(model: TorchModel, clip: float, size: int, seed: int) -> Projection:
+    """The structured projection that suits the model."""
+    if model.layers is not None:
+        return LayersProjection(model, clip, max(size, len(model.layers)), seed)
+    return AfterProjection(model, clip, size, seed)

@@ -1,0 +1,188 @@
+"""Second moments: XᵀX and XᵀT of a party's records, and what can be solved from their noisy totals.
+
+Records u = x/c of norm at most 1 and targets t of norm at most τ contribute the upper triangle of uuᵀ, its
+off-diagonal scaled by √2 so that it has the Frobenius norm, and β·utᵀ: one Gaussian release of both, which is the
+improved functional mechanism of CAPE (Algorithm 3) for squared and logistic loss. (The paper spends the budget once
+for each order; here both orders are one release. The order 0 does not move the minimiser and is left out.)
+
+Formal guarantee. For two records with ρ = u·u', the squared distance of their contributions is at most
+2(1 − ρ²) + 2β²τ²(1 + |ρ|), which is largest at |ρ| = β²τ²/2: replacing a record moves the sum by at most
+√2 (1 + β²τ²/2) while β²τ² ≤ 2, and by 2βτ beyond.
+
+The balance β. To first order, noise N in XᵀX and z in XᵀT moves W = (XᵀX)⁻¹XᵀT by (XᵀX)⁻¹(z − NW). With noise of
+deviation σ on every released coordinate, an entry of z has variance σ²/β² and one of NW σ²‖w‖²/2, so the expected
+excess loss is proportional to (1 + β²τ²/2)² (k/β² + R²/2) for k targets and R² = ‖W‖²: least at β² = (√(k²τ⁴ +
+8kτ²R²) − kτ²)/(2τ²R²). R is a guess that the study makes, not the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from unspoken.arithmetic import blocks
+from unspoken.types import Flags, Floats, Integers, Labels
+
+
+def best_balance(outputs: int, largest_target: float, coefficients: float) -> float:
+    """β for models of norm R = `coefficients`, as above.
+
+    >>> round(best_balance(1, 1.0, 1.0), 9)
+    1.0
+    """
+    spread, squared = outputs * largest_target**2, coefficients**2
+    if squared < 1e-9 * spread:
+        return math.sqrt(2.0) / largest_target
+    root = math.sqrt(spread**2 + 8.0 * spread * squared)
+    return math.sqrt((root - spread) / (2.0 * largest_target**2 * squared))
+
+
+@dataclass(frozen=True)
+class SecondMoments:
+    """The moments of records of norm at most c with class numbers (`classes` of them) or numbers in [−1, 1]."""
+
+    features: int
+    norm: float
+    classes: int | None
+    balance: float
+    centred: bool = True
+    """Are a class's indicators centred? Their shift by 1/K moves no class apart from another."""
+
+    @property
+    def outputs(self) -> int:
+        return self.classes or 1
+
+    @property
+    def largest_target(self) -> float:
+        """τ: targets are indicators of the class (minus 1/K), or the numbers themselves."""
+        return math.sqrt(1.0 - 1.0 / self.classes) if self.classes and self.centred else 1.0
+
+    @property
+    def dimension(self) -> int:
+        return len(self._rows) + self.features * self.outputs
+
+    @property
+    def record_bound(self) -> float:
+        """The largest norm of a record's contribution."""
+        return math.sqrt(1.0 + (self.balance * self.largest_target) ** 2)
+
+    @property
+    def sensitivity(self) -> float:
+        """How far replacing one record moves the sum."""
+        spread = (self.balance * self.largest_target) ** 2
+        return math.sqrt(2.0) * (1.0 + spread / 2.0) if spread <= 2.0 else 2.0 * math.sqrt(spread)
+
+    def of(self, features: Floats, labels: Labels, reshaping: Reshaping | None = None) -> Floats:
+        """One party's vector; rows that only pad a block are zero and add nothing."""
+        second, mixed = np.zeros((self.features, self.features)), np.zeros((self.features, self.outputs))
+        for block in blocks(len(features)):
+            part, targets = features[block], self.targets(labels[block])
+            if reshaping is not None:
+                part, factors = reshaping.apply(part)
+                targets = targets * factors[:, None]
+            second += part.T @ part
+            mixed += part.T @ targets
+        upper = second[self._rows, self._columns] / self.norm**2
+        upper[self._mixed] *= math.sqrt(2.0)
+        return np.concatenate([upper, mixed.ravel() * (self.balance / self.norm)])
+
+    def targets(self, labels: Labels) -> Floats:
+        if self.classes is None:
+            return np.asarray(labels, dtype=np.float64)[:, None]
+        indicators = np.asarray(labels[:, None] == np.arange(self.classes), dtype=np.float64)
+        return indicators - 1.0 / self.classes if self.centred else indicators
+
+    def split(self, total: Floats) -> tuple[Floats, Floats]:
+        """UᵀU and UᵀT (u = x/c) from a total."""
+        upper = total[: len(self._rows)].copy()
+        upper[self._mixed] /= math.sqrt(2.0)
+        second = np.empty((self.features, self.features))
+        second[self._rows, self._columns] = second[self._columns, self._rows] = upper
+        return second, total[len(self._rows) :].reshape(self.features, self.outputs) / self.balance
+
+    @cached_property
+    def _triangle(self) -> tuple[Integers, Integers]:
+        rows, columns = np.triu_indices(self.features)
+        return rows, columns
+
+    @property
+    def _rows(self) -> Integers:
+        return self._triangle[0]
+
+    @property
+    def _columns(self) -> Integers:
+        return self._triangle[1]
+
+    @cached_property
+    def _mixed(self) -> Flags:
+        return np.asarray(self._rows != self._columns)
+
+
+@dataclass(frozen=True)
+class Reshaping:
+    """A linear map that makes room for what tells records apart: u ↦ (u − (1 − τ)a(aᵀu))/ℓ, a the mean's direction.
+
+    Where features are not centred, their mean takes up most of a record's length, and most of the budget. So its
+    direction is shrunk by τ, to a quarter of all else, and records are stretched to typical length 1. What is
+    then longer than 1 is clipped together with its target, so that t = wᵀu stays true of it. τ and ℓ come from the
+    released mean and mean square.
+    """
+
+    axis: Floats
+    shrinkage: float
+    length: float
+
+    @classmethod
+    def of(cls, mean: Floats, square: float, deviation: float) -> Reshaping:
+        """From the noisy mean and mean square of records, with noise of `deviation` on each number."""
+        energy = min(max(square, _LEAST_ENERGY), 1.0)
+        raw = float(mean @ mean)
+        common = min(max(raw - len(mean) * deviation**2, 0.0), energy * (1.0 - _LEAST_ENERGY))
+        rest = energy - common
+        shrinkage = min(1.0, math.sqrt(_LEFT * rest / common)) if common > 0.0 else 1.0
+        length = min(1.0, _ROOM * math.sqrt(rest + shrinkage**2 * common))
+        return cls(mean / max(math.sqrt(raw), 1e-300), shrinkage, length)
+
+    def apply(self, rows: Floats) -> tuple[Floats, Floats]:
+        """Reshaped rows of norm at most 1, and what each was multiplied with to get there."""
+        moved = (rows - (1.0 - self.shrinkage) * np.outer(rows @ self.axis, self.axis)) / self.length
+        norms = np.sqrt(np.einsum("ij,ij->i", moved, moved))
+        factors: Floats = 1.0 / np.maximum(norms, 1.0)
+        return moved * factors[:, None], factors
+
+    def undo(self, weights: Floats) -> Floats:
+        """Weights (features, outputs) for records as they were."""
+        undone: Floats = (weights - (1.0 - self.shrinkage) * np.outer(self.axis, self.axis @ weights)) / self.length
+        return undone
+
+    def to_parameters(self) -> Floats:
+        return np.concatenate([self.axis, [self.shrinkage, self.length]])
+
+    @classmethod
+    def from_parameters(cls, parameters: Floats) -> Reshaping:
+        return cls(parameters[:-2], float(parameters[-2]), float(parameters[-1]))
+
+
+_LEAST_ENERGY = 0.02
+_LEFT = 0.25
+"""What is left of the mean's square, over all else: it matters to a regression too, and so much makes records only an
+eighth longer."""
+_ROOM = 1.15
+
+
+def cleaned_eigenvalues(observed: Floats, scale: float) -> Floats:
+    """The eigenvalues that come closest to the true matrix in the noisy matrix's eigenvectors.
+
+    A symmetric matrix of noise of deviation s has its own eigenvalues in ±2γ, γ = s√d = `scale`; the best guess for an
+    observed eigenvalue v is v − 2γ² h(v), h the Hilbert transform of the observed spectrum (Bun, Allez, Bouchaud &
+    Potters 2016), smoothed over a few spacings; never below 0.
+    """
+    if scale == 0.0:
+        return np.maximum(observed, 0.0)
+    width = 2.0 * scale / math.sqrt(len(observed))
+    apart = observed[:, None] - observed[None, :]
+    transform = (apart / (apart**2 + width**2)).mean(axis=1)
+    return np.asarray(np.maximum(observed - 2.0 * scale**2 * transform, 0.0))

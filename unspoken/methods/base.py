@@ -1,0 +1,177 @@
+"""How a method is written: a plan, the party's side, and the coordinator's side as a generator of requests.
+
+An engine drives the generator, so the same method runs unchanged in one process or over a network.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from unspoken.data.block import Block
+from unspoken.methods.plan import Plan
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study
+from unspoken.types import Floats, Integers
+
+
+@dataclass(frozen=True)
+class Sum:
+    """A request: every party's contribution to the named sum, of which only the total is revealed."""
+
+    name: str
+    parameters: Floats | None = None
+    """What the parties need to know for their contribution, such as the model so far."""
+    turn: int = 0
+    """How often it was asked for before."""
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A request: every party's ballots, of which only the winning class of each query is revealed. The answer is a
+    `Total` whose exact numbers are the winners."""
+
+    name: str
+    parameters: Floats | None = None
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A request: a list with a token for each record, in which a party knows its own and nobody else's, for one round.
+    Parties keep what they were dealt; the answer is a `Total` without numbers."""
+
+    turn: int = 0
+
+
+@dataclass(frozen=True)
+class ZeroSum:
+    """A request: noise for the named messages, for all their turns, of which parties learn the sum. It needs no data,
+    so it can be made long before them. The answer is a `Total` without numbers."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Collect:
+    """A request: every party's message, private on its own; the total of the messages is the answer."""
+
+    name: str
+    parameters: Floats | None = None
+    turn: int = 0
+    only: int | None = None
+    """The one party that is asked; None: all."""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A request: all records in one place. For baselines in simulations: no network engine answers it."""
+
+
+PartyRequest = Sum | Vote | Collect
+"""What a party answers with a contribution"""
+Request = PartyRequest | ZeroSum | Tokens | Pool
+
+
+@dataclass(frozen=True)
+class Total:
+    """The answer: the noisy total, the exact totals, how many parties are in them, and how much noise there is."""
+
+    noisy: Floats
+    exact: Integers
+    survivors: int
+    noise_std: float
+    """The standard deviation of all the noise in the total"""
+
+
+Answer = Total | Block
+Conversation = Generator[Request, Any, "Release"]
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """What a party knows of a list of tokens: so it finds out by itself which of its records are in a batch."""
+
+    places: Integers
+    """Where its records' tokens are"""
+    count: int
+    """Of all tokens"""
+    seed: int
+    """Which nobody knew, or could choose, before the list was fixed"""
+
+
+@dataclass(frozen=True)
+class Private:
+    """What a party has for itself in a turn."""
+
+    secrets: SecretStream
+    """Randomness of its own, for sampling"""
+    dealt: Dealt | None = None
+    """Its part of the round's list of tokens, if there is one"""
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """What the parties of a block put into a sum: one row each."""
+
+    noisy: Floats
+    """(B, dimension): will be rounded, noised and masked."""
+    exact: Integers
+    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What becomes public: a linear model, one row of weights an output (see `report.model`)."""
+
+    weights: Floats
+    """In a regression one row, which gives labels scaled to [−1, 1] by their public bounds."""
+    probabilities: Literal["softmax", "sigmoid"] | None
+    """How scores become probabilities, if they do: together, or each for itself"""
+    details: dict[str, Any]
+    hidden: Floats | None = None
+    """Of a network: the weights of its hidden layer, a constant 1 the last input; `weights` then is the output layer"""
+    statistics: dict[str, Any] = field(default_factory=dict)
+    """Instead of a model: released numbers by the names of columns"""
+    state: dict[str, Any] = field(default_factory=dict)
+    """Of a PyTorch model: its weights by name; `scorer` then computes scores from features"""
+    scorer: Callable[[Floats], Floats] | None = None
+    module: Callable[[], Any] | None = None
+    """Makes the torch.nn.Module, ready to predict from the study's bounded features"""
+    estimator: Any = None
+    """Of a scikit-learn model: itself, fitted to unclipped features without the constant, and to class names"""
+
+    @property
+    def is_linear(self) -> bool:
+        """Is it a linear model, whose classes do not depend on a record's length?"""
+        return self.hidden is None and self.scorer is None
+
+
+class Method(ABC):
+    """One of the published systems, set up for a study."""
+
+    name: str
+
+    def __init__(self, study: Study) -> None:
+        self.study = study
+
+    @abstractmethod
+    def plan(self) -> Plan:
+        """What will happen, and what it promises: no data needed."""
+
+    @abstractmethod
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        """The party's side, for each party of the block."""
+
+    @abstractmethod
+    def coordinate(self, plan: Plan) -> Conversation:
+        """The coordinator's side: asks, and goes on with the answer."""
+
+
+class PooledMethod(Method):
+    """A baseline that has all records in one place: it asks for `Pool`, and parties contribute nothing else."""
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        raise NotImplementedError("nothing is summed: all records are in one place")

@@ -1,0 +1,58 @@
+"""CAPE: messages that are private on their own, whose noise all but cancels in the total (Imtiaz et al. 2019).
+
+Algorithm 1: the parties' ê are added up in a real secure sum, and the sum becomes known. Algorithm 2: each party
+publishes f + ê + g; the total of the messages less the sum of ê is Σf + Σg. Against the paper: parties send f + ê + g
+and the aggregator takes Σê away (the same view, and exact in integers); the guarantee is that of
+`privacy.correlated`, for any number of colluding parties; the orders of the functional mechanism are one release; f is
+a sum over records, so that parties of unequal size count by their records.
+
+The noise ê needs no data and is made for all turns at once, as long before them as one likes. A party that vanishes
+between its ê and its message leaves that ê in the total: more noise, of known size, and no bias; what it is worth is in
+the certificate. If more vanish than the study allows, the total is not made.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from unspoken.methods.base import Collect, Conversation, Request, ZeroSum
+from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
+from unspoken.methods.plan import Plan
+
+_STRONGER = 1000.0
+"""Where nobody may vanish, ê costs nothing: so many times the paper's comes within 0.1 % of a secure sum."""
+
+
+class CapeOptions(FunctionOptions):
+    correlation: float | None = Field(
+        None,
+        ge=1.0,
+        le=1e9,
+        description="the variance of the noise that cancels over that of the noise that stays, from 1; the paper's is "
+        "the number of parties",
+    )
+
+
+class Cape(FunctionMethod):
+    """Correlation assisted private estimation, and with a regression capeFM."""
+
+    name = "cape"
+    noise = "correlated"
+
+    def read_options(self) -> CapeOptions:
+        return self.study.options("method", CapeOptions)
+
+    @property
+    def ratio(self) -> float:
+        chosen = self.options.correlation if isinstance(self.options, CapeOptions) else None
+        if chosen is not None:
+            return chosen
+        return self.study.parties.count * (1.0 if self.study.dropouts else _STRONGER)
+
+    def request(self, ask: Ask) -> Request:
+        return Collect(ask.part, ask.parameters)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        for planned in plan.sums:
+            yield ZeroSum(planned.name)
+        return (yield from super().coordinate(plan))

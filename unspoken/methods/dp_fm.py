@@ -1,0 +1,130 @@
+"""The functional mechanism as published: Laplace noise on a polynomial's coefficients (Zhang et al. 2012), pooled.
+
+A baseline: a trusted curator holds all records. Linear regression has the coefficients Σuᵢ² and 2Σuᵢuⱼ of order 2 and
+−2Σ t u of order 1 (order 0 does not move the minimiser); logistic regression by its Taylor polynomial is the same for
+centred indicators. The published analysis takes twice the L1 norm of a record's coefficients, ‖u‖₁² + 2‖t‖₁‖u‖₁, and
+every |uᵢ| for 1, so d for ‖u‖₁: `sensitivity = "published"`. For records of norm 1, ‖u‖₁ ≤ √d, and the d² entries of
+uuᵀ − u'u'ᵀ, whose Frobenius norm is at most √2, have an L1 norm of at most √2·d; so replacing a record moves the
+coefficients by at most √2·d + 4‖t‖₁√d: `sensitivity = "tight"`.
+
+As Zhang et al. do, four deviations of the noise are added to the diagonal and directions whose eigenvalue is then not
+positive are left out. The noise is discrete Laplace noise on rounded coefficients, so the promise is pure ε up to the
+sampler's distance.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from unspoken.data.block import Block
+from unspoken.learners.second_moments import SecondMoments
+from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
+from unspoken.methods.plan import OtherRelease, Plan, curator_plan
+from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.integer import LARGEST_EPSILON
+from unspoken.study import Section, Study
+from unspoken.types import Floats
+
+_FINENESS = 1024.0
+"""The sensitivity is so many times what rounding adds to it."""
+_LIFT = 4.0
+"""Deviations of the noise that are added to the diagonal (Zhang et al., Section 6.1)."""
+
+
+class Options(Section):
+    """The keys of [method] for dp-fm."""
+
+    sensitivity: Literal["tight", "published"] = Field("tight", description='"tight" or "published"')
+
+
+class DpFm(PooledMethod):
+    """The functional mechanism on pooled records."""
+
+    name = "dp-fm"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.study.task == "statistics" or study.group is None:
+            place = "privacy.unit" if study.group is None else "study.task"
+            raise study.error(place, 'does not fit "dp-fm", which learns regressions and classifications by the record')
+        classes = None if study.study.task == "regression" else len(study.data.class_names)
+        self.options = study.options("method", Options)
+        self._moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance=1.0)
+
+    def sensitivity(self) -> float:
+        """In L1 norm, for records of norm at most 1."""
+        dimension, classes = self.study.data.dimension, self._moments.classes
+        target = 1.0 if classes is None else 2.0 * (1.0 - 1.0 / classes)
+        if self.options.sensitivity == "published":
+            moved = 2.0 * (dimension**2 + 2.0 * target * dimension)
+        else:
+            moved = math.sqrt(2.0) * dimension + 4.0 * target * math.sqrt(dimension)
+        return (self.study.group or 1) * moved
+
+    def _scale(self) -> tuple[float, float]:
+        """Units for one, and the Laplace scale in units."""
+        units_per_one = 2.0 ** math.ceil(math.log2(_FINENESS * self._moments.dimension / self.sensitivity()))
+        units = self.sensitivity() * units_per_one + self._moments.dimension
+        return units_per_one, units / self._epsilon
+
+    @property
+    def _epsilon(self) -> float:
+        """What noise is drawn for: the sampler's distance is multiplied by e^ε."""
+        return min(self.study.epsilon, LARGEST_EPSILON)
+
+    def plan(self) -> Plan:
+        units_per_one, laplace = self._scale()
+        if laplace > LARGEST_SCALE:
+            raise self.study.error("privacy.epsilon", f"is {self.study.epsilon:g}, too small to be drawn for")
+        deviation = math.sqrt(2.0) * laplace / units_per_one
+        release = OtherRelease("polynomial", self._moments.dimension, "laplace", self.sensitivity(), deviation)
+        slack = (1.0 + math.exp(self._epsilon)) * self._moments.dimension * DISTANCE
+        if slack > self.study.privacy.delta:
+            raise self.study.error(
+                "privacy.delta",
+                f"is {self.study.privacy.delta:g}, but the drawing of noise already costs {slack:.1g}; choose a larger "
+                "delta",
+            )
+        return curator_plan(self.study, self.name, release, slack)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        records: Block = yield Pool()
+        units_per_one, laplace = self._scale()
+        coefficients = self._coefficients(records) * units_per_one
+        noisy = np.rint(coefficients).astype(np.int64) + sample(laplace, len(coefficients), SecretStream())
+        weights = self._minimise(noisy / units_per_one, plan.others[0].noise_std)
+        classes = self._moments.classes
+        return Release(
+            (classes or 1) * weights.T / self.study.data.norm,
+            None if classes is None else "softmax",
+            {"records": int(records.counts[0]), "noise_std_per_coefficient": plan.others[0].noise_std},
+        )
+
+    def _coefficients(self, records: Block) -> Floats:
+        """Of order 2 with each mixed monomial once, then of order 1 (with its sign turned)."""
+        total = self._moments.of(records.features[0], records.labels[0])
+        triangle = len(total) - self._moments.features * self._moments.outputs
+        total[:triangle] *= self._factors()
+        total[triangle:] *= 2.0
+        return total
+
+    def _minimise(self, coefficients: Floats, deviation: float) -> Floats:
+        total = coefficients.copy()
+        triangle = len(total) - self._moments.features * self._moments.outputs
+        total[:triangle] /= self._factors()
+        total[triangle:] /= 2.0
+        second, mixed = self._moments.split(total)
+        values, vectors = np.linalg.eigh(second + _LIFT * deviation * np.eye(len(second)))
+        kept = values > 0.0
+        solved: Floats = vectors[:, kept] @ ((vectors[:, kept].T @ mixed) / values[kept, None])
+        return solved
+
+    def _factors(self) -> Floats:
+        """From moments with the Frobenius norm (√2 off the diagonal) to a polynomial's coefficients (2)."""
+        rows, columns = np.triu_indices(self._moments.features)
+        return np.where(rows == columns, 1.0, math.sqrt(2.0))

@@ -1,0 +1,34 @@
+"""Moments: a secure sum of what a model needs of all records, as if they were in one place.
+
+However records are spread over parties, the sums are the same; nothing is averaged and no party trains. A regression
+takes one sum of XᵀX and XᵀY. A classification has the choice:
+
+- `function = "logistic-regression"` or `"discriminant"`: one sum of second moments, in which everything is solved;
+- `function = "softmax"` (the default): the first moment, then `steps` sums of clipped gradients. They are d·K numbers
+  each where second moments are d²/2, so for many features there is far less noise, and less to send, in a few rounds.
+
+What is done with the noisy sums uses the known noise alone: see `learners.second_moments`, `learners.solving` and
+`learners.softmax_steps`.
+"""
+
+from __future__ import annotations
+
+from unspoken.methods.base import Request, Sum
+from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
+
+
+class Moments(FunctionMethod):
+    """Models from sums over all records, of which only the total is revealed."""
+
+    name = "moments"
+    noise = "shares"
+    sizes_known = False
+
+    def read_options(self) -> FunctionOptions:
+        options = super().read_options()
+        if options.function is None and self.study.study.task == "classification":
+            return options.model_copy(update={"function": "softmax"})
+        return options
+
+    def request(self, ask: Ask) -> Request:
+        return Sum(ask.part, ask.parameters)

@@ -1,0 +1,229 @@
+"""Learning from multiparty data by votes on public records (Hamm, Cao & Belkin 2016, and its supplement).
+
+Every party trains a classifier on its own and votes on public records without labels. A trainer, whom all parties
+trust, minimises a regularised risk on the public records and adds noise to the minimiser:
+
+- `labels = "majority"`: each record has the label that most parties voted for;
+- `labels = "weighted"`: each label counts by its share of the votes, so that a single party matters M times less;
+- `labels = "average"`: the parties' weights are averaged, and public records are not needed.
+
+Formal guarantee. Replacing all records of a party may change its vote on every record. The minimiser of the λ-strongly
+convex risk then moves by at most q·c/(λM) (weighted) or q·c/λ (majority), c the norm of records and q the most that
+another label moves a slope: 1 for logistic loss, as |l'(z) + l'(−z)| = 1, 2 for the Huber loss, √2 for softmax; with a
+model against the rest for each of more than two classes √2 times as much, since two of them are moved. An average moves
+by 2R/M, R the largest norm of a party's model. (The paper has 2 for logistic loss, too.) Minimisers are certified, and
+what the certificate leaves open is in the sensitivity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from unspoken.data.block import Block
+from unspoken.data.bounding import clip_rows
+from unspoken.data.public import PublicRecords, Sha256, read_public
+from unspoken.learners import certified
+from unspoken.learners.linear import SLACK, LinearLearner
+from unspoken.learners.losses import Shares, loss_of
+from unspoken.learners.spaces import space_for
+from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Release, Total
+from unspoken.methods.plan import (
+    DeclaredSum,
+    OtherRelease,
+    Plan,
+    PlannedSum,
+    cautions,
+    plan_sum,
+    secrecy_slack,
+    trust_of,
+)
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.gaussian import mu_for
+from unspoken.privacy.guarantee import Guarantee
+from unspoken.privacy.integer import LARGEST_EPSILON
+from unspoken.study import Section, Study
+from unspoken.types import Floats
+
+_TRAINER = "the trainer, whom all parties trust, keeps the votes to itself and adds the noise"
+_FAILURE = 0.05
+"""How often each part of Theorem 4 may fail."""
+
+
+class Options(Section):
+    """The keys of [method] for multiparty."""
+
+    labels: Literal["majority", "weighted", "average"] = Field(
+        "weighted", description='"majority", "weighted" or "average"'
+    )
+    learner: Literal["softmax", "logistic", "svm"] = Field("softmax", description='"softmax", "logistic" or "svm"')
+    regularization: float = Field(0.01, ge=1e-6, description="a number from 1e-6 up, such as 0.01")
+    local_regularization: float = Field(
+        0.01, ge=1e-6, description="of the parties' own classifiers: a number from 1e-6 up, such as 0.01"
+    )
+    public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
+    public_sha256: Sha256 = None
+    noise: Literal["laplace", "gaussian"] = Field("laplace", description='"laplace" (pure epsilon) or "gaussian"')
+    smoothing: float = Field(0.1, ge=1e-3, le=10.0, description="the half-width of the Huber loss's bend (svm)")
+
+
+class Multiparty(Method):
+    """Majority-voted ERM, weighted ERM and parameter averaging, with a trusted trainer."""
+
+    name = "multiparty"
+    secrets: SecretStream | None = None
+    """Where the trainer's noise comes from: the operating system, unless a test sets it."""
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.study.task != "classification":
+            raise study.error("study.task", f'is "{study.study.task}", but "multiparty" learns classifications only')
+        self.options = study.options("method", Options)
+        self.averages = self.options.labels == "average"
+        if self.options.public is None and not self.averages:
+            raise study.error("method", "lacks public: a file with public records, without labels, to vote on")
+        self.loss = loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing)
+        strength = self.options.regularization if self.averages else self.options.local_regularization
+        self.local = LinearLearner(self.loss, study.data.norm, strength)
+
+    @cached_property
+    def _file(self) -> PublicRecords:
+        return read_public(self.study, self.options.public or "", self.options.public_sha256)
+
+    @cached_property
+    def public(self) -> Floats:
+        """The public records, bounded as the parties' are."""
+        return clip_rows(self._file.features, self.study.data)
+
+    def sensitivity(self) -> float:
+        """How far the protected unit moves what is released, before noise."""
+        parties, group = self.study.parties.count, self.study.group or 1
+        if self.averages:
+            return min(group, parties) * self.local.party_sensitivity() / parties
+        step = {"softmax": math.sqrt(2.0), "logistic": 1.0, "svm": 2.0}[self.options.learner]
+        if self.loss.outputs > 1 and self.options.learner != "softmax":
+            step *= math.sqrt(2.0)
+        # One party may turn every majority, so more of them turn no more.
+        share = 1.0 if self.options.labels == "majority" else min(group, parties) / parties
+        return step * share * self.study.data.norm / self.options.regularization * (1.0 + SLACK)
+
+    def risk_bound(self) -> float:
+        """Theorem 4: what the risk may exceed that of any model of norm 1 by, with probability 9 in 10.
+
+        (C + λ)·(s·d·log(d/δ)/ε)² + 16(32 + log(1/δ))/(λN) + λ/2, for the sensitivity s and curvature C.
+        """
+        size, strength = self._size, self.options.regularization
+        noise = self.sensitivity() * size * math.log(size / _FAILURE) / self.study.epsilon
+        smooth = self.loss.curvature * self.study.data.norm**2 + strength
+        sampled = 16.0 * (32.0 + math.log(1.0 / _FAILURE)) / (strength * len(self.public))
+        return smooth * noise**2 + sampled + strength / 2.0
+
+    def plan(self) -> Plan:
+        trust, epsilon = trust_of(self.study), self.study.epsilon
+        if self.options.noise == "gaussian":
+            guarantee = Guarantee(epsilon, self.study.privacy.delta, self.study.group, trust, self._mu, (_TRAINER,))
+            deviation = self._noisy.noise_std
+        else:
+            guarantee = Guarantee(epsilon, 0.0, self.study.group, trust, None, (_TRAINER, ASSUMPTION))
+            deviation = self.sensitivity() / epsilon * math.sqrt(self._size + 1)
+        other = OtherRelease("model", self._size, self.options.noise, self.sensitivity(), deviation)
+        plan = Plan(self.study, self.name, (self._votes,), guarantee, 0.0, (), (other,))
+        return replace(plan, notes=self._notes() + cautions(plan))
+
+    def _notes(self) -> tuple[str, ...]:
+        if self.averages:
+            return ()
+        bound = self.risk_bound()
+        worth = f"at most {bound:.3g}" if bound < 10.0 else f"{bound:.3g}, which says nothing"
+        return (f"by Theorem 4 the excess risk over a model of norm 1 is {worth}, nine times in ten", self._file.note)
+
+    @property
+    def _size(self) -> int:
+        return self.loss.outputs * self.study.data.dimension
+
+    @cached_property
+    def _votes(self) -> PlannedSum:
+        """What parties send the trainer: without noise, since it is trusted."""
+        classes = len(self.study.data.class_names)
+        size = self._size if self.averages else len(self.public) * classes
+        bound = self.local.model_bound if self.averages else math.sqrt(len(self.public))
+        declared = DeclaredSum("votes", size, bound, 1.0, noise="inside")
+        planned = plan_sum(self.study, trust_of(self.study), declared, 1.0, False)
+        return replace(planned, sensitivity=2.0 * bound, noise_std=0.0)
+
+    @cached_property
+    def _mu(self) -> float:
+        declared = DeclaredSum("model", self._size, 1.0, self.sensitivity(), noise="curator")
+        slack = secrecy_slack(self.study, trust_of(self.study), [declared])[1]
+        return mu_for(min(self.study.epsilon, LARGEST_EPSILON), self.study.privacy.delta - slack)
+
+    @cached_property
+    def _noisy(self) -> PlannedSum:
+        """Gaussian noise on the trainer's model."""
+        bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
+        declared = DeclaredSum("model", self._size, bound, self.sensitivity(), noise="curator")
+        return plan_sum(self.study, trust_of(self.study), declared, self._mu, False)
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        models = self.local.fit(block)
+        if self.averages:
+            rows = models.reshape(len(block), -1)
+        else:
+            rows = np.stack([self._vote(model).ravel() for model in models])
+        return Contribution(rows, np.empty((len(block), 0), dtype=np.int64))
+
+    def _vote(self, model: Floats) -> Floats:
+        """One party's votes on the public records: (N, K) indicators."""
+        scores = self.public @ model.T
+        numbers = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+        return np.asarray(numbers[:, None] == np.arange(len(self.study.data.class_names)), dtype=np.float64)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        total: Total = yield Collect("votes")
+        if self.averages:
+            weights = total.noisy.reshape(self.loss.outputs, -1) / total.survivors
+        else:
+            votes = np.rint(total.noisy).reshape(len(self.public), -1)
+            weights = self._minimise(votes / total.survivors)
+        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
+            "softmax": "softmax",
+            "logistic": "sigmoid",
+            "svm": None,
+        }
+        return Release(self._noised(weights), kinds[self.options.learner], {"voters": total.survivors})
+
+    def _minimise(self, shares: Floats) -> Floats:
+        """The certified minimiser for the votes: each label by its share, or the majority's alone."""
+        if self.options.labels == "majority":
+            shares = np.asarray(shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1]), dtype=np.float64)
+        targets = shares if self.loss.outputs > 1 else shares[:, 1:]
+        space = space_for(self.public[None])
+        weights = np.full((1, len(self.public)), 1.0 / len(self.public))
+        tolerance = SLACK / 2.0 * self.sensitivity() * self.options.regularization
+        coefficients = certified.minimise(
+            space,
+            Shares(self.loss.classes, self.loss),
+            targets[None],
+            weights,
+            self.options.regularization,
+            np.array([tolerance]),
+        )
+        return np.asarray(space.weights(coefficients)[0])
+
+    def _noised(self, weights: Floats) -> Floats:
+        secrets = self.secrets or SecretStream()
+        if self.options.noise == "laplace":
+            noise = spherical_laplace(weights.size, self.sensitivity() / self.study.epsilon, secrets)
+            return np.asarray(weights + noise.reshape(weights.shape))
+        planned = self._noisy
+        words = planned.encoding.encode(weights.reshape(1, -1))[0]
+        words += sample(planned.total_std(1) * planned.encoding.scale, planned.dimension, secrets).view(np.uint64)
+        return np.asarray(planned.encoding.decode(words).reshape(weights.shape))

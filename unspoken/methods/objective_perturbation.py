@@ -1,0 +1,144 @@
+"""Objective perturbation (Chaudhuri, Monteleoni & Sarwate 2011, Algorithm 2; Kifer, Smith & Thakurta 2012), pooled.
+
+A baseline: a trusted curator minimises the regularised loss of all records plus a random linear term,
+
+    (1/n) Σ loss(w; x, y) + (Λ + Δ)/2 ‖w‖² + bᵀw/n,   b with density ∝ exp(−ε'‖b‖/2ζ),
+
+where a record's gradient has norm at most ζ and its Hessian is of rank one with eigenvalue at most c. Replacing a
+record moves the b that belongs to a minimiser by at most 2ζ, which costs ε', and the density's volume element by a
+factor within (1 + c/(n(Λ + Δ)))², which costs the rest: ε' = ε − 2 log(1 + c/(nΛ)) with Δ = 0, or, if that is not
+positive, ε' = ε/2 and Δ = c/(n(e^(ε/4) − 1)) − Λ.
+
+Classification: logistic loss (ζ = 1, c = 1/4), for more than two classes one against the rest with ε/K each.
+Regression: squared loss ½(y − wᵀx)² over ‖w‖ ≤ R (ζ = 1 + R, c = 1), since without a bound on w its gradient has none.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from pydantic import Field
+from scipy.optimize import brentq
+from scipy.special import expit
+
+from unspoken.data.block import Block
+from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
+from unspoken.methods.plan import OtherRelease, Plan, curator_plan
+from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Section, Study
+from unspoken.types import Floats
+
+_ACCURACY = 1e-12
+"""Of the minimiser: the norm of the gradient that is left."""
+
+
+class Options(Section):
+    """The keys of [method] for objective-perturbation."""
+
+    regularization: float = Field(1e-3, ge=1e-9, description="a number from 1e-9 up, such as 0.001")
+    radius: float = Field(
+        2.0, gt=0.0, description="of a regression: the largest norm of the model for records of norm 1, above 0"
+    )
+
+
+class ObjectivePerturbation(PooledMethod):
+    """A random linear term in the objective, on pooled records."""
+
+    name = "objective-perturbation"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.study.task == "statistics" or study.group != 1:
+            place = "study.task" if study.study.task == "statistics" else "privacy.unit"
+            raise study.error(
+                place,
+                'does not fit "objective-perturbation", which learns regressions and classifications and '
+                "protects a single record",
+            )
+        self.options = study.options("method", Options)
+        self._regression = study.study.task == "regression"
+        classes = 0 if self._regression else len(study.data.class_names)
+        self._models = classes if classes > 2 else 1
+        self._slope = 1.0 + self.options.radius if self._regression else 1.0
+        self._bend = 1.0 if self._regression else 0.25
+
+    def budget(self, records: int) -> tuple[float, float]:
+        """ε' and Λ + Δ for one model."""
+        epsilon, regularization = self.study.epsilon / self._models, self.options.regularization
+        left = epsilon - 2.0 * math.log1p(self._bend / (records * regularization))
+        if left > 0.0:
+            return left, regularization
+        return epsilon / 2.0, max(regularization, self._bend / (records * math.expm1(epsilon / 4.0)))
+
+    def plan(self) -> Plan:
+        fewest = self.study.parties.count * self.study.parties.records
+        dimension = self.study.data.dimension
+        left, _ = self.budget(fewest)
+        length = 2.0 * self._slope / left
+        release = OtherRelease(
+            "objective",
+            self._models * dimension,
+            "spherical laplace",
+            2.0 * self._slope,
+            length * math.sqrt(dimension + 1),
+        )
+        assumptions = (ASSUMPTION, "the minimiser is exact")
+        return curator_plan(self.study, self.name, release, 0.0, assumptions)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        records: Block = yield Pool()
+        features, labels = records.features[0] / self.study.data.norm, records.labels[0]
+        left, ridge = self.budget(len(labels))
+        secrets = SecretStream()
+        weights = []
+        for model in range(self._models):
+            noise = spherical_laplace(features.shape[1], 2.0 * self._slope / left, secrets)
+            if self._regression:
+                weights.append(
+                    _least_squares(features, np.asarray(labels, dtype=float), noise, ridge, self.options.radius)
+                )
+            else:
+                positive = model if self._models > 1 else 1
+                weights.append(_logistic(features, np.where(labels == positive, 1.0, -1.0), noise, ridge))
+        weights_of_records = np.stack(weights) / self.study.data.norm
+        return Release(weights_of_records, None if self._regression else "sigmoid", {"records": len(labels)})
+
+
+def _least_squares(features: Floats, labels: Floats, noise: Floats, ridge: float, radius: float) -> Floats:
+    """The minimiser over the ball: by the eigenvalues of the Hessian, and the multiplier that brings it to the edge."""
+    count = len(labels)
+    values, vectors = np.linalg.eigh(features.T @ features / count + ridge * np.eye(features.shape[1]))
+    pull = vectors.T @ (features.T @ labels - noise) / count
+
+    def excess(multiplier: float) -> float:
+        return float(np.linalg.norm(pull / (values + multiplier))) - radius
+
+    multiplier = 0.0
+    if excess(0.0) > 0.0:
+        multiplier = float(brentq(excess, 0.0, float(np.linalg.norm(pull)) / radius, xtol=1e-15))
+    solved: Floats = vectors @ (pull / (values + multiplier))
+    return solved
+
+
+def _logistic(features: Floats, signs: Floats, noise: Floats, ridge: float) -> Floats:
+    """Newton's method with halved steps where they would not descend."""
+    count, weights = len(signs), np.zeros(features.shape[1])
+
+    def objective(weights: Floats) -> float:
+        losses = np.logaddexp(0.0, -signs * (features @ weights))
+        return float(losses.mean() + ridge / 2.0 * weights @ weights + noise @ weights / count)
+
+    for _ in range(100):
+        wrong = expit(-signs * (features @ weights))
+        gradient = -(features.T @ (signs * wrong)) / count + ridge * weights + noise / count
+        if np.linalg.norm(gradient) <= _ACCURACY:
+            break
+        curved = features * (wrong * (1.0 - wrong) / count)[:, None]
+        step = np.linalg.solve(features.T @ curved + ridge * np.eye(len(weights)), gradient)
+        size, here = 1.0, objective(weights)
+        while size > 1e-8 and objective(weights - size * step) > here:
+            size /= 2.0
+        weights = weights - size * step
+    return weights

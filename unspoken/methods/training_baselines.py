@@ -1,0 +1,258 @@
+"""What cross-silo training is compared with, on the same models and data, through the same engine.
+
+- `central` (with a `model`): a trusted curator runs DP-SGD on all records.
+- `local` (with a `model`): every party protects its own gradient, with all the noise that this needs.
+- `fedavg`: DP-FedAvg (McMahan et al. 2018): parties train alone and send clipped updates; protects whole parties.
+- `fedsgd`: DP-FedSGD (Truex et al. 2019): parties run noisy SGD alone and send what they have; protects records.
+- `none` (with a `model`): FedAvg without privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import numpy as np
+from pydantic import Field
+
+from unspoken.data.block import Block
+from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Pool, Private, Request, Sum
+from unspoken.methods.cross_silo import (
+    CrossSilo,
+    Optimizer,
+    Options,
+    TrainingOptions,
+    model_for,
+    poisson_sample,
+    release_of,
+)
+from unspoken.methods.mechanisms import Curator, Inside
+from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, plan_sum, trust_of
+from unspoken.methods.sampled import SampledPlan, Schedule, make_sampled_plan
+from unspoken.noise.discrete_gaussian import sample
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.guarantee import Guarantee
+from unspoken.study import Study
+from unspoken.types import Floats
+
+
+class LocalTraining(CrossSilo):
+    """Local differential privacy: messages in the open, each with all of its noise."""
+
+    name = "local"
+    noise = "independent"
+
+    def request(self, weights: Floats, turn: int) -> Request:
+        return Collect("gradient", weights, turn)
+
+
+class CentralTraining(CrossSilo):
+    """DP-SGD in one place."""
+
+    name = "central"
+    noise = "curator"
+    secrets: SecretStream | None = None
+    """Where batches and noise come from: the operating system, unless a test sets it."""
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        records: Block = yield Pool()
+        secrets = self.secrets or SecretStream()
+        planned = plan.planned("gradient")
+        deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Curator) else 0.0
+        # All parties' records are as those of one here, so they may add up to more than a party's.
+        encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
+        weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
+        for turn in range(self.options.rounds):
+            exact = self.contribute(Sum("gradient", weights, turn), records, [Private(secrets)])
+            words = encoding.encode(exact.noisy)[0]
+            words += sample(deviation, planned.dimension, secrets).view(np.uint64)
+            gradient = self.projection.lift(encoding.decode(words), turn)
+            weights = optimizer.step(weights, gradient / self.expected_batch)
+        noise = planned.total_std(1) / self.expected_batch
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+
+
+class FederatedOptions(TrainingOptions):
+    """The keys of [method] for training at the parties."""
+
+    epochs: int = Field(1, ge=1, description="how often a party goes through its records in a round, 1 or more")
+    batch: int = Field(20, ge=1, description="how many records a party's own batches have, 1 or more")
+    local_rate: float = Field(0.1, gt=0.0, description="the step size of a party's own steps, above 0")
+    local_steps: int = Field(5, ge=1, description="of fedsgd: how many noisy steps a party makes in a round")
+
+
+class FedAvg(Method):
+    """Federated averaging of clipped updates, private for whole parties."""
+
+    name = "fedavg"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.group is not None:
+            raise study.error("privacy.unit", 'should be "party" with "fedavg", which protects whole parties')
+        self.options = study.options("method", FederatedOptions)
+        self.model = model_for(study, self.options)
+
+    def plan(self) -> SampledPlan:
+        declared = DeclaredSum(
+            name="update",
+            dimension=self.model.size,
+            bound=self.options.clip,
+            sensitivity=self.options.clip,
+            count=self.options.rounds,
+        )
+        return make_sampled_plan(self.study, self.name, declared, Schedule(self.options.rate))
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        rows = [
+            self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+        ]
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
+        """A party's clipped update, or nothing if it sits this round out."""
+        if weights is None:
+            raise ValueError("Expected the model's weights with the request.")
+        if not poisson_sample(1, self.options.rate, secrets)[0]:
+            return np.zeros(self.model.size)
+        moved = _trained(self, weights, block, party, secrets) - weights
+        norm = float(np.linalg.norm(moved))
+        if not math.isfinite(norm):
+            # Its training went beyond floating point: that must not be seen from outside.
+            return np.zeros(self.model.size)
+        clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
+        return clipped
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights, optimizer = self.model.initial(), Optimizer(_averaging(self.options), self.model.size)
+        expected = self.options.rate * self.study.parties.count
+        for _ in range(self.options.rounds):
+            total = yield Sum("update", weights)
+            weights = optimizer.step(weights, -total.noisy / expected)
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std / expected})
+
+
+def _averaging(options: FederatedOptions) -> FederatedOptions:
+    """FedAvg's own step is the average itself, unless the study says otherwise."""
+    own = options.learning_rate is None and options.optimizer == "sgd"
+    return options.model_copy(update={"learning_rate": 1.0}) if own else options
+
+
+def _trained(
+    method: FedAvg | PlainTraining, weights: Floats, block: Block, party: int, secrets: SecretStream
+) -> Floats:
+    options, count = method.options, int(block.counts[party])
+    order = np.random.default_rng(int(secrets.words(1)[0]))
+    features, labels = block.features[party, :count], block.labels[party, :count]
+    return method.model.trained(weights, features, labels, options.epochs, options.batch, options.local_rate, order)
+
+
+class FedSgd(CrossSilo):
+    """Noisy SGD at each party, some steps a round; the parties' models are averaged in the open."""
+
+    name = "fedsgd"
+    noise = "inside"
+
+    def read_options(self) -> Options:
+        federated = self.study.options("method", FederatedOptions)
+        self.federated = federated
+        return Options(**federated.model_dump(exclude={"epochs", "batch", "local_rate", "local_steps"}))
+
+    def schedule(self) -> Schedule:
+        # Every local step is a noisy sum of its own; what is sent is made of them.
+        return Schedule(self.options.rate, steps=self.federated.local_steps)
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        rows = [
+            self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+        ]
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
+        if weights is None:
+            raise ValueError("Expected the model's weights with the request.")
+        planned, deviation = self._planned, self._deviation
+        alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
+        own = weights
+        for _ in range(self.federated.local_steps):
+            gradient = super().contribute(Sum("gradient", own), alone, [Private(secrets)]).noisy
+            words = planned.encoding.encode(gradient)[0]
+            words += sample(deviation, planned.dimension, secrets).view(np.uint64)
+            own = own - self.federated.local_rate * planned.encoding.decode(words) / self._expected
+        moved: Floats = (own - weights) / self._unit
+        return moved
+
+    @cached_property
+    def _planned(self) -> PlannedSum:
+        return self.plan().rounds_sum
+
+    @property
+    def _deviation(self) -> float:
+        """Of the noise in a step's gradient, in units of the encoding"""
+        return math.sqrt(self._planned.noise.own) if isinstance(self._planned.noise, Inside) else 0.0
+
+    @property
+    def _expected(self) -> float:
+        """How many records of a party are in one of its steps"""
+        return self.options.rate * self.study.parties.records
+
+    @cached_property
+    def _unit(self) -> float:
+        """What an update is divided by to be sent in the gradients' encoding: its largest norm over theirs, so that
+        nothing is clipped and little rounded."""
+        planned = self._planned
+        noise = (math.sqrt(planned.dimension) + 14.0) * self._deviation / planned.encoding.scale
+        step = self.federated.local_rate * (planned.encoding.bound + noise) / self._expected
+        return self.federated.local_steps * step / planned.encoding.bound
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights = self.model.initial()
+        for _ in range(self.options.rounds):
+            total = yield Collect("gradient", weights)
+            weights = weights + self._unit * total.noisy / total.survivors
+        noise = self._deviation / self._planned.encoding.scale / self._expected
+        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+
+
+class PlainTraining(Method):
+    """FedAvg without clipping, noise or privacy: every party's model in the open."""
+
+    name = "none"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        self.options = study.options("method", FederatedOptions)
+        self.model = model_for(study, self.options)
+
+    def plan(self) -> Plan:
+        guarantee = Guarantee(math.inf, 0.0, self.study.group, trust_of(self.study), None)
+        declared = DeclaredSum("model", self.model.size, _LARGEST_MODEL, 1.0, count=self.options.rounds, noise="inside")
+        planned = plan_sum(self.study, guarantee.trust, declared, 1.0, False)
+        planned = replace(planned, sensitivity=2.0 * _LARGEST_MODEL, noise_std=0.0)
+        return Plan(self.study, self.name, (planned,), guarantee, 0.0)
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        if request.parameters is None:
+            raise ValueError("Expected the model's weights with the request.")
+        rows = [
+            _trained(self, request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+        ]
+        if not np.isfinite(rows).all():
+            raise self.study.error(
+                "method.local_rate",
+                f"is {self.options.local_rate:g}, with which a party's training goes beyond floating point; lower it",
+            )
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        weights = self.model.initial()
+        for _ in range(self.options.rounds):
+            total = yield Collect("model", weights)
+            weights = total.noisy / total.survivors
+        return release_of(self.study, self.model, weights, {})
+
+
+_LARGEST_MODEL = 1e6
+"""No model's weights are expected to have a larger norm."""

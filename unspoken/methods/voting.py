@@ -1,0 +1,334 @@
+"""Voting: private labels instead of private weights (AE-DPFL and kNN-DPFL, Zhu et al. 2020).
+
+Parties answer Q public queries without labels. A ballot is the prediction of a party's own model (`ensemble`), or the
+shares of the labels of its k records that are nearest to the query (`neighbours`). The ballots are added up with every
+party's share of the noise, the winning label of each query is revealed, and a student that learns from the labelled
+queries is released. Which public records are asked about, the coordinator says: typical ones (`learners.typical`), or
+the first. Before the student learns, what is known of them spreads to public records nearby, asked or not
+(`learners.spreading`).
+
+Formal guarantee. A ballot is a vector of shares that add up to 1, or zeros where a model abstains by predicting no
+class (−1). Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With
+`neighbours`, a single record takes the place of one of k neighbours, so it moves a ballot by √2/k only; a model may
+change altogether with one record. (The paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation
+σ on each total makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are
+made of them.
+
+This holds whichever records are asked about, as often as the plan says, so parties need not trust the choice.
+
+With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
+become known; the guarantee covers them, too, the plan says so, and they teach the student more than winners do. A study
+that gives both ε and noise, and no number of queries, asks as many as they allow.
+
+What the winners cost on the data at hand is often much less (`privacy.votes`). `analysis` says it to those who may see
+all ballots; it is a secret itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import Field
+
+from unspoken.data.block import Block
+from unspoken.data.bounding import clip_rows
+from unspoken.data.public import PublicRecords, Sha256, read_public
+from unspoken.learners.classifiers import Classifier, ClassifierError, Estimator, Module, Training, make_classifier
+from unspoken.learners.linear import LinearLearner
+from unspoken.learners.losses import Softmax
+from unspoken.learners.neighbours import neighbour_shares
+from unspoken.learners.spreading import MOST, can_spread, spread_labels
+from unspoken.learners.typical import CLUSTERED, typical_records
+from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
+from unspoken.methods.cross_silo import Sizes, release_of
+from unspoken.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
+from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
+from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.study import Section, Study
+from unspoken.types import Floats, Integers
+
+
+class Options(Section):
+    """The keys of [method] for voting."""
+
+    ballots: Literal["ensemble", "neighbours"] = Field("ensemble", description='"ensemble" or "neighbours"')
+    neighbours: int = Field(5, ge=1, description="how many nearest records vote, 1 or more (of neighbours)")
+    queries: int | None = Field(
+        None, ge=1, le=10**6, description="how many of the public records are asked about, 1 or more"
+    )
+    asking: Literal["typical", "first"] = Field(
+        "typical",
+        description='"typical" or "first" (records in the middle of clusters, or the first, are asked about)',
+    )
+    public: str = Field(description="the file with the public records: an NPZ file with X, or a table")
+    public_sha256: Sha256 = None
+    model: str = Field(
+        "softmax",
+        description='a party\'s own model: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
+        '"package.module:Class"',
+    )
+    local_regularization: float = Field(
+        0.001, ge=1e-6, description="of the parties' softmax models: a number from 1e-6 up, such as 0.001"
+    )
+    student: str = Field(
+        "softmax",
+        description='"softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as "package.module:Class"',
+    )
+    regularization: float = Field(0.001, ge=1e-6, description="of a softmax student: a number from 1e-6 up, as 0.001")
+    spreading: bool = Field(
+        True, description="true or false (true: winners spread to similar public records before the student learns)"
+    )
+    hidden: Sizes = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
+    epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
+    batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
+    learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch models' first weights")
+
+
+@dataclass(frozen=True)
+class VotingPlan(Plan):
+    """A plan that knows how many queries are asked, and what the noise promises for a record and for a party."""
+
+    queries: int = 0
+    levels: dict[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return super().to_json() | {"queries": self.queries, "epsilon_by_unit": self.levels}
+
+
+class Voting(Method):
+    """Noisy votes on public records, and a student."""
+
+    name = "voting"
+
+    def __init__(self, study: Study) -> None:
+        super().__init__(study)
+        if study.study.task != "classification":
+            raise study.error("study.task", f'is "{study.study.task}", but "voting" learns classifications only')
+        self.options = study.options("method", Options)
+        self._classes = len(study.data.class_names)
+        if self.options.ballots == "neighbours" and study.parties.records <= self.options.neighbours:
+            raise study.error(
+                "parties.records",
+                f"is {study.parties.records}, but with neighbours = {self.options.neighbours} each party needs more "
+                "records than that",
+            )
+        self._local = self._classifier("model", self.options.local_regularization)
+        self._student = self._classifier("student", self.options.regularization)
+
+    def _classifier(self, key: Literal["model", "student"], regularization: float) -> Classifier:
+        options, data = self.options, self.study.data
+        name = getattr(options, key)
+        try:
+            return make_classifier(
+                name,
+                LinearLearner(Softmax(self._classes), data.norm, regularization),
+                data.dimension,
+                self._classes,
+                options.hidden,
+                Training(options.epochs, options.batch, options.learning_rate, options.seed),
+            )
+        except ClassifierError as error:
+            raise self.study.error(f"method.{key}", f'is "{name}", which {error.problem}') from None
+
+    @cached_property
+    def _file(self) -> PublicRecords:
+        return read_public(self.study, self.options.public, self.options.public_sha256)
+
+    @property
+    def _public(self) -> Floats:
+        return self._file.features
+
+    @cached_property
+    def queries(self) -> int:
+        """How many of the public records are asked about."""
+        asked, there = self.options.queries, len(self._public)
+        if asked is not None and there < asked:
+            raise self.study.error(
+                "method.queries",
+                f"is {asked}, but {self.options.public} has {there} records only; lower it, or name a file with more",
+            )
+        if asked is None:
+            asked = min(there, _QUERIES if self._affordable is None else self._affordable)
+        return asked
+
+    @cached_property
+    def order(self) -> Integers:
+        """The places of the public records, those first that the coordinator asks about."""
+        everything = np.arange(len(self._public))
+        if self.options.asking == "first":
+            return everything
+        typical = typical_records(clip_rows(self._public[:CLUSTERED], self.study.data), self.queries)
+        return np.concatenate([typical, np.delete(everything, typical)])
+
+    @property
+    def request(self) -> Vote | Sum:
+        kind = Vote if self._secretly else Sum
+        return kind("ballots", self.order[: self.queries].astype(np.float64))
+
+    def _asked(self, request: PartyRequest) -> Floats:
+        """The public records that a party is asked about, bounded as its own are."""
+        places = np.empty(0) if request.parameters is None else request.parameters
+        if places.shape != (self.queries,) or not np.isin(places, np.arange(len(self._public))).all():
+            raise ValueError(f"Expected the places of {self.queries} among {len(self._public)} public records.")
+        return clip_rows(self._public[places.astype(np.int64)], self.study.data)
+
+    @cached_property
+    def _affordable(self) -> int | None:
+        """How many queries the study's ε pays for with the study's noise; None unless it gives both."""
+        privacy = self.study.privacy
+        if privacy.epsilon is None or privacy.noise_multiplier is None:
+            return None
+        single = self.sensitivity(self.study.group, 1)
+        # What drawing noise costs grows with the number of queries: here as if about all public records.
+        most = DeclaredSum("ballots", len(self._public) * self._classes, 1.0, single)
+        _, slack = secrecy_slack(self.study, trust_of(self.study), [most])
+        if slack >= privacy.delta:
+            return len(self._public)  # the plan says what is wrong
+        asked = math.floor((mu_for(privacy.epsilon, privacy.delta - slack) * privacy.noise_multiplier / single) ** 2)
+        if asked < 1:
+            raise self.study.error(
+                "privacy.epsilon",
+                f"is {privacy.epsilon:g}, too little for a single query with noise_multiplier = "
+                f"{privacy.noise_multiplier:g}; raise one of them",
+            )
+        return asked
+
+    @property
+    def _secretly(self) -> bool:
+        """Do talliers open the winners only?"""
+        return self.study.summation.protocol == "tally"
+
+    def sensitivity(self, group: int | None, queries: int | None = None) -> float:
+        """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
+        whole = math.sqrt(2.0 * (queries or self.queries))
+        if group is None:
+            return whole
+        # Several records may be at several parties, or replace several neighbours of one.
+        return group * whole / (self.options.neighbours if self.options.ballots == "neighbours" else 1)
+
+    def plan(self) -> VotingPlan:
+        declared = DeclaredSum(
+            name="ballots",
+            dimension=self.queries * self._classes,
+            bound=math.sqrt(self.queries),
+            sensitivity=self.sensitivity(self.study.group),
+        )
+        multiplier = self.study.privacy.noise_multiplier
+        mu = None if multiplier is None else declared.sensitivity / multiplier
+        made = make_plan(self.study, self.name, [declared], (), mu)
+        levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
+        known = {each.name: getattr(made, each.name) for each in fields(made)}
+        plan = VotingPlan(**known, queries=self.queries, levels=levels)
+        return replace(plan, notes=(*plan.notes, *self._notes(plan)))
+
+    def _notes(self, plan: VotingPlan) -> Iterable[str]:
+        planned, asked, parties = plan.planned("ballots"), self.queries, plan.trust.parties
+        noise = planned.total_std(parties)
+        yield f"{asked:,} of {len(self._public):,} public records are asked about" + (
+            "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
+        )
+        yield (
+            f"a label wins 98 times in 100 if it leads any other by {2.0 * math.sqrt(2.0) * noise:.3g} of the "
+            f"{parties:,} votes"
+        )
+        if not self._secretly:
+            yield "the noisy totals of the ballots become known, not only the winners"
+        yield self._file.note
+        other = "party" if self.study.group is not None else "record"
+        yield (
+            f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
+            f"epsilon = {plan.levels[other]:.4g}"
+        )
+
+    def _epsilon(self, plan: Plan, group: int | None) -> float:
+        """What the noise promises for so many records (None: all of a party's)."""
+        mu = compose([plan.planned("ballots").mu]) * self.sensitivity(group) / self.sensitivity(self.study.group)
+        return epsilon_of(mu, self.study.privacy.delta - plan.slack)
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+        queries = self._asked(request)
+        rows = [self._ballots(queries, block, party).ravel() for party in range(len(block))]
+        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+
+    def _ballots(self, queries: Floats, block: Block, party: int) -> Floats:
+        """One party's ballots: (Q, K)."""
+        count = int(block.counts[party])
+        features, labels = block.features[party, :count], np.asarray(block.labels[party, :count], dtype=np.int64)
+        if self.options.ballots == "neighbours":
+            return neighbour_shares(queries, features, labels, self._classes, self.options.neighbours)
+        predicted = self._local.predict(self._local.fit(features, labels), queries)
+        return np.asarray(predicted[:, None] == np.arange(self._classes), dtype=np.float64)
+
+    def coordinate(self, plan: Plan) -> Conversation:
+        total: Total = yield self.request
+        if self._secretly:
+            told = np.asarray(total.exact[:, None] == np.arange(self._classes), dtype=np.float64)
+        else:
+            told = total.noisy.reshape(-1, self._classes)
+        details = {"queries": len(told), "noise_std_per_total": total.noise_std, "voters": total.survivors}
+        return self._release(told, details)
+
+    def _release(self, told: Floats, details: dict[str, Any]) -> Release:
+        """The student of what is known of the queries: (Q, K), the winners' indicators or noisy totals."""
+        records, labels = self._public[self.order[: len(told)]], told.argmax(axis=1)
+        if self.options.spreading and can_spread(len(self._public)):
+            records = self._public[self.order[: max(len(told), MOST)]]
+            labels = spread_labels(clip_rows(records, self.study.data), told)
+        if isinstance(self._student, Estimator):
+            return self._estimator(self._student, records, labels, details)
+        weights = self._student.fit(clip_rows(records, self.study.data), labels)
+        if isinstance(self._student, Module):
+            return release_of(self.study, self._student.model, weights, details)
+        return Release(weights, "softmax", details)
+
+    def _estimator(self, student: Estimator, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
+        """A scikit-learn student. What it learns from is public, so that nothing need be clipped."""
+        if len(np.unique(labels)) == 1:
+            raise self.study.error(
+                "method.student",
+                f'is "{self.options.student}", which cannot learn, as all queries have the same label; use "softmax", '
+                "or raise epsilon",
+            )
+        names = np.array(self.study.data.class_names)
+        numbers = {name: number for number, name in enumerate(names.tolist())}
+        fitted = student.fit(records, names[labels])
+
+        def scores(features: Floats) -> Floats:
+            found = fitted.predict(features[:, : records.shape[1]])
+            return np.eye(len(names))[[numbers[name] for name in found.tolist()]]
+
+        return Release(np.empty((0, 0)), None, details, scorer=scores, estimator=fitted)
+
+    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]]) -> dict[str, float | str]:
+        """What the winners cost on these very records, without colluders: as secret as the records themselves."""
+        if not self._secretly:
+            raise self.study.error(
+                "summation.protocol",
+                f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
+                'does not depend on the data; use "tally" for an analysis of the winners alone',
+            )
+        planned, totals = plan.planned("ballots"), np.zeros((self.queries, self._classes))
+        for _, block in blocks:
+            totals += self.contribute(self.request, block).noisy.sum(axis=0).reshape(totals.shape)
+        first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
+        found = data_dependent_epsilon(
+            totals,
+            planned.total_std(plan.trust.parties),
+            self.sensitivity(self.study.group, 1),
+            self.study.privacy.delta - plan.slack,
+        )
+        return {
+            "warning": "private: it depends on the records, and no noise protects it; never publish it",
+            "epsilon": found,
+            "median_lead": float(np.median(first - second)),
+        }
+
+
+_QUERIES = 100
+"""How many are asked if the study does not say."""

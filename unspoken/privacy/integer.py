@@ -1,0 +1,45 @@
+"""Why integer Gaussian noise, summed from many parties' shares, keeps the promise of the continuous Gaussian.
+
+Formal guarantee. Let h honest parties each add a discrete Gaussian share of parameter σ_s ≥ 8 to every coordinate,
+and let two neighbouring totals differ by an integer vector of L2 norm s. Up to the statistical distance counted by
+`slack`, the noisy totals are as hard to tell apart as continuous Gaussians of standard deviation √(hσ_s² − r²), r =
+2.5, at distance s:
+
+1. The sum of h shares has probabilities within a factor 1 ± h·4·exp(−π²σ_s²) of the discrete Gaussian with variance
+   hσ_s² (Poisson summation; also Kairouz, Liu & Steinke 2021, Theorem 11). With σ_s ≥ 8 that is below h·2⁻⁹⁰⁰.
+2. Draw x ~ N(0, σ² − r²), then an integer y with probability ∝ exp(−(y − x)²/2r²). This y is the discrete Gaussian of
+   variance σ² up to a factor 1 ± 4·exp(−2π²r²), below 2⁻¹⁷⁰ for r = 2.5. The second step commutes with integer
+   shifts, so it is post-processing of x + shift: the noisy total reveals no more than a continuous Gaussian of
+   variance σ² − r².
+3. Every drawn sample is within the sampler's own distance of its distribution. Distances η cost (1 + e^ε)·η in δ.
+"""
+
+from __future__ import annotations
+
+import math
+
+from unspoken.noise.discrete_gaussian import DISTANCE
+
+LEAST_SHARE = 8.0
+"""The smallest σ_s, in units, for which point 1 is used."""
+
+LARGEST_EPSILON = 30.0
+"""Distances are multiplied by e^ε, so a larger ε is not planned for: its noise is that of this one."""
+
+LOST_VARIANCE = 2.5**2
+"""r², what is given up of the variance in point 2."""
+
+
+def continuous_deviation(sigma: float) -> float:
+    """The continuous Gaussian that integer noise of parameter `sigma` is at least as private as."""
+    return math.sqrt(sigma**2 - LOST_VARIANCE)
+
+
+def discrete_deviation(sigma: float) -> float:
+    """The inverse: integer noise that is at least as private as a continuous Gaussian of deviation `sigma`."""
+    return math.sqrt(sigma**2 + LOST_VARIANCE)
+
+
+def slack(epsilon: float, samples: int) -> float:
+    """What `samples` drawn numbers (all parties', all rounds') cost in δ on top of the continuous Gaussian's."""
+    return (1.0 + math.exp(epsilon)) * samples * (DISTANCE + 2.0**-160)

@@ -1,0 +1,89 @@
+"""What noisy votes really cost on the data at hand: where parties agree, a label gives little away.
+
+Papernot et al. 2018 ("Scalable Private Learning with PATE"), Theorem 6 and Propositions 7 and 8. (Lemma 14 of the
+voting paper is no substitute: it does not hold.) The result depends on the ballots, so it is itself a secret: for the
+eyes of those who may see the ballots anyway, never for publication.
+
+With ε(λ) = λ/s² for one query, s = σ√2/Δ the noise over a ballot's largest move, and q at least the probability that a
+query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ₂ + 1, and for orders λ ≤ μ₂
+
+    ε(λ) ≤ log((1 − q)·A^(λ−1) + q·B^(λ−1)) / (λ − 1),
+    A = (1 − q) / (1 − (q·e^(μ₂/s²))^(1−1/μ₂)),    B = e^(μ₁/s²) / q^(1/(μ₁−1)),
+
+if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. What is seen are the labels only, by someone who knows no part of
+the noise.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import log_ndtr, logsumexp
+
+from unspoken.privacy.gaussian import epsilon_of
+from unspoken.types import Floats
+
+_ORDERS = np.concatenate([np.arange(1.5, 10.0, 0.25), np.geomspace(10.0, 10_000.0, 200)])
+
+
+def data_dependent_epsilon(totals: Floats, deviation: float, move: float, delta: float) -> float:
+    """ε of the labels of all queries, for these totals of ballots: (Q, K), without noise.
+
+    `deviation` is that of the noise in each total, `move` how far whom the promise is for may move one query's ballots,
+    in L2 norm. Never more than what holds for all data.
+
+    >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
+    >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
+    0.37
+    >>> round(epsilon_of(math.sqrt(50.0) * math.sqrt(2.0) / 10.0, 1e-5), 2)
+    4.38
+    """
+    scale = deviation * math.sqrt(2.0) / move
+    spent = sum(renyi_bound(float(log_q), scale, _ORDERS) for log_q in log_mistake(totals, deviation))
+    whatever = epsilon_of(math.sqrt(len(totals)) * move / deviation, delta)
+    return min(_epsilon_from_renyi(np.asarray(spent), delta), whatever)
+
+
+def log_mistake(totals: Floats, deviation: float) -> Floats:
+    """log of at least the probability, for each query, that noise makes another label win than the one that leads.
+
+    A label overtakes the leader if the difference of two noises, of deviation √2·σ, exceeds the lead: summed up over
+    all other labels.
+    """
+    leader = totals.argmax(axis=1)
+    leads = totals.max(axis=1, keepdims=True) - totals
+    chances = log_ndtr(-leads / (math.sqrt(2.0) * deviation))
+    chances[np.arange(len(totals)), leader] = -np.inf
+    return np.asarray(logsumexp(chances, axis=1))
+
+
+def renyi_bound(log_q: float, scale: float, orders: Floats) -> Floats:
+    """The Rényi divergence of one query's label, at most, by order."""
+    whatever = orders / scale**2
+    if log_q >= 0.0:
+        return whatever
+    second = scale * math.sqrt(-log_q)
+    first = second + 1.0
+    if second <= 1.0:
+        return whatever
+    spent_first, spent_second = first / scale**2, second / scale**2
+    largest = (second - 1.0) * spent_second - second * (math.log(first / second) + math.log(second / (second - 1.0)))
+    if log_q > largest or log_q + spent_second >= 0.0:
+        return whatever
+    right = _log_one_minus_exp(log_q)
+    log_a = right - _log_one_minus_exp((log_q + spent_second) * (1.0 - 1.0 / second))
+    log_b = spent_first - log_q / (first - 1.0)
+    bounds = np.logaddexp(right + (orders - 1.0) * log_a, log_q + (orders - 1.0) * log_b) / (orders - 1.0)
+    return np.where(orders <= second, np.minimum(bounds, whatever), whatever)
+
+
+def _log_one_minus_exp(x: float) -> float:
+    """log(1 − eˣ) for x < 0."""
+    return math.log(-math.expm1(x)) if x > -0.7 else math.log1p(-math.exp(x))
+
+
+def _epsilon_from_renyi(spent: Floats, delta: float) -> float:
+    """The best of all orders (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    found = spent + np.log1p(-1.0 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1.0)
+    return max(0.0, float(found.min()))

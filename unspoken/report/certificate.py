@@ -1,0 +1,53 @@
+"""The certificate: the plan, the guarantee, and what really happened, as a JSON file to keep and to check.
+
+It may be published with the model: nothing in it depends on records beyond what the guarantee covers (so no
+accuracy, which was measured on data).
+"""
+
+from __future__ import annotations
+
+import platform
+from contextlib import suppress
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from unspoken.engines.local import Outcome
+from unspoken.methods.plan import Plan
+
+_LIBRARIES = ("unspoken", "numpy", "scipy", "numba", "scikit-learn", "cryptography", "dp-accounting", "torch")
+
+
+def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """Everything a data officer needs to see again later."""
+    return {
+        "certificate": "unspoken/1",
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "statement": plan.guarantee.sentence(),
+        **plan.to_json(),
+        "happened": {
+            "engine": "local: all parties in one process",
+            "secure_sum": plan.is_summed and plan.study.summation.protocol != "ideal",
+            "parties": plan.trust.parties,
+            "survivors": outcome.survivors,
+            "epsilon": plan.released(outcome.turnouts).to_json()["epsilon"],
+            "dropped": plan.asked - outcome.survivors,
+            "bytes": outcome.bytes,
+            "largest_upload_of_a_party": outcome.party_bytes,
+            "seconds": round(outcome.seconds, 3),
+            **{key: value for key, value in outcome.release.details.items() if value is not None},
+        },
+        "versions": dict(_versions()),
+        "agreement": plan.study.model_dump(mode="json", exclude_none=True),
+    }
+
+
+@cache
+def _versions() -> tuple[tuple[str, str], ...]:
+    """What ran, and in which version: looked up once, because it takes longer than a small fit."""
+    found = [("python", platform.python_version())]
+    for name in _LIBRARIES:
+        with suppress(PackageNotFoundError):
+            found.append((name, version(name)))
+    return tuple(found)

@@ -1,0 +1,267 @@
+"""Summaries for people, on the terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from unspoken.engines.local import Outcome
+from unspoken.engines.local import Progress as ProgressCall
+from unspoken.methods.mechanisms import Correlated, Independent, Inside
+from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.sampled import SampledPlan
+
+
+def console() -> Console:
+    return Console(highlight=False)
+
+
+@contextmanager
+def progress_bar(quiet: bool) -> Iterator[ProgressCall | None]:
+    """A progress bar on standard error, for people only."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("parties"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("starting", total=None)
+
+        def call(what: str, done: int, total: int) -> None:
+            bar.update(task, description=what, completed=done, total=total)
+
+        yield call
+
+
+def show_plan(plan: Plan) -> None:
+    out = console()
+    table = _facts()
+    table.add_row("study", f"{plan.study.study.name} (sha256 {plan.study.digest()[:16]}…)")
+    table.add_row("method", plan.method)
+    table.add_row("parties", _parties(plan))
+    for planned in plan.sums:
+        table.add_row(
+            f"{'message' if plan.others else 'release'} “{planned.name}”",
+            f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
+            + (
+                f"{_moves(plan, planned)}, noise {planned.noise_std:.4g} against the adversary "
+                f"({_noise_of_the_total(plan, planned)})"
+                if planned.noise_std
+                else "no noise"
+            ),
+        )
+    if isinstance(plan, SampledPlan):
+        kind, who = plan.schedule.sampling.replace("-", " "), "party" if plan.study.group is None else "record"
+        table.add_row(
+            "sampling",
+            f"{kind}, each {who} with a chance of {plan.schedule.rate:.4g} in a round; the noise that the adversary "
+            f"faces is {plan.noise_multiplier:.4g} times the largest contribution of a {who}",
+        )
+    for other in plan.others:
+        table.add_row(
+            f"release “{other.name}”",
+            f"{other.dimension:,} numbers; noise: {other.noise}"
+            + (
+                f", of deviation {other.noise_std:.4g}, for a sensitivity of {other.sensitivity:.4g}"
+                if other.noise_std
+                else ""
+            ),
+        )
+    if plan.is_summed:
+        chosen = ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in plan.summation_parameters.items())
+        table.add_row("summation", f"{_way(plan)} ({chosen})")
+    rounds = f"in {plan.rounds} round{'s' if plan.rounds != 1 else ''}"
+    table.add_row(
+        "upload",
+        f"at least {size(plan.upload_bytes)} per party: its records"
+        if plan.is_pooled
+        else f"{size(plan.upload_bytes)} per party, {rounds}",
+    )
+    out.print(table)
+    _guarantee(out, plan)
+
+
+def show_weakening(table: list[dict[str, float]]) -> None:
+    """What is left of the promise if more parties collude than were planned for."""
+    out = console()
+    if not table:
+        out.print("\nHow many parties collude does not matter to this method.")
+        return
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    shown.add_column("if so many parties collude", justify="right")
+    shown.add_column("epsilon is", justify="right")
+    for row in table:
+        shown.add_row(f"{row['colluding']:,}", f"{row['epsilon']:.4g}")
+    out.print()
+    out.print(shown)
+
+
+def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
+    """A line a method and ε: the mean of the runs, and between which they were."""
+    shown = Table(box=None, padding=(0, 2, 0, 0))
+    for heading, side in (
+        ("method", "left"),
+        ("epsilon", "right"),
+        (metric.replace("_", " "), "right"),
+        ("runs", "left"),
+    ):
+        shown.add_column(heading, justify="right" if side == "right" else "left")
+    for point in points:
+        found = point["metrics"][metric]
+        numbers = [
+            f"{100 * found[key]:.1f} %" if "accuracy" in metric else f"{found[key]:.5g}"
+            for key in ("mean", "min", "max")
+        ]
+        epsilon = "none" if point["epsilon"] is None else f"{point['epsilon']:.4g}"
+        shown.add_row(point["method"], epsilon, numbers[0], f"{numbers[1]} to {numbers[2]}")
+    console().print(shown)
+
+
+def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dict[str, str]) -> None:
+    out = console()
+    table = _facts()
+    table.add_row("study", plan.study.study.name)
+    way = _way(plan)
+    over = " over " if way == plan.study.summation.protocol else ": "
+    table.add_row("method", f"{plan.method}{over}{way}")
+    table.add_row("parties", f"{outcome.survivors:,} of {plan.asked:,} took part to the end")
+    for name, value in metrics.items():
+        table.add_row(name.replace("_", " "), f"{100 * value:.1f} %" if "accuracy" in name else f"{value:.6g}")
+    if plan.guarantee.is_promise:
+        spent = plan.released(outcome.turnouts).epsilon
+        table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
+    table.add_row("time", f"{outcome.seconds:.2f} s")
+    table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")
+    for name, path in files.items():
+        table.add_row(name, escape(path))
+    out.print(table)
+    if outcome.release.statistics:
+        _statistics(out, outcome.release.statistics)
+    _guarantee(out, plan)
+
+
+def show_private_analysis(found: dict[str, float | str]) -> None:
+    """What a vote cost on the very records, between lines that nobody overlooks."""
+    out = console()
+    out.rule("[bold red]PRIVATE[/] · do not publish what follows", style="red")
+    out.print(
+        f"On these very records the winners cost epsilon = {found['epsilon']:.4g}, against someone who is no party and "
+        f"knows nobody's noise; half of the queries were won by more than {found['median_lead']:.3g} votes. Both "
+        "numbers depend on the records and no noise protects them. They are in no certificate."
+    )
+    out.rule(style="red")
+
+
+def _statistics(out: Console, statistics: dict[str, Any]) -> None:
+    """A line a column (or a bin): its name, the released number, and the standard deviation of the noise in it."""
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for heading in ("column", "statistic"):
+        table.add_column(heading)
+    for heading in ("value", "noise (deviation)"):
+        table.add_column(heading, justify="right")
+    for name, found in statistics.items():
+        noise = f"{found['noise_std']:.3g}"
+        if "mean" in found:
+            table.add_row(escape(name), "mean", f"{found['mean']:.6g}", noise)
+        elif "edges" in found:
+            for low, high, count in zip(found["edges"], found["edges"][1:], found["counts"], strict=False):
+                table.add_row(escape(name), f"{low:.4g} to {high:.4g}", f"{count:.1f}", noise)
+        else:
+            for value, number in (found.get("shares") or found["counts"]).items():
+                shown = f"{100 * number:.2f} %" if "shares" in found else f"{number:.1f}"
+                table.add_row(
+                    escape(name),
+                    escape(value),
+                    shown,
+                    f"{100 * found['noise_std']:.3g} %" if "shares" in found else noise,
+                )
+    out.print()
+    out.print(table)
+
+
+def size(count: int) -> str:
+    """A number of bytes for people.
+
+    >>> size(512), size(5_775), size(3_000_000)
+    ('512 bytes', '5.8 kB', '3.0 MB')
+    """
+    value, unit = float(count), "bytes"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if value < 1000:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def _facts() -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    return table
+
+
+def _parties(plan: Plan) -> str:
+    trust = plan.trust
+    if plan.is_pooled:
+        return f"{trust.parties:,}, whose records are all in one place"
+    if plan.asked == 1:
+        return f"{trust.parties:,}, of which the first alone takes part"
+    more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
+    if any(isinstance(planned.noise, Independent | Inside) for planned in plan.sums):
+        return f"{trust.parties:,}, each for itself; {trust.dropouts:,} may drop out; {more}"
+    return (
+        f"{trust.parties:,}; {trust.colluding:,} may collude and {trust.dropouts:,} may drop out; the noise is sized "
+        f"for the {trust.honest_survivors:,} that then remain; {more.replace('do,', 'drop out,')}"
+    )
+
+
+def _way(plan: Plan) -> str:
+    """How what parties contribute comes together."""
+    protocol, noises = plan.study.summation.protocol, [planned.noise for planned in plan.sums]
+    if plan.is_pooled:
+        return "all records in one place"
+    if any(isinstance(noise, Correlated) for noise in noises):
+        return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
+    if plan.others:
+        return "messages to a trainer whom all parties trust"
+    return protocol if plan.is_summed else "messages in the open"
+
+
+def _moves(plan: Plan, planned: PlannedSum) -> str:
+    """How far whom the promise is for can move the total. Sampling is accounted for by contributions, not by swaps."""
+    if isinstance(plan, SampledPlan):
+        who = "party" if plan.study.group is None else "record"
+        return f"a {who} adds at most {planned.sensitivity:.4g} in norm"
+    return f"sensitivity {planned.sensitivity:.4g}"
+
+
+def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
+    """How much noise is in the released total; a party that vanishes from correlated noise leaves its part behind."""
+    parties = plan.asked
+    if isinstance(planned.noise, Inside):
+        return "in every party's own steps"
+    dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
+    text = f"{planned.total_std(parties):.4g} in the total" + (" if nobody drops out" if dropouts else "")
+    if dropouts and isinstance(planned.noise, Correlated):
+        most = planned.total_std(parties - dropouts, parties)
+        left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
+        text += f", {most:.4g} if {left} between the noise and the messages"
+    return text
+
+
+def _guarantee(out: Console, plan: Plan) -> None:
+    out.print(f"\n[bold]Guarantee.[/bold] {plan.guarantee.sentence()}")
+    for note in plan.notes:
+        out.print(f"[bold]Note:[/bold] {escape(note)}.")

@@ -1,0 +1,284 @@
+"""A whole study on this machine: from records and a split to a model, its metrics and its certificate."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.data.federation import BLOCK_PARTIES, ArrayFederation
+from unspoken.data.files import DataError, Records, check_arrays
+from unspoken.engines import local
+from unspoken.engines.journal import Journal
+from unspoken.methods.base import Method
+from unspoken.methods.functions import Custom, FunctionMethod
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import METHODS, method_for
+from unspoken.methods.voting import Voting
+from unspoken.privacy.guarantee import Guarantee
+from unspoken.report.certificate import certificate
+from unspoken.report.evaluation import evaluate
+from unspoken.report.model import to_sklearn
+from unspoken.study import Study, make_study, read_study
+from unspoken.types import Floats, Integers
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a simulated study gave."""
+
+    plan: Plan
+    outcome: local.Outcome
+    metrics: dict[str, float]
+    """How good the model is on the test records: not covered by the guarantee, so for your own eyes."""
+    private: dict[str, float | str] | None = None
+    """What a vote cost on these very records, if it was asked for: a secret, in no certificate."""
+
+    @property
+    def model(self) -> Any:
+        """The released model as a fitted scikit-learn estimator (or as a torch.nn.Module, if it is one)."""
+        if self.outcome.release.module is not None:
+            return self.outcome.release.module()
+        return to_sklearn(self.plan.study, self.outcome.release)
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        return certificate(self.plan, self.outcome)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **self.plan.to_json(),
+            "metrics": self.metrics,
+            **({"statistics": self.outcome.release.statistics} if self.outcome.release.statistics else {}),
+            "survivors": self.outcome.survivors,
+            "seconds": self.outcome.seconds,
+            "bytes": self.outcome.bytes,
+            **({"private_analysis": self.private} if self.private else {}),
+        }
+
+
+def simulate(
+    study: Study | dict[str, Any] | str | Path,
+    X: npt.ArrayLike,  # noqa: N803 (the name that everyone expects)
+    y: npt.ArrayLike | None,
+    groups: npt.ArrayLike,
+    *,
+    X_test: npt.ArrayLike | None = None,  # noqa: N803
+    y_test: npt.ArrayLike | None = None,
+    drop: int = 0,
+    seed: int = 0,
+    progress: local.Progress | None = None,
+    checkpoint: str | Path | None = None,
+    private_analysis: bool = False,
+    processes: bool = False,
+) -> Simulation:
+    """Run any matrix study on arrays: row i of X belongs to the party groups[i]. Statistics need no y.
+
+    The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must be that of
+    the distinct groups. Metrics are measured on the test arrays, if given. With a `checkpoint` file, a run that was cut
+    off goes on where it stopped, with no budget spent twice. A `private_analysis` says what a vote cost on these very
+    records, which is a secret. With `processes`, each tallier of a vote is a process of its own.
+    """
+    if isinstance(study, dict):
+        study = make_study(study)
+    elif not isinstance(study, Study):
+        study = read_study(study)
+    if study.data.is_table:
+        raise DataError(
+            f"{study.source}: [data] describes a table, but arrays were given; describe a matrix (features = …)."
+        )
+    records = check_arrays(X, y, study, "the training arrays")
+    test = None if X_test is None else check_arrays(X_test, y_test, study, "the test arrays")
+    parties = number_parties(groups, len(records))
+    count = int(parties.max()) + 1
+    if count != study.parties.count:
+        raise DataError(
+            f"groups names {count} parties, but the study's [parties] count is {study.parties.count}; make them equal, "
+            "for example with study.with_parties."
+        )
+    kept = None if checkpoint is None else Path(checkpoint)
+    return simulate_records(
+        study,
+        records,
+        parties,
+        test,
+        drop=drop,
+        seed=seed,
+        progress=progress,
+        checkpoint=kept,
+        private_analysis=private_analysis,
+        processes=processes,
+    )
+
+
+@dataclass(frozen=True)
+class Computation:
+    """What `compute` gave: the function's total over all parties, with noise."""
+
+    total: Floats
+    noise_std: float
+    """The standard deviation of the noise in each number of the total"""
+    simulation: Simulation
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.simulation.plan.guarantee
+
+    @property
+    def certificate(self) -> dict[str, Any]:
+        return self.simulation.certificate
+
+
+def compute(
+    function: Callable[[Floats], npt.ArrayLike],
+    X: npt.ArrayLike,  # noqa: N803
+    groups: npt.ArrayLike,
+    *,
+    dimension: int,
+    sensitivity: float,
+    bound: float,
+    epsilon: float,
+    delta: float,
+    method: str = "cape",
+    unit: str | dict[str, int] = "record",
+    colluding: float = 0,
+    dropouts: float = 0,
+    norm: float | None = None,
+    protocol: str = "compute-nodes",
+    drop: int = 0,
+    seed: int = 0,
+    progress: local.Progress | None = None,
+) -> Computation:
+    """The total over parties of any function of their records, by "cape", "conv", "local" or "central".
+
+    `function` takes the rows of one party and gives `dimension` numbers. `sensitivity` is your word that replacing one
+    row moves them by at most so much, in L2 norm; the promise rests on it. A party's numbers are clipped to the L2 norm
+    `bound`, and rows to `norm` if it is given. By "central" the function takes the rows of all parties at once: what
+    methods give is comparable if it is a sum over rows.
+
+    >>> rows = np.random.default_rng(0).uniform(size=(1000, 1))
+    >>> above = compute(lambda rows: [(rows > 0.5).sum()], rows, np.arange(1000) % 10, dimension=1, sensitivity=1,
+    ...                 bound=1000, epsilon=1, delta=1e-6)
+    >>> bool(abs(above.total[0] - 500) < 100)
+    True
+    """
+    if not (isinstance(dimension, Integral) and dimension >= 1):
+        raise DataError(f"dimension is {dimension}, but should be how many numbers the function gives, 1 or more.")
+    for name, value in (("sensitivity", sensitivity), ("bound", bound)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise DataError(f"{name} is {value}, but should be a number above 0.")
+    features = np.asarray(X)
+    if features.ndim != 2:
+        raise DataError(f"X has the shape {features.shape}, but should have one row a record.")
+    parties = number_parties(groups, len(features))
+    sizes = np.bincount(parties)
+    study = make_study(
+        {
+            "study": {"name": "compute", "task": "statistics"},
+            "data": {"features": features.shape[1], "norm": _UNCLIPPED if norm is None else norm},
+            "parties": {"count": len(sizes), "records": int(sizes.min()), "max_records": int(sizes.max())},
+            "privacy": {
+                "epsilon": epsilon,
+                "delta": delta,
+                "unit": unit,
+                "colluding": colluding,
+                "dropouts": dropouts,
+            },
+            "method": {"name": method},
+            "summation": {"protocol": protocol},
+        },
+        source="compute",
+    )
+    kind = METHODS.get(method)
+    if kind is None or not issubclass(kind, FunctionMethod):
+        able = ", ".join(f'"{name}"' for name, known in METHODS.items() if issubclass(known, FunctionMethod))
+        raise study.error("method.name", f'is "{method}", but to compute a function it should be one of: {able}')
+    custom = Custom(function, int(dimension), float(sensitivity), float(bound))
+    records = check_arrays(features, None, study, "X")
+    if norm is None and (longest := float(np.linalg.norm(records.features, axis=1).max())) > _UNCLIPPED:
+        raise DataError(f"X has a row of norm {longest:g}, above {_UNCLIPPED:g}; scale X, or give the norm to clip to.")
+    simulation = simulate_records(
+        study, records, parties, drop=drop, seed=seed, progress=progress, method=kind(study, custom)
+    )
+    release = simulation.outcome.release
+    return Computation(np.array(release.statistics["total"]), float(release.details["noise_std"]), simulation)
+
+
+_UNCLIPPED = 1e6
+"""The largest norm that a study may have: rows are taken as they are, and longer ones refused."""
+
+
+def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
+    """The parties that groups names for each record, numbered from 0 in the order of their names."""
+    names = np.asarray(groups)
+    if names.shape != (records,):
+        raise DataError(f"groups has the shape {names.shape}, but should name the party of each of {records} records.")
+    if names.dtype.kind in "fO":
+        missing = [row for row, name in enumerate(names.tolist()) if name is None or name != name]
+        if missing:
+            raise DataError(f"groups[{missing[0]}] is {names[missing[0]]}, but should name the record's party.")
+    try:
+        return np.unique(names, return_inverse=True)[1]
+    except TypeError:
+        raise DataError("groups mixes text and numbers, but should name parties by one of them.") from None
+
+
+def _run_name(study: Study, train: Records, groups: Integers, drop: int, seed: int) -> str:
+    """What a checkpoint belongs to: this study, these records at these parties."""
+    digest = hashlib.sha256(f"{study.digest()}/{drop}/{seed}".encode())
+    for array in (train.features, train.labels, groups):
+        digest.update(np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+def simulate_records(
+    study: Study,
+    train: Records,
+    groups: Integers,
+    test: Records | None = None,
+    *,
+    drop: int = 0,
+    seed: int = 0,
+    progress: local.Progress | None = None,
+    method: Method | None = None,
+    checkpoint: Path | None = None,
+    private_analysis: bool = False,
+    processes: bool = False,
+) -> Simulation:
+    """Run a study on records that already fit it, by its own method unless one is given.
+
+    With a `checkpoint` file, a run that was cut off goes on where it stopped.
+    """
+    if not 0 <= drop <= study.parties.count:
+        raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
+    if processes and study.summation.protocol != "tally":
+        raise DataError(
+            f'processes are for talliers, but the study\'s summation is "{study.summation.protocol}"; leave them out.'
+        )
+    method = method or method_for(study)
+    plan = method.plan()
+    federation = ArrayFederation(study, train, groups)
+    private = _private_analysis(method, plan, federation) if private_analysis else None
+    journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
+    try:
+        outcome = local.run(
+            method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal, processes=processes
+        )
+    finally:
+        if journal is not None:
+            journal.close()
+    metrics = {} if test is None else evaluate(study, outcome.release, test, train)
+    return Simulation(plan, outcome, metrics, private)
+
+
+def _private_analysis(method: Method, plan: Plan, federation: ArrayFederation) -> dict[str, float | str]:
+    if not isinstance(method, Voting):
+        raise DataError(f'a private analysis is for votes, but the study\'s method is "{method.name}"; leave it out.')
+    return method.analysis(plan, federation.blocks(BLOCK_PARTIES))

@@ -1,0 +1,120 @@
+"""The argmax of shared totals: the sign of a shared number, bits as numbers, and a tournament between rows.
+
+Computations on shares, as `replicated` has them (and its argument why no t talliers see anything); the circuits are
+those of Mohassel and Rindal 2018 ("ABY3"), for n = 2t + 1 talliers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.replicated import BITS, SUMS, Array, Computation, Rounds, Shares, Sharing, joined
+from unspoken.types import Words
+
+_SWAPS = ((31, 0x00000000AAAAAAAA), (14, 0x0000CCCC0000CCCC), (4, 0x00F000F000F000F0))
+"""Shifts and masks that swap the bits of a bit's number: the first and the last, the second and the last but one, …"""
+
+
+def argmax(computation: Computation, values: Shares, names: Words) -> Rounds[Shares]:
+    """Shares of the name of the largest value in each column (rows, columns), of equal ones the first.
+
+    A tournament between neighbouring rows: the later one wins if it is strictly larger. No two values may differ by
+    2⁶³ or more.
+    """
+    rows = computation.public(names)
+    while (count := len(values)) > 1:
+        even = count - count % 2
+        ahead, behind, spare = slice(0, even, 2), slice(1, even, 2), slice(even, count)
+        overtaken = yield from negative(computation, values[ahead] - values[behind])
+        swap = yield from as_numbers(computation, overtaken)
+        moves = [rows[behind] - rows[ahead]]
+        # Of the last winner only the name is wanted.
+        if count > 2:
+            moves.append(values[behind] - values[ahead])
+        moved = yield from computation.multiply(joined([swap] * len(moves)), joined(moves), SUMS)
+        rows = joined([rows[ahead] + moved[: even // 2], rows[spare]])
+        values = joined([values[ahead] + moved[even // 2 :], values[spare]]) if count > 2 else values[:1]
+    return rows[0]
+
+
+def rounds_of_argmax(rows: int, sharing: Sharing) -> int:
+    """How often the talliers exchange words for an argmax over so many rows.
+
+    >>> [rounds_of_argmax(10, Sharing(talliers)) for talliers in (3, 5, 7)]
+    [44, 52, 56]
+    """
+    sign, numbers = sharing.threshold + 7, 1 + sharing.threshold.bit_length()
+    return (sign + numbers + 1) * (rows - 1).bit_length()
+
+
+def negative(computation: Computation, x: Shares) -> Rounds[Shares]:
+    """The top bit of words, as bits shared by ⊕: is the number below zero? t + 7 rounds.
+
+    x is the sum of t + 1 words that are shared bit by bit; carry-save adders, a + b + c = (a ⊕ b ⊕ c) + 2m with
+    m = a ⊕ (a ⊕ b)(a ⊕ c), leave two. The carry into the top bit of their sum is the carry out of twice the words: a
+    tree of generate and propagate bits, over neighbouring bits, then pairs, then fours (Kogge–Stone, but only what the
+    last carry needs). With the bits shuffled, neighbours are the two halves of a word, so that words shrink by half
+    from level to level.
+    """
+    words = yield from computation.parts(x, inside=SUMS, outside=BITS)
+    while len(words) > 2:
+        a, b, c, *rest = words
+        majority = a ^ (yield from computation.multiply(a ^ b, a ^ c, BITS))
+        words = [a ^ b ^ c, majority.each(lambda bits: bits << 1), *rest]
+    left, right = (word.each(lambda bits: shuffled(bits << 1)) for word in words)
+    generate, propagate = (yield from computation.multiply(left, right, BITS)), left ^ right
+    width = 64
+    while width > 1:
+        width //= 2
+        (upper_g, lower_g), (upper_p, lower_p) = _halves(generate, width), _halves(propagate, width)
+        if width == 1:
+            generate = upper_g ^ (yield from computation.multiply(upper_p, lower_g, BITS))
+        else:
+            both = yield from computation.multiply(joined([upper_p, upper_p]), joined([lower_g, lower_p]), BITS)
+            generate, propagate = upper_g ^ both[: len(upper_g)], both[len(upper_g) :]
+    top = (words[0] ^ words[1]).each(lambda bits: (bits >> 63).astype(np.uint8))
+    return generate.each(lambda bits: bits & 1) ^ top
+
+
+def as_numbers(computation: Computation, bits: Shares) -> Rounds[Shares]:
+    """Bits shared by ⊕ as the numbers 0 and 1 shared by +. 1 + ⌈log₂(t + 1)⌉ rounds.
+
+    A bit is the exclusive or of t + 1 bits that are shared as numbers, and a ⊕ b = a + b − 2ab.
+    """
+    numbers = yield from computation.parts(bits.each(lambda some: some.astype(np.uint64)), inside=BITS, outside=SUMS)
+    while (count := len(numbers)) > 1:
+        even = count - count % 2
+        left, right = joined(numbers[:even:2]), joined(numbers[1:even:2])
+        product = yield from computation.multiply(left, right, SUMS)
+        either, rows = left + right - product - product, len(bits)
+        numbers = [either[start : start + rows] for start in range(0, len(either), rows)] + numbers[even:]
+    return numbers[0]
+
+
+def orders(seed: bytes, rows: int, columns: int) -> NDArray[np.int64]:
+    """For each column an order of the rows, uniformly random: (rows, columns), the same for all who know the seed."""
+    words = np.frombuffer(SecretStream(seed).take(8 * rows * columns), "<u8").reshape(rows, columns)
+    return np.argsort(words, axis=0, kind="stable")
+
+
+def shuffled(words: Array) -> Array:
+    """64-bit words with bit number abcdef (in binary) moved to fedcba: odd bits are in the upper half, and so on.
+
+    >>> [hex(word) for word in shuffled(np.array([0b10, 0b110000], dtype=np.uint64))]
+    ['0x100000000', '0x10000000100']
+    """
+    for shift, mask in _SWAPS:
+        differing = (words ^ words >> shift) & mask
+        words = words ^ differing ^ differing << shift
+    return words
+
+
+def _halves(words: Shares, width: int) -> tuple[Shares, Shares]:
+    """The upper and the lower `width` bits, in words no larger than needed."""
+    kind, mask = np.dtype(f"u{max(width // 8, 1)}"), (1 << width) - 1
+    return (
+        words.each(lambda bits: (bits >> width & mask).astype(kind)),
+        words.each(lambda bits: (bits & mask).astype(kind)),
+    )

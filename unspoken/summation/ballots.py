@@ -1,0 +1,208 @@
+"""What a vote is about, what its endpoints say to each other, and the party's side: ballots sent in parts.
+
+See `tally` for the protocol and for what it protects against whom.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.argmax import rounds_of_argmax
+from unspoken.summation.base import Aborted, Envelope, Message, Party, Roster, Session
+from unspoken.summation.keys import Identity, agree, public_key, seal
+from unspoken.summation.masks import add_masks
+from unspoken.summation.replicated import Sharing
+from unspoken.types import Integers, Words
+
+TALLIERS = (3, 5, 7)
+"""How many there may be. With two more a value would be in 126 shares."""
+MOST = 2**62
+"""Totals must stay below this, so that the difference of two has a sign."""
+INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
+"""The numbers of the messages from one tallier to another"""
+
+
+@dataclass(frozen=True)
+class Poll:
+    """What all endpoints of one vote agree on."""
+
+    study: str
+    """The study's digest."""
+    name: str
+    """Which vote of the study this is."""
+    parties: int
+    least_survivors: int
+    queries: int
+    classes: int
+    bound: int
+    """No total is larger than this, in absolute value."""
+    colluding: int = 0
+    talliers: int = TALLIERS[0]
+
+    def __post_init__(self) -> None:
+        if self.talliers not in TALLIERS:
+            raise ValueError(f"Expected talliers={self.talliers} to be one of {', '.join(map(str, TALLIERS))}.")
+        if not 0 <= self.bound < MOST:
+            raise ValueError(f"Expected 0 <= bound={self.bound} < 2^62; scale the ballots down.")
+        if self.queries < 1 or self.classes < 2:
+            raise ValueError(f"Expected queries={self.queries} >= 1 and classes={self.classes} >= 2.")
+        if not 1 <= self.least_survivors <= self.parties:
+            raise ValueError(f"Expected 1 <= least_survivors={self.least_survivors} <= parties={self.parties}.")
+
+    @cached_property
+    def session(self) -> Session:
+        name = f"vote/{self.name}/{self.queries}x{self.classes}/{self.bound}/{self.talliers}"
+        length = self.queries * self.classes
+        return Session(self.study, name, self.parties, self.colluding, self.least_survivors, length, 64)
+
+    @cached_property
+    def sharing(self) -> Sharing:
+        return Sharing(self.talliers)
+
+    @property
+    def rounds(self) -> int:
+        """How many messages each tallier sends to each of those before it, after the agreement."""
+        return 1 + rounds_of_argmax(self.classes, self.sharing)
+
+
+class Ballot(Message, frozen=True, tag="tally/ballot"):
+    """Party to tallier: a part of its ballots, sealed to the tallier's key."""
+
+    session: str
+    sender: int
+    tallier: int
+    key: bytes
+    signature: bytes
+    sealed: bytes
+
+
+class Framed(Message, frozen=True, tag="tally/framed"):
+    """What travels between a tallier and the coordinator: an authenticated body."""
+
+    session: str
+    tallier: int
+    body: memoryview
+
+
+class Roll(Message, frozen=True, tag="tally/roll"):
+    """Coordinator to tallier: whose ballots do you have?"""
+
+
+class Held(Message, frozen=True, tag="tally/held"):
+    """Tallier to coordinator: theirs; and I know the keys of the other talliers."""
+
+    senders: list[int]
+
+
+class Count(Message, frozen=True, tag="tally/count"):
+    """Coordinator to tallier: count these parties, and no others."""
+
+    survivors: bytes
+
+
+class Relay(Message, frozen=True, tag="tally/relay"):
+    """From one tallier to another through the coordinator; `peer` is the receiver, and after the relay the sender."""
+
+    peer: int
+    number: int
+    body: memoryview
+
+
+class Opening(Message, frozen=True, tag="tally/opening"):
+    """Tallier to coordinator: all its shares of the winners, one after the other."""
+
+    shares: memoryview
+
+
+class Introduction(Message, frozen=True, tag="tally/introduction"):
+    """Tallier to tallier: a key for this vote only, and the digest of a seed."""
+
+    key: bytes
+    commitment: bytes
+
+
+class Agreement(Message, frozen=True, tag="tally/agreement"):
+    """Tallier to tallier: what is counted, the seed, and its contributions to the keys of groups that both are in."""
+
+    counted: bytes
+    seed: bytes
+    keys: list[bytes]
+
+
+ToTallier: TypeAlias = Roll | Count | Relay
+FromTallier: TypeAlias = Held | Relay | Opening
+
+
+def address(tallier: int) -> str:
+    return f"tallier:{tallier}"
+
+
+def explicit_part(party: int, poll: Poll) -> int:
+    """The tallier whose part of a party's ballots is not a seed; it goes round, so that they share the load."""
+    return party % poll.talliers
+
+
+def statement(label: str, sender: int, key: bytes) -> bytes:
+    """What a party signs: its one-time key, and with it everything that is sealed under that key."""
+    return f"ballot/{label}/{sender}/".encode() + key
+
+
+def sealing_key(secret: bytes, public: bytes, sender_key: bytes, label: str, sender: int, tallier: int) -> bytes:
+    """The key of one party's message to one tallier, bound to both, to the vote and to the sender's one-time key."""
+    return agree(secret, public, f"seal/{label}/{sender}/{address(tallier)}/".encode() + sender_key)
+
+
+def commitment(label: str, tallier: int, seed: bytes) -> bytes:
+    return hashlib.sha256(f"tie/{label}/{tallier}/".encode() + seed).digest()
+
+
+class PartyState(msgspec.Struct):
+    key: bytes
+    masks: list[bytes]
+    """The seeds of the parts of all talliers but one"""
+    submitted: list[bytes] = []
+
+
+class TallyParty(Party):
+    def __init__(self, poll: Poll, roster: Roster, index: int, identity: Identity, secrets: SecretStream) -> None:
+        self._poll, self._roster, self._index, self._identity = poll, roster, index, identity
+        self.state: PartyState = PartyState(secrets.key(), [secrets.key() for _ in range(poll.talliers - 1)])
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        return []
+
+    def submit(self, ballots: Integers | Words) -> list[Envelope]:
+        """Send the ballots (Q, K), in parts; the same again if asked again: two under one mask reveal a difference."""
+        if self.state.submitted == [b""] * self._poll.talliers:
+            raise Aborted("a party was asked for its ballots again after they had been sent and forgotten")
+        if not self.state.submitted:
+            masks, session = self.state.masks, self._poll.session
+            rest = add_masks(self._checked(ballots), [(mask, False) for mask in masks], session)
+            parts = masks.copy()
+            parts.insert(explicit_part(self._index, self._poll), session.pack(rest))
+            self.state.submitted = [self._sealed(tallier, part) for tallier, part in enumerate(parts)]
+        return [Envelope(address(tallier), body) for tallier, body in enumerate(self.state.submitted)]
+
+    def forget_vector(self) -> None:
+        self.state.submitted = [b""] * self._poll.talliers
+
+    def _checked(self, ballots: Integers | Words) -> Words:
+        if ballots.dtype not in (np.int64, np.uint64) or ballots.size != self._poll.session.length:
+            raise ValueError(f"Expected {self._poll.queries} × {self._poll.classes} 64-bit whole numbers.")
+        numbers = np.ascontiguousarray(ballots).reshape(-1).view(np.int64)
+        if (numbers > self._poll.bound).any() or (numbers < -self._poll.bound).any():
+            raise ValueError(f"A ballot has a number beyond the bound={self._poll.bound} on the totals.")
+        return numbers.view(np.uint64)
+
+    def _sealed(self, tallier: int, plain: bytes) -> bytes:
+        label, key = self._poll.session.label(), public_key(self.state.key)
+        sealing = sealing_key(self.state.key, self._roster.helpers[tallier], key, label, self._index, tallier)
+        signature = self._identity.sign(statement(label, self._index, key))
+        return msgspec.msgpack.encode(Ballot(label, self._index, tallier, key, signature, seal(sealing, 0, plain)))

@@ -1,0 +1,307 @@
+"""What every summation protocol is made of: endpoints that turn incoming bytes into outgoing bytes.
+
+An endpoint does no input or output; an engine moves the bytes. Between any two steps it can be dumped and loaded. It
+ends in exactly one of two ways: the right total over the named survivors, or `Aborted`; a message that does not
+belong is `Rejected` and changes nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.errors import UnspokenError
+from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study
+from unspoken.types import Flags, Residues, Words
+
+COORDINATOR = "coordinator"
+
+
+class Aborted(UnspokenError):
+    """The sum was given up, and nothing of it was revealed."""
+
+
+class Rejected(UnspokenError):
+    """A message was refused: it is not what the protocol allows at this point."""
+
+
+class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A typed message: on the wire an array of its type's tag and its fields, nothing missing and nothing more."""
+
+
+class Envelope(NamedTuple):
+    """Bytes on their way: the address is all that an engine needs to know."""
+
+    to: str
+    body: bytes
+
+
+class Unsuitable(UnspokenError):
+    """A protocol cannot serve the study as it is: `place` names the key, and the text says what to do."""
+
+    def __init__(self, place: str, problem: str) -> None:
+        super().__init__(problem)
+        self.place, self.problem = place, problem
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who takes part, by their public keys: part of what everyone agreed on, never the coordinator's word."""
+
+    parties: Sequence[bytes]
+    """Ed25519 identities"""
+    coordinator: bytes
+    """X25519 key"""
+    helpers: tuple[bytes, ...] = ()
+    """X25519 keys"""
+
+    @classmethod
+    def of(cls, study: Study) -> Roster:
+        """The study's own roster: it is part of the digest that every message of a sum is bound to."""
+        if study.roster is None:
+            raise study.error(
+                "roster", "is missing; list the public keys of the parties, the coordinator and the helpers"
+            )
+        parties = tuple(bytes.fromhex(key) for key in study.roster.parties)
+        helpers = tuple(bytes.fromhex(key) for key in study.roster.helpers)
+        return cls(parties, bytes.fromhex(study.roster.coordinator), helpers)
+
+
+@dataclass(frozen=True)
+class Session:
+    """What all endpoints of one sum agree on; parties take it from the study, not from the coordinator."""
+
+    study: str
+    """The study's digest."""
+    name: str
+    """Which sum of the study this is."""
+    parties: int
+    colluding: int
+    least_survivors: int
+    length: int
+    bits: int
+    schedule: NoiseSchedule | None = None
+    """How the parties' noise is split into components that may be opened."""
+
+    def label(self) -> str:
+        """Binds messages to this study, this sum and these parameters."""
+        return self._label
+
+    @cached_property
+    def _label(self) -> str:
+        facts = (self.study, self.name, self.parties, self.colluding, self.least_survivors, self.length, self.bits)
+        noise = repr(self.schedule).encode()
+        return "/".join(map(str, ("unspoken-1", *facts, hashlib.sha256(noise).hexdigest()[:16])))
+
+    @property
+    def components(self) -> int:
+        return 0 if self.schedule is None else len(self.schedule.components)
+
+    def opened(self, survivors: int) -> tuple[int, ...]:
+        """The noise components that everyone opens when so many parties are in the total."""
+        return () if self.schedule is None else self.schedule.opened(survivors)
+
+    @property
+    def wire_type(self) -> np.dtype[np.unsignedinteger[npt.NBitBase]]:
+        return np.dtype("<u4" if self.bits == 32 else "<u8")
+
+    def zeros(self) -> Residues:
+        """A running total: words of this type wrap by themselves."""
+        return np.zeros(self.length, dtype=self.wire_type)
+
+    def reduce(self, words: Words | Residues) -> Words:
+        """Words modulo 2^bits."""
+        return words.astype(self.wire_type, copy=False).astype(np.uint64)
+
+    def pack(self, words: Words | Residues) -> bytes:
+        """Residues as bytes on the wire."""
+        return words.astype(self.wire_type, copy=False).tobytes()
+
+    def unpack(self, data: bytes | memoryview) -> Residues:
+        """Bytes on the wire as residues; `Rejected` unless they are exactly one vector."""
+        expected = self.length * self.wire_type.itemsize
+        if len(data) != expected:
+            raise Rejected(f"a vector of {len(data)} bytes came where {expected} were due")
+        return np.frombuffer(data, dtype=self.wire_type)
+
+
+class Endpoint(ABC):
+    """One side of a protocol. All that it remembers is in `state`."""
+
+    state: msgspec.Struct
+
+    @abstractmethod
+    def step(self, incoming: bytes) -> list[Envelope]:
+        """Take one message (empty: begin) and say what to send."""
+
+    def dump(self) -> bytes:
+        """The whole state: secret, for the endpoint's own disk only."""
+        return msgspec.msgpack.encode(self.state, enc_hook=_array_to_bytes)
+
+    def load(self, dumped: bytes) -> None:
+        """Go on where the endpoint that was dumped stopped."""
+        self.state = msgspec.msgpack.decode(dumped, type=type(self.state), dec_hook=_array_from_bytes)
+
+
+class Party(Endpoint):
+    """A data holder's side. Its vector is asked for once, after the setup, and need not be kept."""
+
+    @property
+    def seeds(self) -> list[bytes]:
+        """Seeds for the components of this party's noise, which the protocol can open if they prove unneeded."""
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Is the setup over?"""
+        return True
+
+    @abstractmethod
+    def submit(self, vector: Words) -> list[Envelope]:
+        """Send the vector, hidden."""
+
+    def forget_vector(self) -> None:
+        """Drop what is left of the vector after it was sent, so that many parties fit in one process."""
+
+
+class Coordinator(Endpoint):
+    """The side that moves messages and learns the total. When a stage is over is for the engine to say."""
+
+    setup_stages = 0
+    """How often `advance` is called, after the parties have begun and before they send vectors."""
+
+    def advance(self) -> list[Envelope]:
+        """Close a stage of the setup, and go on with those who are there; `Aborted` if they are too few."""
+        raise Aborted("this protocol has no setup to advance")
+
+    def settle(self) -> list[Envelope]:
+        """Begin to agree on the parties whose vectors have arrived so far; may be repeated."""
+        return []
+
+    @abstractmethod
+    def finish(self) -> list[Envelope]:
+        """Ask for what the total needs, over all parties that are there; `Aborted` if they are too few."""
+
+    @abstractmethod
+    def survivors(self) -> Flags:
+        """Which parties are in the total."""
+
+    @abstractmethod
+    def total(self) -> Words:
+        """The total; `Aborted` if what it needs never came."""
+
+    def opened(self) -> dict[int, list[bytes]]:
+        """The opened noise seeds of every party in the total."""
+        return {}
+
+
+class Protocol(ABC):
+    """Makes the endpoints of one session."""
+
+    reveals_contributions = False
+    """True only for `ideal`, which adds in the clear."""
+
+    opens_noise = False
+    """Can it open the seeds of noise components that prove unneeded?"""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
+
+    @property
+    def exposure(self) -> float:
+        """The probability, over the protocol's own dice, that colluders can see more than the total: counted in δ."""
+        return 0.0
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        """What was chosen for this session, for people to see."""
+        return {}
+
+    @abstractmethod
+    def coordinator(self) -> Coordinator: ...
+
+    @abstractmethod
+    def helpers(self) -> dict[str, Endpoint]:
+        """The helpers' endpoints, by address."""
+
+    @abstractmethod
+    def party(self, index: int, secrets: SecretStream) -> Party: ...
+
+    @abstractmethod
+    def upload_bytes(self) -> int:
+        """How many bytes one party sends at most, if nobody drops out."""
+
+
+def address_of(party: int) -> str:
+    return f"party:{party}"
+
+
+def bitmap(flags: Flags) -> bytes:
+    return np.packbits(flags).tobytes()
+
+
+def from_bitmap(packed: bytes, parties: int) -> Flags:
+    """Flags from their bitmap, or `Rejected` if it is not of so many parties."""
+    if len(packed) != (parties + 7) // 8:
+        raise Rejected(f"a list of parties of {len(packed)} bytes came where {(parties + 7) // 8} were due")
+    flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(np.bool_)
+    if flags[parties:].any():
+        raise Rejected("a list of parties names some who are not in the study")
+    return flags[:parties]
+
+
+def decode(incoming: bytes | memoryview, kind: Any) -> Any:
+    """A typed message from its bytes, or `Rejected`."""
+    try:
+        return msgspec.msgpack.decode(incoming, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
+        raise Rejected(f"a message that this endpoint does not take came ({error})") from None
+
+
+def check_label(label: str, session: Session) -> None:
+    """Refuse a message of another study, sum or shape."""
+    if label != session.label():
+        raise Rejected("a message of another study or another sum came")
+
+
+def check_sender(sender: int, session: Session, seen: Flags) -> None:
+    """Refuse a message from outside the study, or a second one from the same party."""
+    if not 0 <= sender < session.parties:
+        raise Rejected(f"a message came from party {sender}, who is not among the {session.parties} of the study")
+    if seen[sender]:
+        raise Rejected(f"a second message came from party {sender}")
+
+
+def check_survivors(count: int, session: Session) -> None:
+    """Refuse a total over fewer parties than the noise shares were sized for."""
+    if count < session.least_survivors:
+        raise Aborted(
+            f"only {count} of {session.parties} parties are in the sum and the study asks for at least "
+            f"{session.least_survivors}; nothing was revealed. Run it again, or agree on more dropouts."
+        )
+
+
+def _array_to_bytes(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value.dtype.str, value.tobytes()
+    raise TypeError(f"Expected an array, got {type(value)}.")
+
+
+def _array_from_bytes(kind: Any, value: Any) -> Any:
+    dtype, data = value
+    return np.frombuffer(data, dtype=np.dtype(dtype)).copy()

@@ -1,0 +1,55 @@
+"""Masks: key streams as long as a vector, added to it and taken away again, at the speed of the cipher."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+from unspoken.summation.base import Session
+from unspoken.types import Residues, Words
+
+_SLACK = 16
+"""update_into asks for a buffer that is a block larger than what it writes."""
+_CHUNK_BYTES = 1 << 18
+"""A part of the vector that stays in the processor's cache while all streams are added to it."""
+_ZEROS = memoryview(bytes(_CHUNK_BYTES))
+_MANY = 256
+"""From so many streams on, a second thread is worth its while: one adds while the other's cipher runs."""
+
+
+def add_masks(vector: Words | Residues, seeds: Iterable[tuple[bytes, bool]], session: Session) -> Residues:
+    """The vector with the stream of every seed added (True) or subtracted (False), modulo 2^bits.
+
+    The streams are AES-256 in counter mode, as `SecretStream` makes them; one buffer serves for all.
+    """
+    seeds = list(seeds)
+    total = vector.astype(session.wire_type)
+    if len(seeds) < _MANY:
+        add_streams(total, seeds)
+        return total
+    other = np.zeros_like(total)
+    with ThreadPoolExecutor(1) as pool:
+        half = pool.submit(add_streams, other, seeds[::2])
+        add_streams(total, seeds[1::2])
+        half.result()
+    total += other
+    return total
+
+
+def add_streams(total: Residues, seeds: Iterable[tuple[bytes, bool]]) -> None:
+    """The same in place."""
+    streams = [
+        (Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor(), np.add if positive else np.subtract)
+        for seed, positive in seeds
+    ]
+    buffer = bytearray(min(total.nbytes, _CHUNK_BYTES) + _SLACK)
+    length = _CHUNK_BYTES // total.itemsize
+    for start in range(0, total.size, length):
+        part = total[start : start + length]
+        stream = np.frombuffer(buffer, dtype=total.dtype, count=part.size)
+        for cipher, combine in streams:
+            cipher.update_into(_ZEROS[: part.nbytes], buffer)
+            combine(part, stream, out=part)

@@ -1,0 +1,265 @@
+"""What protocols with masks between parties share: signed keys, introductions along a graph, authenticated messages.
+
+Each party advertises two X25519 keys for the sum, signed by its identity in the roster; the coordinator introduces it
+to its neighbours in a random graph that both compute from the same seed. A party refuses neighbours that the graph
+does not give it, signatures that do not fit the roster, and too few of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from typing import Any
+
+import msgspec
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import (
+    COORDINATOR,
+    Aborted,
+    Coordinator,
+    Endpoint,
+    Envelope,
+    Message,
+    Party,
+    Protocol,
+    Rejected,
+    Roster,
+    Session,
+    address_of,
+    check_survivors,
+    decode,
+)
+from unspoken.summation.graph import SECURITY_BITS, Degree, neighbours_of
+from unspoken.summation.keys import WRAPPING_BYTES, Channel, Identity, SimulatedIdentities, agree, public_key, verify
+
+NONCE_BYTES = 16
+_FORGOTTEN = b"sent"
+
+
+class Advertise(Message, frozen=True, tag="keys/advertise"):
+    """Party to coordinator, and on to its neighbours: its keys for this sum."""
+
+    sender: int
+    cipher_key: bytes
+    mask_key: bytes
+    signature: bytes
+
+
+class Introduce(Message, frozen=True, tag="keys/introduce"):
+    """Coordinator to party: the graph's seed, and the advertisements of its neighbours."""
+
+    nonce: bytes
+    neighbours: list[Advertise]
+
+
+class Framed(Message, frozen=True, tag="keys/framed"):
+    """What travels from a party: a body (authenticated, once keys are known), and whose it is."""
+
+    session: str
+    sender: int
+    body: memoryview
+
+
+def check_advertised(advertised: Advertise, label: str, roster: Roster) -> None:
+    """`Rejected` unless the keys are signed by the party that they are said to be of."""
+    signed = _statement(label, advertised.sender, advertised.cipher_key, advertised.mask_key)
+    verify(roster.parties[advertised.sender], signed, advertised.signature, f"party {advertised.sender}")
+
+
+def _statement(label: str, sender: int, cipher_key: bytes, mask_key: bytes) -> bytes:
+    return f"advertise/{label}/{sender}/".encode() + cipher_key + mask_key
+
+
+def mask_seed(secret: bytes, public: bytes, label: str, one: int, other: int) -> bytes:
+    """The seed of the mask that two parties have in common."""
+    return agree(secret, public, f"mask/{label}/{min(one, other)}/{max(one, other)}".encode())
+
+
+class NeighbourState(msgspec.Struct):
+    cipher_secret: bytes
+    mask_secret: bytes
+    keys: dict[int, tuple[bytes, bytes]] = {}
+    introduced: bytes = b""
+    submitted: bytes = b""
+
+
+class NeighbourParty(Party):
+    """A party that masks with its neighbours."""
+
+    state: NeighbourState
+
+    def __init__(self, session: Session, roster: Roster, degree: Degree, index: int, identity: Identity) -> None:
+        self._session, self._roster, self._degree, self._index = session, roster, degree, index
+        self._identity, self._label = identity, session.label()
+
+    def forget_vector(self) -> None:
+        """Drop the masked vector once it is sent, so that many parties fit in one process; it cannot be sent again."""
+        self.state.submitted = _FORGOTTEN
+
+    def _sent(self) -> list[Envelope]:
+        """The masked vector as it was first sent: never another one."""
+        if self.state.submitted == _FORGOTTEN:
+            raise Aborted("a party was asked for its vector again after it had been sent and forgotten")
+        return [Envelope(COORDINATOR, self.state.submitted)]
+
+    def _advertise(self) -> list[Envelope]:
+        cipher_key, mask_key = public_key(self.state.cipher_secret), public_key(self.state.mask_secret)
+        signature = self._identity.sign(_statement(self._label, self._index, cipher_key, mask_key))
+        return [self._framed(msgspec.msgpack.encode(Advertise(self._index, cipher_key, mask_key, signature)))]
+
+    def _meet(self, introduction: Introduce) -> None:
+        """Check the neighbours, and remember their keys."""
+        state = self.state
+        fingerprint = hashlib.sha256(msgspec.msgpack.encode(introduction)).digest()
+        if state.introduced:
+            if state.introduced != fingerprint:
+                raise Aborted("the coordinator introduced two different sets of neighbours")
+            raise Rejected("the neighbours were introduced twice")
+        if len(introduction.nonce) != NONCE_BYTES:
+            raise Rejected("the graph's seed has the wrong length")
+        seed = introduction.nonce + self._label.encode()
+        allowed = set(neighbours_of(self._index, self._session.parties, self._degree.neighbours, seed).tolist())
+        keys: dict[int, tuple[bytes, bytes]] = {}
+        for advertised in introduction.neighbours:
+            if advertised.sender not in allowed or advertised.sender in keys:
+                raise Aborted(f"party {advertised.sender} was introduced as a neighbour, but is none, or twice")
+            check_advertised(advertised, self._label, self._roster)
+            keys[advertised.sender] = (advertised.cipher_key, advertised.mask_key)
+        if len(keys) < self._degree.threshold:
+            raise Aborted(f"only {len(keys)} neighbours were introduced; {self._degree.threshold} are needed")
+        state.keys, state.introduced = dict(sorted(keys.items())), fingerprint
+
+    def _masks_with(self, others: list[int]) -> list[tuple[bytes, bool]]:
+        """The seeds of the masks with some neighbours, and whether to add (True) or subtract their streams."""
+        return [
+            (
+                mask_seed(self.state.mask_secret, self.state.keys[other][1], self._label, self._index, other),
+                self._index < other,
+            )
+            for other in others
+        ]
+
+    def _unwrapped(self, incoming: bytes, kind: Any) -> Any:
+        return decode(self._channel().unwrap(incoming), kind)
+
+    def _wrapped(self, message: Message) -> Envelope:
+        return self._framed(self._channel().wrap(msgspec.msgpack.encode(message)))
+
+    def _framed(self, body: bytes) -> Envelope:
+        return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, memoryview(body))))
+
+    def _channel(self) -> Channel:
+        me = address_of(self._index)
+        return Channel(self.state.cipher_secret, self._roster.coordinator, self._label, me, COORDINATOR)
+
+
+class MeetingState(msgspec.Struct):
+    nonce: bytes
+    stage: str = "keys"
+    keys: dict[int, Advertise] = {}
+
+
+class NeighbourCoordinator(Coordinator):
+    """The coordinator's side: collects keys, introduces neighbours, reads authenticated messages."""
+
+    state: MeetingState
+
+    def __init__(self, session: Session, roster: Roster, degree: Degree, secret: bytes) -> None:
+        self._session, self._roster, self._degree, self._secret = session, roster, degree, secret
+        self._label = session.label()
+        self._channels: dict[int, Channel] = {}
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        if not incoming:
+            return []
+        framed: Framed = decode(incoming, Framed)
+        if framed.session != self._label:
+            raise Rejected("a message of another study or another sum came")
+        if not 0 <= framed.sender < self._session.parties:
+            raise Rejected(f"a message came from party {framed.sender}, who is not among the {self._session.parties}")
+        if self.state.stage == "keys":
+            self._take_keys(framed)
+            return []
+        if framed.sender not in self.state.keys:
+            raise Rejected(f"party {framed.sender} sent a message but had not advertised keys")
+        self._take(framed.sender, self._channel(framed.sender).unwrap(framed.body))
+        return []
+
+    @abstractmethod
+    def _take(self, sender: int, body: memoryview) -> None:
+        """Take an authenticated message of one of the parties that advertised keys."""
+
+    def _take_keys(self, framed: Framed) -> None:
+        advertised: Advertise = decode(framed.body, Advertise)
+        if advertised.sender != framed.sender:
+            raise Rejected(f"party {framed.sender} advertised keys of party {advertised.sender}")
+        check_advertised(advertised, self._label, self._roster)
+        if framed.sender in self.state.keys:
+            raise Rejected(f"a second message came from party {framed.sender}")
+        self.state.keys[framed.sender] = advertised
+
+    def _introduce(self) -> list[Envelope]:
+        """Close the stage of keys: tell everyone who is there about its neighbours who are there."""
+        keys = self.state.keys
+        check_survivors(len(keys), self._session)
+        return [
+            self._to(party, Introduce(self.state.nonce, [keys[o] for o in self._neighbours(party) if o in keys]))
+            for party in sorted(keys)
+        ]
+
+    def _neighbours(self, party: int) -> list[int]:
+        seed = self.state.nonce + self._label.encode()
+        found: list[int] = neighbours_of(party, self._session.parties, self._degree.neighbours, seed).tolist()
+        return found
+
+    def _channel(self, party: int) -> Channel:
+        if party not in self._channels:
+            key = self.state.keys[party].cipher_key
+            self._channels[party] = Channel(self._secret, key, self._label, COORDINATOR, address_of(party))
+        return self._channels[party]
+
+    def _to(self, party: int, message: Message) -> Envelope:
+        return Envelope(address_of(party), self._channel(party).wrap(msgspec.msgpack.encode(message)))
+
+
+class NeighbourProtocol(Protocol):
+    """Makes identities for everyone, as a simulation needs; on a network they come from the study's roster."""
+
+    def __init__(self, session: Session, degree: Degree, secrets: SecretStream) -> None:
+        super().__init__(session)
+        self.degree = degree
+        self._coordinator_secret, self._secrets = secrets.key(), secrets
+        self._identities = SimulatedIdentities(secrets.key(), session.parties)
+        self._roster = Roster(self._identities, public_key(self._coordinator_secret))
+
+    @property
+    def exposure(self) -> float:
+        """In a random graph: too many colluding neighbours, or honest parties cut off; each 2^−security at most."""
+        return 0.0 if self.degree.neighbours >= self.session.parties - 1 else 2.0 * 2.0**-SECURITY_BITS
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {"neighbours": self.degree.neighbours, "threshold": self.degree.threshold}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ("the coordinator, curious as it may be, follows the protocol",)
+
+    def helpers(self) -> dict[str, Endpoint]:
+        return {}
+
+    def upload_bytes(self) -> int:
+        """As in a rehearsal with made-up neighbours: sizes do not depend on what is sent."""
+        last, label = self.session.parties - 1, self.session.label()
+        key = bytes(32)
+        advertised = msgspec.msgpack.encode(Advertise(last, key, key, bytes(64)))
+        bodies = [
+            advertised,
+            *(bytes(WRAPPING_BYTES) + msgspec.msgpack.encode(message) for message in self._rehearsal()),
+        ]
+        return sum(len(msgspec.msgpack.encode(Framed(label, last, memoryview(body)))) for body in bodies)
+
+    @abstractmethod
+    def _rehearsal(self) -> list[Message]:
+        """Messages of the sizes that a party sends after its keys."""

@@ -1,0 +1,77 @@
+"""Onions: tokens sealed in one layer for each party, to be peeled and shuffled by one after the other (mixnets).
+
+A layer is a libsodium sealed box: a fresh X25519 key for each seal, so equal tokens give unrelated onions, and nobody
+can alter one without its receiver's notice. All onions of as many layers have the same length. (Algorithm 2 of
+"Differentially private cross-silo federated learning", Section 3.4.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+import numpy as np
+from nacl.exceptions import CryptoError
+from nacl.public import PrivateKey, PublicKey, SealedBox
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import Aborted
+from unspoken.types import Integers
+
+TOKEN_BYTES = 16
+LAYER_BYTES = 48
+"""A sealed box's own key, and its authentication tag."""
+
+
+def onion_bytes(layers: int) -> int:
+    """The length of an onion that has so many layers left.
+
+    >>> onion_bytes(0), onion_bytes(10)
+    (16, 496)
+    """
+    return TOKEN_BYTES + layers * LAYER_BYTES
+
+
+def onion_key(secret: bytes) -> bytes:
+    """The X25519 key that a layer is sealed with."""
+    return bytes(PrivateKey(secret).public_key)
+
+
+def wrap(token: bytes, keys: Sequence[bytes]) -> list[bytes]:
+    """All forms of one onion, from the one with all layers (the first key's outermost) to the bare token."""
+    forms = [token]
+    for party in reversed(range(len(keys))):
+        try:
+            forms.append(SealedBox(PublicKey(keys[party])).encrypt(forms[-1]))
+        except (CryptoError, RuntimeError):
+            # libsodium refuses points of small order: a layer for such a key hides nothing.
+            raise Aborted(f"party {party} announced a key that nothing can be sealed with") from None
+    return forms[::-1]
+
+
+def peel(onions: Sequence[bytes | memoryview], secret: bytes) -> list[bytes]:
+    """Every onion without its outermost layer, in the same order; `Aborted` if one cannot be opened."""
+    box = SealedBox(PrivateKey(secret))
+    try:
+        return [box.decrypt(bytes(onion)) for onion in onions]
+    except CryptoError:
+        raise Aborted("an onion cannot be opened: it was altered on its way, or badly made by its owner") from None
+
+
+def permutation(count: int, stream: SecretStream) -> Integers:
+    """A secret uniform order: that of random 64-bit words, all drawn again should two be equal."""
+    while True:
+        words = stream.words(count)
+        order = np.argsort(words)
+        if count < 2 or (np.diff(words[order]) != 0).all():
+            return order.astype(np.int64, copy=False)
+
+
+def split(onions: bytes | memoryview, layers: int) -> list[memoryview]:
+    """The onions of a list; its length must be a multiple of theirs."""
+    view, size = memoryview(onions), onion_bytes(layers)
+    return [view[start : start + size] for start in range(0, len(view), size)]
+
+
+def digests(onions: Sequence[bytes | memoryview]) -> list[bytes]:
+    return [hashlib.sha256(onion).digest() for onion in onions]

@@ -1,0 +1,248 @@
+"""Arithmetic on values that talliers share: pure functions of arrays, one round of messages a product.
+
+There are n = 2t + 1 talliers. A word x of 64 bits is the sum modulo 2⁶⁴ (or, bit by bit, the exclusive or) of shares
+x_A, one for each set A of t talliers, and tallier i holds those with i ∉ A. So any t + 1 talliers know x, and t of them
+lack exactly one share, that of the set they are (Cramer, Damgård and Ishai 2005). Sums cost nothing. Of a product, two
+sets of t never cover all talliers: each xₐyᵦ is in the hands of some tallier, and the n sums of what each computes add
+up to xy. From such terms zᵢ a sharing is made anew in one round, with numbers Sᵢ = {i+1, …, i+t} modulo n:
+
+    tallier i sends wᵢ = zᵢ + ζᵢ − Σ R_A to the t talliers before it, over the A it is the first to hold;
+    the new share of Sᵢ is wᵢ, and that of any other set A is R_A.
+
+The ζᵢ add up to zero and come from keys of pairs of talliers; R_A comes from a key of all t + 1 holders of A. With
+three talliers every set is an Sᵢ, there are no R, and this is the scheme of Araki et al. 2016 and of ABY3.
+
+What holds. Let t talliers C and the coordinator put together all they know. They lack the keys that the t + 1 others
+have in pairs: to them the ζ of these are uniformly random but for their sum. If C is an Sᵢ, then wᵢ is the one word
+that no one in C receives, and the t other words are uniform. If it is not, C may see all t + 1 words, and in their sum
+is R_C, of a key that no one in C has: they are uniform too. All streams are fresh in every round. So whatever the
+values are, the whole view of C is uniformly random, and the one share that it lacks is fixed by the view and the value:
+an opening shows the value only. (`tests/summation/test_replicated.py` does this bijection for every C.) This is for
+curious talliers that keep to the protocol: one that sends other words changes the result, and nothing here notices.
+
+A computation is written as a generator: it yields the words for the t talliers before this one, is sent a list of those
+that came from the t after it, nearest first, and returns its result. All yield arrays of the same shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import combinations
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unspoken.noise.stream import SecretStream
+
+Array: TypeAlias = NDArray[Any]
+"""Unsigned words, of 64 bits or fewer"""
+Group: TypeAlias = tuple[int, ...]
+"""A set of t talliers, in ascending order: the name of the share that they lack"""
+_T = TypeVar("_T")
+Rounds: TypeAlias = Generator[Array, list[Array], _T]
+"""A computation: yields what to send, is sent what was received"""
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """Which of n = 2t + 1 talliers holds, sends and computes what."""
+
+    talliers: int
+
+    @property
+    def threshold(self) -> int:
+        """t: so many talliers together know nothing."""
+        return (self.talliers - 1) // 2
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        return list(combinations(range(self.talliers), self.threshold))
+
+    def after(self, index: int) -> list[int]:
+        """Those that a tallier receives words from."""
+        return [(index + step) % self.talliers for step in range(1, self.threshold + 1)]
+
+    def before(self, index: int) -> list[int]:
+        """Those that a tallier sends words to."""
+        return [(index - step) % self.talliers for step in range(1, self.threshold + 1)]
+
+    def sent(self, index: int) -> Group:
+        """Sᵢ: the share that a tallier sends to its other holders.
+
+        >>> [Sharing(5).sent(index) for index in range(5)]
+        [(1, 2), (2, 3), (3, 4), (0, 4), (0, 1)]
+        """
+        return tuple(sorted(self.after(index)))
+
+    def held(self, index: int) -> list[Group]:
+        """The shares that a tallier holds, in the order of its arrays."""
+        return [group for group in self.groups if index not in group]
+
+    def holders(self, group: Group) -> list[int]:
+        return [index for index in range(self.talliers) if index not in group]
+
+    def first_holder(self, group: Group) -> int:
+        """One of the first t + 1 talliers. Only one share is first held by the last of these.
+
+        >>> [Sharing(5).first_holder(group) for group in [(1, 2), (0, 3), (0, 1)]]
+        [0, 1, 2]
+        """
+        return self.holders(group)[0]
+
+    @property
+    def lone(self) -> Group:
+        """The share of the first t talliers."""
+        return self.groups[0]
+
+    @cached_property
+    def masked(self) -> list[Group]:
+        """The shares that nobody sends: their holders draw them from a common key."""
+        sent = {self.sent(index) for index in range(self.talliers)}
+        return [group for group in self.groups if group not in sent]
+
+    def products(self, index: int) -> list[tuple[list[int], list[int]]]:
+        """Σₖ (sum of some xₐ)·(sum of some yᵦ), over all A and B that this tallier is the first to hold both of.
+
+        As positions among its shares. It is the first if A ∪ B has all talliers below it. Sets A with the same D of
+        these in them go with the same B, those that have the rest: one product for each D, in place of one a pair.
+
+        >>> Sharing(3).products(0), Sharing(3).products(1)
+        ([([0, 1], [0, 1])], [([1], [0]), ([0], [0, 1])])
+        """
+        held, below, pairs = self.held(index), set(range(index)), []
+        for members in sorted({tuple(sorted(below & set(group))) for group in held}):
+            left = [place for place, group in enumerate(held) if below & set(group) == set(members)]
+            right = [place for place, group in enumerate(held) if below - set(members) <= set(group)]
+            if right:
+                pairs.append((left, right))
+        return pairs
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What a tallier holds of some values: an array for each of its shares, one after the other."""
+
+    words: Array
+
+    def each(self, function: Callable[[Array], Array]) -> Shares:
+        return Shares(function(self.words))
+
+    def __len__(self) -> int:
+        """How many values, along their first axis."""
+        return int(self.words.shape[1])
+
+    def __getitem__(self, where: int | slice) -> Shares:
+        return Shares(self.words[:, where])
+
+    def __add__(self, other: Shares) -> Shares:
+        return Shares(self.words + other.words)
+
+    def __sub__(self, other: Shares) -> Shares:
+        return Shares(self.words - other.words)
+
+    def __xor__(self, other: Shares) -> Shares:
+        return Shares(self.words ^ other.words)
+
+
+def joined(parts: Iterable[Shares]) -> Shares:
+    """Shares of values one after the other, along their first axis."""
+    return Shares(np.concatenate([part.words for part in parts], axis=1))
+
+
+@dataclass(frozen=True)
+class Operations:
+    """How shares are put together and taken apart, and how values are multiplied."""
+
+    plus: np.ufunc
+    minus: np.ufunc
+    times: np.ufunc
+
+
+SUMS = Operations(np.add, np.subtract, np.multiply)
+BITS = Operations(np.bitwise_xor, np.bitwise_xor, np.bitwise_and)
+
+
+class Masks:
+    """A tallier's ζ and R, anew each time that it is asked.
+
+    A key serves for one session. All its holders take the same from its stream, round by round, and nothing twice.
+    """
+
+    def __init__(self, sharing: Sharing, index: int, pairs: Mapping[int, bytes], groups: Mapping[Group, bytes]) -> None:
+        self._sharing, self._index = sharing, index
+        self._pairs = {peer: SecretStream(key) for peer, key in pairs.items()}
+        self._groups = {group: SecretStream(key) for group, key in groups.items()}
+
+    def hide(self, terms: Array, operations: Operations) -> tuple[Array, dict[Group, Array]]:
+        """w, as it may be sent; and the shares R."""
+        hidden = terms.copy()
+        for peer, stream in self._pairs.items():
+            combine = operations.plus if peer > self._index else operations.minus
+            combine(hidden, drawn(stream, terms), out=hidden)
+        fresh = {group: drawn(stream, terms) for group, stream in self._groups.items()}
+        for group, words in fresh.items():
+            if self._sharing.first_holder(group) == self._index:
+                operations.minus(hidden, words, out=hidden)
+        return hidden, fresh
+
+
+class Computation:
+    """One tallier's side of computations on shared values."""
+
+    def __init__(self, sharing: Sharing, index: int, masks: Masks) -> None:
+        self.sharing, self._index, self._masks = sharing, index, masks
+        self._held, self._products = sharing.held(index), sharing.products(index)
+        self._sent = [sharing.sent(tallier) for tallier in (index, *sharing.after(index))]
+
+    def public(self, values: Array) -> Shares:
+        """Shares of what all know: the lone share is it, and the others are zero."""
+        return self._lone(Shares(np.broadcast_to(values, (len(self._held), *values.shape))))
+
+    def reshare(self, terms: Array, operations: Operations) -> Rounds[Shares]:
+        """Shares of the sum (or the exclusive or) of all talliers' terms."""
+        own, shares = self._masks.hide(terms, operations)
+        received = yield own
+        shares |= dict(zip(self._sent, (own, *received), strict=True))
+        return Shares(np.stack([shares[group] for group in self._held]))
+
+    def multiply(self, x: Shares, y: Shares, operations: Operations) -> Rounds[Shares]:
+        """Shares of xy, or of x ∧ y bit by bit."""
+        plus, times = operations.plus, operations.times
+        products = [times(_total(x.words, left, plus), _total(y.words, right, plus)) for left, right in self._products]
+        return self.reshare(reduce(plus, products), operations)
+
+    def parts(self, x: Shares, inside: Operations, outside: Operations) -> Rounds[list[Shares]]:
+        """t + 1 values that `inside` puts together to x, each of them shared anew by `outside`. One round.
+
+        The sum of the shares that tallier j is the first to hold is known to it. For the first t talliers it is a term
+        of their own; for the next one it is the lone share, which stands as it is.
+        """
+        threshold = self.sharing.threshold
+        terms = np.zeros((threshold, *x.words.shape[1:]), dtype=x.words.dtype)
+        if self._index < threshold:
+            first = [place for place, group in enumerate(self._held) if self.sharing.first_holder(group) == self._index]
+            terms[self._index] = _total(x.words, first, inside.plus)
+        shares = yield from self.reshare(terms, outside)
+        return [*(shares[number] for number in range(threshold)), self._lone(x)]
+
+    def _lone(self, x: Shares) -> Shares:
+        """Shares of the lone share alone."""
+        words = np.zeros(x.words.shape, dtype=x.words.dtype)
+        if self.sharing.lone in self._held:
+            place = self._held.index(self.sharing.lone)
+            words[place] = x.words[place]
+        return Shares(words)
+
+
+def drawn(stream: SecretStream, like: Array) -> Array:
+    """The next words of a stream, as many as there are in an array."""
+    words = np.frombuffer(stream.take(like.nbytes), like.dtype.newbyteorder("<"))
+    return words.astype(like.dtype, copy=False).reshape(like.shape)
+
+
+def _total(words: Array, places: list[int], plus: np.ufunc) -> Array:
+    total: Array = reduce(plus, [words[place] for place in places])
+    return total

@@ -1,0 +1,383 @@
+"""The tallier's side of a vote: it keeps parts of ballots, and computes the winners with the other talliers.
+
+See `tally` for the protocol and for what it protects against whom. The computation is a generator, which cannot be
+dumped; the words that it was sent can, and given them again it comes to the same point and says the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.summation.argmax import argmax, orders
+from unspoken.summation.ballots import (
+    AGREEMENT,
+    FIRST_ROUND,
+    INTRODUCTION,
+    Agreement,
+    Ballot,
+    Count,
+    Framed,
+    FromTallier,
+    Held,
+    Introduction,
+    Opening,
+    Poll,
+    Relay,
+    Roll,
+    ToTallier,
+    address,
+    commitment,
+    explicit_part,
+    sealing_key,
+    statement,
+)
+from unspoken.summation.base import (
+    COORDINATOR,
+    Aborted,
+    Endpoint,
+    Envelope,
+    Rejected,
+    Roster,
+    check_label,
+    check_sender,
+    check_survivors,
+    decode,
+    from_bitmap,
+)
+from unspoken.summation.keys import Channel, agree, public_key, seal, unseal, verify
+from unspoken.summation.masks import add_masks
+from unspoken.summation.replicated import SUMS, Array, Computation, Group, Masks, Rounds, Shares
+
+
+class TallierSetup(msgspec.Struct, frozen=True):
+    """All that a tallier must know to begin."""
+
+    poll: Poll
+    parties: list[bytes]
+    """Their public keys, as in a roster"""
+    coordinator: bytes
+    talliers: tuple[bytes, ...]
+    index: int
+    key: bytes
+    """The tallier's own secret key"""
+    secret: bytes
+    """What all its secret randomness is drawn from"""
+
+    def tallier(self) -> Tallier:
+        roster = Roster(self.parties, self.coordinator, self.talliers)
+        return Tallier(self.poll, roster, self.index, self.key, SecretStream(self.secret))
+
+
+class TallierState(msgspec.Struct):
+    secret: bytes
+    """The key for this vote only"""
+    seed: bytes
+    """This tallier's say in how ties are broken"""
+    root: bytes
+    """What its contributions to the keys of groups are made from"""
+    begun: bool = False
+    asked: bool = False
+    """Does the coordinator wait to hear whose ballots there are?"""
+    ballots: dict[int, tuple[bytes, bytes]] = {}
+    """A party's one-time key, and the part that it sent"""
+    peers: dict[int, Introduction] = {}
+    agreements: dict[int, Agreement] = {}
+    survivors: bytes = b""
+    early: dict[int, dict[int, bytes]] = {}
+    """Words of rounds that this tallier has not come to, by round and sender"""
+    received: list[list[bytes]] = []
+    """The words of all rounds so far: with them the computation can be done again up to here"""
+    opening: bytes = b""
+    failed: str = ""
+
+
+class Tallier(Endpoint):
+    """A helper's side. It begins by itself, or when it first hears from the coordinator."""
+
+    def __init__(self, poll: Poll, roster: Roster, index: int, key: bytes, secrets: SecretStream) -> None:
+        self._poll, self._roster, self._index, self._key = poll, roster, index, key
+        self._session, self._label = poll.session, poll.session.label()
+        self._sharing = poll.sharing
+        self._before, self._after = self._sharing.before(index), self._sharing.after(index)
+        self._peers = sorted(self._before + self._after)
+        self._channel = Channel(key, roster.coordinator, self._label, address(index), COORDINATOR)
+        self._introductions = {
+            peer: Channel(key, roster.helpers[peer], self._label, address(index), address(peer)) for peer in self._peers
+        }
+        self._pair_keys: dict[tuple[str, int, int], bytes] = {}
+        self._computation: Rounds[Shares] | None = None
+        self._sent: Array = np.zeros(0, dtype=np.uint64)
+        self.state: TallierState = TallierState(secrets.key(), secrets.key(), secrets.key())
+
+    def load(self, dumped: bytes) -> None:
+        super().load(dumped)
+        self._computation = None
+        self._pair_keys.clear()
+        if self._agreed and not self.state.opening and not self.state.failed:
+            self._start()
+            for words in self.state.received:
+                self._resume(words)
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        try:
+            return self._step(incoming)
+        except Aborted as error:
+            self.state.failed = str(error)
+            raise
+
+    def _step(self, incoming: bytes) -> list[Envelope]:
+        if not incoming:
+            return self._begin()
+        message: Ballot | Framed = decode(incoming, Ballot | Framed)
+        check_label(message.session, self._session)
+        if message.tallier != self._index:
+            raise Rejected(f"a message for tallier {message.tallier} came to tallier {self._index}")
+        if isinstance(message, Ballot):
+            self._take(message)
+            return []
+        request: ToTallier = decode(self._channel.unwrap(message.body), ToTallier)
+        match request:
+            case Roll():
+                self.state.asked = True
+                return self._begin() + self._held()
+            case Count():
+                return self._count(request)
+            case Relay():
+                return self._hear(request)
+
+    def _begin(self) -> list[Envelope]:
+        """Tell the other talliers a key for this vote, once."""
+        if self.state.begun:
+            return []
+        self.state.begun = True
+        mine = Introduction(public_key(self.state.secret), commitment(self._label, self._index, self.state.seed))
+        body = msgspec.msgpack.encode(mine)
+        return [
+            self._answer(Relay(peer, INTRODUCTION, memoryview(channel.wrap(body))))
+            for peer, channel in self._introductions.items()
+        ]
+
+    def _take(self, ballot: Ballot) -> None:
+        """Check who sent it, open it, and keep it until it is counted."""
+        if self.state.survivors:
+            raise Rejected("a ballot came after the count had begun")
+        heard = np.zeros(self._poll.parties, dtype=np.bool_)
+        heard[list(self.state.ballots)] = True
+        check_sender(ballot.sender, self._session, heard)
+        who = f"party {ballot.sender}"
+        signed = statement(ballot.session, ballot.sender, ballot.key)
+        verify(self._roster.parties[ballot.sender], signed, ballot.signature, who)
+        sealing = sealing_key(self._key, ballot.key, ballot.key, ballot.session, ballot.sender, self._index)
+        plain = unseal(sealing, 0, ballot.sealed, who)
+        due = 8 * self._session.length if self._is_explicit(ballot.sender) else KEY_BYTES
+        if len(plain) != due:
+            raise Rejected(f"{who} sent a part of {len(plain)} bytes; {due} were due")
+        self.state.ballots[ballot.sender] = ballot.key, plain
+
+    def _is_explicit(self, party: int) -> bool:
+        return explicit_part(party, self._poll) == self._index
+
+    def _held(self) -> list[Envelope]:
+        """Answer the coordinator's roll, once the other talliers are known."""
+        if not self.state.asked or len(self.state.peers) < len(self._peers):
+            return []
+        self.state.asked = False
+        return [self._answer(Held(sorted(self.state.ballots)))]
+
+    def _count(self, count: Count) -> list[Envelope]:
+        """Fix the list of parties: there is one only, as two would reveal a difference."""
+        state = self.state
+        survivors = from_bitmap(count.survivors, self._poll.parties)
+        if state.survivors:
+            if state.survivors != count.survivors:
+                raise Aborted("the coordinator asks to count a second, different list of parties; it gets nothing")
+            return [self._framed(state.opening)] if state.opening else []
+        if len(state.peers) < len(self._peers):
+            raise Rejected("the coordinator asks for a count before the talliers know each other")
+        check_survivors(int(survivors.sum()), self._session)
+        counted = [int(party) for party in np.flatnonzero(survivors)]
+        if not state.ballots.keys() >= set(counted):
+            raise Rejected("the coordinator asks to count parties that this tallier has not heard from")
+        state.survivors = count.survivors
+        state.ballots = {party: state.ballots[party] for party in counted}
+        sent = []
+        for peer in self._peers:
+            keys = [self._contribution(group) for group in self._common(peer)]
+            agreement = Agreement(self._counted(), state.seed, keys)
+            sent.append(self._to_peer(peer, AGREEMENT, msgspec.msgpack.encode(agreement)))
+        return sent + self._go_on()
+
+    def _counted(self) -> bytes:
+        """Digest of the parties that are counted, and of the one-time keys that tell which of their messages."""
+        keys = b"".join(key for key, _ in self.state.ballots.values())
+        return hashlib.sha256(self._label.encode() + self.state.survivors + keys).digest()
+
+    def _common(self, peer: int) -> list[Group]:
+        """The shares that are drawn from a key, if this tallier and another one hold them."""
+        return [group for group in self._sharing.masked if self._index not in group and peer not in group]
+
+    def _contribution(self, group: Group) -> bytes:
+        return hmac.digest(self.state.root, f"group/{self._label}/{group}".encode(), "sha256")
+
+    def _hear(self, relay: Relay) -> list[Envelope]:
+        """Another tallier's message: open it, and go on if it is what was waited for."""
+        state, peer, number = self.state, relay.peer, relay.number
+        if peer not in self._introductions:
+            raise Rejected(f"a message came from tallier {peer} to tallier {self._index}")
+        if state.opening:
+            raise Rejected(f"message {number} of {address(peer)} came after the winners were opened")
+        if number == INTRODUCTION:
+            return self._meet(peer, relay.body)
+        last = FIRST_ROUND + self._poll.rounds - 1 if peer in self._after else AGREEMENT
+        if peer not in state.peers or not AGREEMENT <= number <= last:
+            raise Rejected(f"message {number} of {address(peer)} came when it was not due")
+        turn = number - FIRST_ROUND
+        known = 0 <= turn < len(state.received) or peer in state.early.get(turn, {})
+        if known or (number == AGREEMENT and peer in state.agreements):
+            raise Rejected(f"message {number} of {address(peer)} came twice")
+        plain = unseal(self._pair_key("seal", peer, self._index), number, bytes(relay.body), address(peer))
+        if number == AGREEMENT:
+            state.agreements[peer] = decode(plain, Agreement)
+        else:
+            state.early.setdefault(turn, {})[peer] = plain
+        return self._go_on()
+
+    def _meet(self, peer: int, body: memoryview) -> list[Envelope]:
+        if peer in self.state.peers:
+            raise Rejected(f"{address(peer)} introduced itself twice")
+        introduction: Introduction = decode(self._introductions[peer].unwrap(body), Introduction)
+        agree(self.state.secret, introduction.key, b"")
+        self.state.peers[peer] = introduction
+        return self._held()
+
+    @property
+    def _agreed(self) -> bool:
+        return bool(self.state.survivors) and len(self.state.agreements) == len(self._peers)
+
+    def _go_on(self) -> list[Envelope]:
+        """Compute as far as the words that are there allow."""
+        if not self._agreed:
+            return []
+        sent = []
+        if self._computation is None:
+            self._check_agreements()
+            self._start()
+            sent += self._round()
+        while len(self.state.early.get(number := len(self.state.received), {})) == len(self._after):
+            early = self.state.early.pop(number)
+            for peer, words in early.items():
+                if len(words) != (due := self._sent.nbytes):
+                    raise Aborted(f"{address(peer)} sent {len(words)} bytes in round {number}; {due} were due")
+            self.state.received.append([early[peer] for peer in self._after])
+            winners = self._resume(self.state.received[-1])
+            sent += self._round() if winners is None else [self._open(winners)]
+        return sent
+
+    def _check_agreements(self) -> None:
+        for peer, theirs in self.state.agreements.items():
+            who, keys = address(peer), len(self._common(peer))
+            if theirs.counted != self._counted():
+                raise Aborted(f"{who} counts other parties, or other ballots of theirs; nothing was revealed")
+            if commitment(self._label, peer, theirs.seed) != self.state.peers[peer].commitment:
+                raise Aborted(f"{who} reveals another seed than it had committed to; nothing was revealed")
+            if [len(key) for key in theirs.keys] != [KEY_BYTES] * keys:
+                raise Aborted(f"{who} sent other keys than the {keys} that were due; nothing was revealed")
+
+    def _start(self) -> None:
+        pairs = {peer: self._pair_key("zero", *sorted((self._index, peer))) for peer in self._peers}
+        masks = Masks(self._sharing, self._index, pairs, self._group_keys())
+        self._computation = self._compute(Computation(self._sharing, self._index, masks))
+        self._sent = next(self._computation)
+
+    def _group_keys(self) -> dict[Group, bytes]:
+        """A key for each share that is drawn from one: all its holders have a part in it, and no one else knows it."""
+        parts = {
+            peer: dict(zip(self._common(peer), self.state.agreements[peer].keys, strict=True)) for peer in self._peers
+        }
+        parts[self._index] = {group: self._contribution(group) for group in self._sharing.masked}
+        return {
+            group: hashlib.sha256(b"".join(parts[holder][group] for holder in self._sharing.holders(group))).digest()
+            for group in self._sharing.masked
+            if self._index not in group
+        }
+
+    def _compute(self, computation: Computation) -> Rounds[Shares]:
+        """Add up the ballots, put each query's classes in its order, and find the largest."""
+        poll, session, ballots = self._poll, self._session, self.state.ballots
+        total = np.zeros(session.length, dtype=np.uint64)
+        for party in filter(self._is_explicit, ballots):
+            total += session.unpack(ballots[party][1])
+        seeds = [(part, True) for party, (_, part) in ballots.items() if not self._is_explicit(party)]
+        totals = yield from computation.reshare(add_masks(total, seeds, session), SUMS)
+        order = orders(self._joint_seed(), poll.classes, poll.queries)
+        ordered = totals.each(lambda words: _in_order(words.reshape(-1, poll.queries, poll.classes), order))
+        return (yield from argmax(computation, ordered, order.astype(np.uint64)))
+
+    def _joint_seed(self) -> bytes:
+        seeds = {peer: agreement.seed for peer, agreement in self.state.agreements.items()}
+        seeds[self._index] = self.state.seed
+        return hashlib.sha256(b"".join(seeds[tallier] for tallier in range(self._poll.talliers))).digest()
+
+    def _resume(self, received: list[bytes]) -> Shares | None:
+        """Give the computation what was received: the winners if it is over, else there is something to send."""
+        if self._computation is None:
+            raise Aborted("words of a computation came that has not begun")
+        like = self._sent
+        arrays = [
+            np.frombuffer(words, like.dtype.newbyteorder("<")).astype(like.dtype).reshape(like.shape)
+            for words in received
+        ]
+        try:
+            self._sent = self._computation.send(arrays)
+        except StopIteration as end:
+            winners: Shares = end.value
+            return winners
+        return None
+
+    def _round(self) -> list[Envelope]:
+        words = self._sent.astype(self._sent.dtype.newbyteorder("<")).tobytes()
+        return [self._to_peer(peer, FIRST_ROUND + len(self.state.received), words) for peer in self._before]
+
+    def _open(self, winners: Shares) -> Envelope:
+        """The shares of the winners for the coordinator; everything else is forgotten."""
+        shares = memoryview(winners.words.astype("<u8").tobytes())
+        survivors, opening = self.state.survivors, msgspec.msgpack.encode(Opening(shares))
+        self.state = TallierState(b"", b"", b"", begun=True, survivors=survivors, opening=opening)
+        self._computation = None
+        self._pair_keys.clear()
+        return self._framed(opening)
+
+    def _pair_key(self, purpose: str, sender: int, receiver: int) -> bytes:
+        """A key that this tallier and another one have in common, for one purpose and in this direction."""
+        if (purpose, sender, receiver) not in self._pair_keys:
+            keys = {peer: introduction.key for peer, introduction in self.state.peers.items()}
+            other = keys[receiver if sender == self._index else sender]
+            keys[self._index] = public_key(self.state.secret)
+            named = f"{purpose}/{self._label}/{address(sender)}/{address(receiver)}/".encode()
+            key = agree(self.state.secret, other, named + keys[sender] + keys[receiver])
+            self._pair_keys[purpose, sender, receiver] = key
+        return self._pair_keys[purpose, sender, receiver]
+
+    def _to_peer(self, peer: int, number: int, plain: bytes) -> Envelope:
+        sealed = seal(self._pair_key("seal", self._index, peer), number, plain)
+        return self._answer(Relay(peer, number, memoryview(sealed)))
+
+    def _answer(self, message: FromTallier) -> Envelope:
+        return self._framed(msgspec.msgpack.encode(message))
+
+    def _framed(self, body: bytes) -> Envelope:
+        wrapped = memoryview(self._channel.wrap(body))
+        return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, wrapped)))
+
+
+def _in_order(totals: Array, order: NDArray[np.int64]) -> Array:
+    """Totals (…, queries, classes) as (…, classes, queries), each query's classes in its own order."""
+    return np.take_along_axis(totals.swapaxes(1, 2), order[np.newaxis], axis=1)

@@ -1,0 +1,310 @@
+"""A secure vote: talliers find, for each query, the class with the largest total, and open nothing else.
+
+Each party has a ballot of Q queries × K classes, whole numbers with its share of the noise in them. It splits them
+into n parts that add up to them modulo 2⁶⁴, one for each of n = 2t + 1 talliers: n − 1 of the parts are 32-byte seeds,
+and one is explicit, so a party uploads one vector. Each tallier adds up the parts of the same parties. In the first
+round the talliers make a replicated sharing of the n sums (see `replicated`), and on that they compute the argmax (see
+`argmax`): with three talliers 1 + 11·⌈log₂ K⌉ rounds (13 with five, 14 with seven), each one message from every tallier
+to the t before it.
+
+Against whom. At most t talliers are curious, together with the coordinator and any parties: they see uniformly random
+words and the winners. Nothing is open below the agreed number of parties, and talliers that were told different lists,
+or got messages of one party that do not belong together, notice it before they combine anything. As no two talliers get
+the same part, whatever a party sends is some ballot, and cannot make shares contradict each other. (Were it to send
+C(n, t) shares itself, talliers would have to compare them and to add up C(n − 1, t) times as much, and any t + 1 would
+know its ballot.) What talliers say to each other is sealed under keys made for this one vote, so the coordinator that
+relays it sees only how long it is; a message that was altered, doubled or turned elsewhere is rejected. When a tallier
+dies there is no result; but from the moment that the first tallier opens its shares curious ones may know the winners,
+so count a vote as spent once its count has begun.
+
+What does not hold. t + 1 talliers together know the totals, and all n every ballot. A tallier that deviates can change
+the winners: shares that do not agree at the opening are noticed, a wrong word before it need not be. (What comes out
+still depends on the ballots through their noisy totals only, so that a guarantee which would allow to publish these is
+not touched.) A party can vote with any numbers. That only one list is ever counted rests on the talliers' states: dump
+before sending.
+
+Ties. Before ballots are combined the talliers commit to seeds, and reveal them with the list of parties: together they
+give each query an order of the classes, and of equal totals the first in that order wins, each with equal probability.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+import numpy as np
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.ballots import (
+    MOST,
+    TALLIERS,
+    Count,
+    Framed,
+    FromTallier,
+    Held,
+    Opening,
+    Poll,
+    Relay,
+    Roll,
+    TallyParty,
+    ToTallier,
+    address,
+)
+from unspoken.summation.base import (
+    COORDINATOR,
+    Aborted,
+    Coordinator,
+    Endpoint,
+    Envelope,
+    Protocol,
+    Rejected,
+    Roster,
+    bitmap,
+    check_label,
+    check_survivors,
+    decode,
+)
+from unspoken.summation.keys import Channel, SimulatedIdentities, public_key
+from unspoken.summation.replicated import Group
+from unspoken.summation.tallier import Tallier, TallierSetup
+from unspoken.types import Flags, Integers, Words
+
+__all__ = ["Poll", "Tallier", "Tally", "TallyCoordinator", "TallyParty", "run_in_process"]
+
+
+DEADLINE = 60.0
+"""How many seconds a tallier may take to answer, unless a study says otherwise."""
+
+
+class CoordinatorState(msgspec.Struct):
+    settled: np.ndarray
+    asked: list[int] = []
+    """The talliers that have not named their ballots since they were last asked"""
+    held: dict[int, list[int]] = {}
+    counting: bytes = b""
+    relayed: dict[int, int] = {}
+    """How many messages of each tallier went to another"""
+    openings: dict[int, bytes] = {}
+    failed: str = ""
+
+
+class TallyCoordinator(Coordinator):
+    """Relays what talliers say to each other, unread, names the parties to count, and learns the winners."""
+
+    def __init__(self, poll: Poll, roster: Roster, secret: bytes) -> None:
+        self._poll, self._session, self._sharing = poll, poll.session, poll.sharing
+        self._channels = [
+            Channel(secret, key, self._session.label(), COORDINATOR, address(tallier))
+            for tallier, key in enumerate(roster.helpers)
+        ]
+        self.state: CoordinatorState = CoordinatorState(settled=np.zeros(poll.parties, dtype=np.bool_))
+
+    def settle(self) -> list[Envelope]:
+        """Ask whose ballots have arrived; may be repeated until the count begins."""
+        if self.state.counting:
+            return []
+        self.state.asked = list(self._talliers)
+        return self._to_all(Roll())
+
+    def finish(self) -> list[Envelope]:
+        """Have the ballots counted that all talliers hold."""
+        if not self.state.counting:
+            if missing := [address(tallier) for tallier in self._talliers if tallier not in self.state.held]:
+                raise Aborted(f"no list of ballots came from {', '.join(missing)}; nothing was revealed")
+            check_survivors(int(self.state.settled.sum()), self._session)
+            self.state.counting = bitmap(self.state.settled)
+        return self._to_all(Count(self.state.counting))
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        if not incoming:
+            return []
+        framed: Framed = decode(incoming, Framed)
+        check_label(framed.session, self._session)
+        if framed.tallier not in self._talliers:
+            raise Rejected(f"a message came from tallier {framed.tallier}; there are {len(self._talliers)}")
+        message: FromTallier = decode(self._channels[framed.tallier].unwrap(framed.body), FromTallier)
+        match message:
+            case Relay():
+                return self._relay(framed.tallier, message)
+            case Held():
+                self._gather(framed.tallier, message)
+            case Opening():
+                self._take(framed.tallier, message)
+        return []
+
+    @property
+    def waiting_for(self) -> list[str]:
+        """The talliers that hold the vote up: of those that owe an answer, the ones that have said least."""
+        silent = self._unopened if self.state.counting else self.state.asked
+        least = min((self.state.relayed.get(tallier, 0) for tallier in silent), default=0)
+        return [address(tallier) for tallier in silent if self.state.relayed.get(tallier, 0) == least]
+
+    def survivors(self) -> Flags:
+        """Which parties are counted."""
+        return self.state.settled
+
+    def winners(self) -> Integers:
+        """The number of the class with the largest total, for each query; `Aborted` unless all talliers opened it."""
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        if self._unopened:
+            missing = ", ".join(address(tallier) for tallier in self._unopened)
+            # To t curious talliers and the coordinator, the shares of one other tallier are the winners.
+            known = "count the vote as spent" if self.state.openings else "nothing was revealed"
+            raise Aborted(f"no shares of the winners came from {missing}; {known}")
+        return self._combined().astype(np.int64)
+
+    def total(self) -> Words:
+        """The winners, as an engine asks for what a protocol has found out."""
+        return self.winners().astype(np.uint64)
+
+    @property
+    def _talliers(self) -> range:
+        return range(self._poll.talliers)
+
+    @property
+    def _unopened(self) -> list[int]:
+        return [tallier for tallier in self._talliers if tallier not in self.state.openings]
+
+    def _relay(self, sender: int, relay: Relay) -> list[Envelope]:
+        if relay.peer not in self._talliers or relay.peer == sender:
+            raise Rejected(f"{address(sender)} wrote to tallier {relay.peer}, which is not another tallier")
+        self.state.relayed[sender] = self.state.relayed.get(sender, 0) + 1
+        return [self._to(relay.peer, Relay(sender, relay.number, relay.body))]
+
+    def _gather(self, tallier: int, held: Held) -> None:
+        """Settle on the parties whose ballots all talliers hold."""
+        state = self.state
+        if state.counting:
+            raise Rejected(f"{address(tallier)} named its ballots after the count had begun")
+        if not set(held.senders) <= set(range(self._poll.parties)):
+            raise Rejected(f"{address(tallier)} has ballots of parties that are not in the study")
+        state.held[tallier] = held.senders
+        state.asked = [other for other in state.asked if other != tallier]
+        if len(state.held) == len(self._talliers):
+            state.settled[:] = False
+            state.settled[list(set.intersection(*map(set, state.held.values())))] = True
+
+    def _take(self, tallier: int, opening: Opening) -> None:
+        if not self.state.counting or tallier in self.state.openings:
+            raise Rejected(f"{address(tallier)} opened its shares of the winners twice, or unasked")
+        if len(opening.shares) != 8 * self._poll.queries * len(self._sharing.held(tallier)):
+            raise Rejected(f"{address(tallier)} opened shares that are not of {self._poll.queries} winners")
+        self.state.openings[tallier] = bytes(opening.shares)
+        if not self._unopened:
+            self._check_openings()
+
+    def _check_openings(self) -> None:
+        """Each share comes from the t + 1 talliers that hold it: they must say the same."""
+        for group in self._sharing.groups:
+            first, *others = self._sharing.holders(group)
+            for other in others:
+                if not np.array_equal(self._opened(first, group), self._opened(other, group)):
+                    who = f"{address(first)} and {address(other)}"
+                    self.state.failed = f"{who} opened different shares of the winners"
+        if not self.state.failed and (self._combined() >= self._poll.classes).any():
+            self.state.failed = "the talliers opened winners that are not classes; one of them computed wrongly"
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+
+    def _opened(self, tallier: int, group: Group) -> Words:
+        """A share of the winners, as one of its holders has it."""
+        shares = np.frombuffer(self.state.openings[tallier], "<u8").reshape(-1, self._poll.queries)
+        words: Words = shares[self._sharing.held(tallier).index(group)]
+        return words
+
+    def _combined(self) -> Words:
+        total = np.zeros(self._poll.queries, dtype=np.uint64)
+        for group in self._sharing.groups:
+            total += self._opened(self._sharing.first_holder(group), group)
+        return total
+
+    def _to_all(self, message: ToTallier) -> list[Envelope]:
+        return [self._to(tallier, message) for tallier in self._talliers]
+
+    def _to(self, tallier: int, message: ToTallier) -> Envelope:
+        body = memoryview(self._channels[tallier].wrap(msgspec.msgpack.encode(message)))
+        return Envelope(address(tallier), msgspec.msgpack.encode(Framed(self._session.label(), tallier, body)))
+
+
+class Tally(Protocol):
+    """Makes the endpoints of one vote; its parties and talliers are made up, for simulation."""
+
+    def __init__(self, poll: Poll, secrets: SecretStream, deadline: float = DEADLINE) -> None:
+        super().__init__(poll.session)
+        self.poll, self.deadline = poll, deadline
+        self._secret = secrets.key()
+        self._identities = SimulatedIdentities(secrets.key(), poll.parties)
+        self._keys = [(secrets.key(), secrets.key()) for _ in range(poll.talliers)]
+        helpers = tuple(public_key(key) for key, _ in self._keys)
+        self._roster = Roster(self._identities, public_key(self._secret), helpers)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        count, curious = self.poll.talliers, self.poll.sharing.threshold
+        words = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 7: "seven"}
+        are, others = "is" if curious == 1 else "are", words[count - curious]
+        return (
+            f"at most {words[curious]} of the {words[count]} talliers {are} curious, and the other {others} keep to "
+            "themselves what they receive",
+            f"all {words[count]} talliers compute as agreed (one that does not can change winners)",
+        )
+
+    @property
+    def parameters(self) -> dict[str, int]:
+        return {"bits": 64, "talliers": self.poll.talliers, "rounds": self.poll.rounds}
+
+    def coordinator(self) -> TallyCoordinator:
+        return TallyCoordinator(self.poll, self._roster, self._secret)
+
+    def helpers(self) -> dict[str, Endpoint]:
+        return {
+            address(index): Tallier(self.poll, self._roster, index, key, SecretStream(secret))
+            for index, (key, secret) in enumerate(self._keys)
+        }
+
+    def setups(self) -> dict[str, TallierSetup]:
+        """The same talliers, as what each of them must know to begin elsewhere."""
+        roster = self._roster
+        parties = list(roster.parties)
+        return {
+            address(index): TallierSetup(self.poll, parties, roster.coordinator, roster.helpers, index, key, secret)
+            for index, (key, secret) in enumerate(self._keys)
+        }
+
+    def party(self, index: int, secrets: SecretStream) -> TallyParty:
+        return TallyParty(self.poll, self._roster, index, self._identities.identity(index), secrets)
+
+    def upload_bytes(self) -> int:
+        party = self.party(self.poll.parties - 1, SecretStream())
+        return sum(len(envelope.body) for envelope in party.submit(np.zeros(self.session.length, dtype=np.uint64)))
+
+
+def run_in_process(
+    ballots: Integers, bound: int = MOST - 1, secrets: SecretStream | None = None, talliers: int = TALLIERS[0]
+) -> Integers:
+    """The winners (Q,) of the ballots of all parties (n, Q, K), by the whole protocol with all its messages.
+
+    >>> run_in_process(np.array([[[1, 2, 0]], [[4, 0, 0]]])).tolist()
+    [0]
+    """
+    parties, queries, classes = ballots.shape
+    secrets = secrets or SecretStream()
+    poll = Poll("simulation", "vote", parties, parties, queries, classes, bound, talliers=talliers)
+    protocol = Tally(poll, SecretStream(secrets.key()))
+    coordinator = protocol.coordinator()
+    endpoints: dict[str, Endpoint] = {**protocol.helpers(), COORDINATOR: coordinator}
+
+    def deliver(envelopes: list[Envelope]) -> None:
+        waiting = deque(envelopes)
+        while waiting:
+            envelope = waiting.popleft()
+            waiting.extend(endpoints[envelope.to].step(envelope.body))
+
+    for index, rows in enumerate(ballots):
+        deliver(protocol.party(index, SecretStream(secrets.key())).submit(rows))
+    deliver(coordinator.settle())
+    deliver(coordinator.finish())
+    return coordinator.winners()
