@@ -641,7 +641,7 @@ def test_enclaves_need_no_share_for_the_curious() -> None:
     [
         ({}, {"unit": "party"}, r"\[privacy\] unit should be \"record\" with \"cross-silo\""),
         ({}, {"unit": {"group": 2}}, "sampling protects single records"),
-        ({}, {"colluding": 2, "dropouts": 1}, "leaves no honest party; lower colluding or dropouts"),
+        ({}, {"colluding": 2, "dropouts": 1}, "leaves no honest party: of 3 parties, 2 may know their own noise"),
         ({"model": "mpl"}, {}, r"\[method\] model is \"mpl\", which is unknown; use \"linear\", \"mlp\", \"cnn\" or"),
         ({"model": "cnn"}, {}, r"\[method\] model is \"cnn\", which takes square images of one or three channels"),
         ({"rate": 0.0}, {}, r"\[method\] rate is 0\.0, but should be the expected share of all records in a batch"),
@@ -739,7 +739,7 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
         content |= {"method": {"name": "helmet"}, "privacy": {"epsilon": 1.0, "delta": 1e-5, "unit": {"group": group}}}
         agreed = make_study(content)
         planned = plan_sum(agreed, trust_of(agreed), DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows), 1.0, False)
-    rounding = planned.encoding.rounding(planned.dimension) / planned.encoding.scale
+    rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
     off = group * inexactness(records, rows) * 2.0 * records
     assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
     assert (off > 1e-3) == (records == 10**8)

@@ -58,7 +58,7 @@ def test_one_party_moves_the_minimiser_by_less_than_the_sensitivity(
         other[:, second] += 1.0
         if labels == "majority":
             one, other = np.eye(classes)[np.full(30, first)] * 5, np.eye(classes)[np.full(30, second)] * 5
-        moved = np.linalg.norm(voting._minimise(one / 5.0) - voting._minimise(other / 5.0))
+        moved = np.linalg.norm(voting._minimise(one / 5.0, 5) - voting._minimise(other / 5.0, 5))
         worst = max(worst, float(moved))
     stated = voting.sensitivity()
     assert worst <= stated

@@ -198,7 +198,7 @@ def test_a_missing_node_ends_in_an_abort_that_names_it() -> None:
         run(protocol, without=address(2))
 
 
-@pytest.mark.parametrize(("nodes", "per_party"), [(4, 2), (5, 3), (3, 3)])
+@pytest.mark.parametrize(("nodes", "per_party"), [(4, 3), (5, 3), (3, 3)])
 def test_a_party_may_use_some_of_the_nodes_only(nodes: int, per_party: int) -> None:
     protocol = opened(parties=7, dropouts=0, nodes=nodes, per_party=per_party)
     rows = np.arange(56, dtype=np.uint64).reshape(7, 8)

@@ -207,15 +207,23 @@ class CrossSilo(Method):
         if self.options.sampling == "poisson":
             return Schedule(self.options.rate, slack=slack)
         parties, known = self.study.parties, trust_of(self.study).known
-        honest, theirs = (parties.count - known) * parties.records, known * parties.max_records
-        allowed = _SLACK * self.study.privacy.delta / rounds
-        if parties.records == parties.max_records:
-            rate = effective_rate(self._batch_size(honest + theirs), honest + theirs, theirs, allowed)
-        else:
-            rate = largest_rate(max(self.options.rate, 1.0 / honest), honest, allowed if known else 1.0)
         everyone = parties.count * parties.records
         lists = onion_bytes(parties.count) * parties.records + onion_bytes(parties.count - 1) * everyone
-        return Schedule(rate, "without-replacement", slack + rounds * allowed, upload=lists)
+        slack += rounds * self._allowed
+        return Schedule(self._honest_rate(known), "without-replacement", slack, upload=lists, rate_if=self._honest_rate)
+
+    @property
+    def _allowed(self) -> float:
+        """How likely a batch may have more of the honest records than `_honest_rate` says."""
+        return _SLACK * self.study.privacy.delta / self.options.rounds
+
+    def _honest_rate(self, known: int) -> float:
+        """At which rate the honest records are in a batch for someone who knows the records of `known` parties."""
+        parties = self.study.parties
+        honest, theirs = (parties.count - known) * parties.records, known * parties.max_records
+        if parties.records == parties.max_records:
+            return effective_rate(self._batch_size(honest + theirs), honest + theirs, theirs, self._allowed)
+        return largest_rate(max(self.options.rate, 1.0 / honest), honest, self._allowed if known else 1.0)
 
     def plan(self) -> SampledPlan:
         declared = DeclaredSum(

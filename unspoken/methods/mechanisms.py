@@ -35,6 +35,14 @@ class Mechanism(ABC):
         """What is hidden if the adversary knows the noise of `known` of `present` parties, more than planned for."""
         return self.hidden(Turnout(present, present))
 
+    def sessions(self, count: int) -> int:
+        """How many secure sums there are if the total is asked for so often."""
+        return 0
+
+    def alone(self) -> float:
+        """What is hidden if the adversary can open every party's vector by itself, and all that may be opened of it."""
+        return self.hidden(Turnout(1, 1))
+
     @abstractmethod
     def total(self, turnout: Turnout) -> float:
         """The variance of the noise in the total."""
@@ -54,7 +62,7 @@ class Shares(Mechanism):
     @classmethod
     def plan(cls, trust: Trust, hidden: float, least: float) -> Shares:
         needed = hidden + integer.LOST_VARIANCE
-        return cls(NoiseSchedule.plan(trust.parties, trust.known, trust.dropouts, needed, least))
+        return cls(NoiseSchedule.plan(trust.parties, trust.known, trust.dropouts + trust.withheld, needed, least))
 
     def hidden(self, turnout: Turnout) -> float:
         honest = turnout.sent - self.schedule.known
@@ -62,6 +70,12 @@ class Shares(Mechanism):
 
     def weakened(self, present: int, known: int) -> float:
         return self.schedule.kept(present) * (present - known) - integer.LOST_VARIANCE
+
+    def sessions(self, count: int) -> int:
+        return count
+
+    def alone(self) -> float:
+        return self.schedule.base - integer.LOST_VARIANCE
 
     def total(self, turnout: Turnout) -> float:
         return self.schedule.kept(turnout.sent) * turnout.sent
@@ -95,6 +109,12 @@ class Correlated(Mechanism):
 
     def weakened(self, present: int, known: int) -> float:
         return correlated.integer_hidden_variance(self.common, self.own, present - known)
+
+    def sessions(self, count: int) -> int:
+        return 1
+
+    def alone(self) -> float:
+        return correlated.integer_hidden_variance(self.common, self.own, 1)
 
     def total(self, turnout: Turnout) -> float:
         return turnout.sent * self.own + (turnout.prepared - turnout.sent) * self.common

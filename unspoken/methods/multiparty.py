@@ -11,8 +11,11 @@ Formal guarantee. Replacing all records of a party may change its vote on every 
 convex risk then moves by at most q·c/(λM) (weighted) or q·c/λ (majority), c the norm of records and q the most that
 another label moves a slope: 1 for logistic loss, as |l'(z) + l'(−z)| = 1, 2 for the Huber loss, √2 for softmax; with a
 model against the rest for each of more than two classes √2 times as much, since two of them are moved. An average moves
-by 2R/M, R the largest norm of a party's model. (The paper has 2 for logistic loss, too.) Minimisers are certified, and
-what the certificate leaves open is in the sensitivity.
+by 2R/M, R the largest norm of a party's model, and by what rounding adds. (The paper has 2 for logistic loss, too.)
+Minimisers are certified, and what the certificate leaves open is in the sensitivity.
+
+M is the number of parties that the study planned with, whoever drops out: an average is the sum over M, and with s
+voters the shares are of s votes and λ grows to λM/s, so that the minimiser still moves by q·c/(λM).
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ from unspoken.methods.plan import (
     PlannedSum,
     cautions,
     plan_sum,
-    secrecy_slack,
+    setting_of,
     trust_of,
 )
 from unspoken.noise.discrete_gaussian import sample
@@ -107,7 +110,8 @@ class Multiparty(Method):
         """How far the protected unit moves what is released, before noise."""
         parties, group = self.study.parties.count, self.study.group or 1
         if self.averages:
-            return min(group, parties) * self.local.party_sensitivity() / parties
+            # `_votes` has what rounding adds at all the parties that a group may be at.
+            return self._votes.sensitivity / parties
         step = {"softmax": math.sqrt(2.0), "logistic": 1.0, "svm": 2.0}[self.options.learner]
         if self.loss.outputs > 1 and self.options.learner != "softmax":
             step *= math.sqrt(2.0)
@@ -155,14 +159,15 @@ class Multiparty(Method):
         classes = len(self.study.data.class_names)
         size = self._size if self.averages else len(self.public) * classes
         bound = self.local.model_bound if self.averages else math.sqrt(len(self.public))
-        declared = DeclaredSum("votes", size, bound, 1.0, noise="inside")
+        moved = min(self.study.group or 1, self.study.parties.count) * 2.0 * bound
+        declared = DeclaredSum("votes", size, bound, moved, noise="inside")
         planned = plan_sum(self.study, trust_of(self.study), declared, 1.0, False)
-        return replace(planned, sensitivity=2.0 * bound, noise_std=0.0)
+        return replace(planned, noise_std=0.0)
 
     @cached_property
     def _mu(self) -> float:
         declared = DeclaredSum("model", self._size, 1.0, self.sensitivity(), noise="curator")
-        slack = secrecy_slack(self.study, trust_of(self.study), [declared])[1]
+        slack = setting_of(self.study, [declared]).slack
         return mu_for(min(self.study.epsilon, LARGEST_EPSILON), self.study.privacy.delta - slack)
 
     @cached_property
@@ -189,10 +194,10 @@ class Multiparty(Method):
     def coordinate(self, plan: Plan) -> Conversation:
         total: Total = yield Collect("votes")
         if self.averages:
-            weights = total.noisy.reshape(self.loss.outputs, -1) / total.survivors
+            weights = total.noisy.reshape(self.loss.outputs, -1) / self.study.parties.count
         else:
             votes = np.rint(total.noisy).reshape(len(self.public), -1)
-            weights = self._minimise(votes / total.survivors)
+            weights = self._minimise(votes / total.survivors, total.survivors)
         kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
             "softmax": "softmax",
             "logistic": "sigmoid",
@@ -200,9 +205,12 @@ class Multiparty(Method):
         }
         return Release(self._noised(weights), kinds[self.options.learner], {"voters": total.survivors})
 
-    def _minimise(self, shares: Floats) -> Floats:
+    def _minimise(self, shares: Floats, voters: int) -> Floats:
         """The certified minimiser for the votes: each label by its share, or the majority's alone."""
-        if self.options.labels == "majority":
+        regularization = self.options.regularization
+        if self.options.labels == "weighted":
+            regularization *= self.study.parties.count / voters
+        else:
             shares = np.asarray(shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1]), dtype=np.float64)
         targets = shares if self.loss.outputs > 1 else shares[:, 1:]
         space = space_for(self.public[None])
@@ -213,7 +221,7 @@ class Multiparty(Method):
             Shares(self.loss.classes, self.loss),
             targets[None],
             weights,
-            self.options.regularization,
+            regularization,
             np.array([tolerance]),
         )
         return np.asarray(space.weights(coefficients)[0])

@@ -218,23 +218,36 @@ class Plan:
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
     def weakening(self) -> list[dict[str, float]]:
-        """ε if more parties collude than the study allows, and as many vanish as it does: it grows, without a break."""
-        present = self.trust.least_survivors
-        counts = np.unique(np.linspace(self.trust.colluding, present - 1, 9).astype(int)).tolist()
-        return [
-            {"colluding": count, "epsilon": self._weakened(present, max(count, self.trust.known))} for count in counts
-        ]
+        """ε if more parties collude than the study allows, and as many vanish as it does.
 
-    def _weakened(self, present: int, known: int) -> float:
-        deviations = [
-            math.sqrt(planned.noise.weakened(present, known)) / planned.encoding.scale for planned in self.sums
-        ]
+        From some number on, colluders are likely to get around the protocol (`alone`): then every honest party stands
+        alone, with its own share of the noise.
+        """
+        fewest = self.trust.least_survivors - self.trust.withheld
+        counts = np.unique(np.linspace(self.trust.colluding, fewest - 1, 9).astype(int)).tolist()
+        protocol = _agreed_protocol(self.study, self.trust) if self.is_summed else None
+        return [self._weakened(protocol, count) for count in counts]
+
+    def _weakened(self, protocol: Protocol | None, colluding: int) -> dict[str, float]:
+        delta, known = self.study.privacy.delta - self.slack, max(colluding, self.trust.known)
+        present, alone = self.trust.least_survivors, False
+        if protocol is not None:
+            opening, planned_for = protocol.opening(colluding), protocol.opening(self.trust.colluding)
+            sessions = sum(planned.noise.sessions(planned.count) for planned in self.sums)
+            more = sessions * (opening.exposure - planned_for.exposure)
+            present, alone = opening.parties, opening.alone or more >= delta
+            delta -= 0.0 if alone else more
+        hidden = [planned.noise.alone() if alone else planned.noise.weakened(present, known) for planned in self.sums]
+        return {"colluding": colluding, "epsilon": self._epsilon_if(hidden, delta, known), "alone": alone}
+
+    def _epsilon_if(self, hidden: Sequence[float], delta: float, known: int) -> float:
+        """ε at δ if these variances are hidden from an adversary who knows the noise of `known` parties."""
         mus = [
-            planned.sensitivity / deviation
-            for planned, deviation in zip(self.sums, deviations, strict=True)
+            planned.sensitivity * planned.encoding.scale / math.sqrt(variance)
+            for planned, variance in zip(self.sums, hidden, strict=True)
             for _ in range(planned.count)
         ]
-        return epsilon_of(compose(mus), self.study.privacy.delta - self.slack)
+        return epsilon_of(compose(mus), delta)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -283,17 +296,9 @@ def make_plan(
     study: Study, method: str, declared: list[DeclaredSum], notes: tuple[str, ...] = (), mu: float | None = None
 ) -> Plan:
     """Size the noise of the declared sums so that together they keep the study's promise, or are worth the given μ."""
-    trust = trust_of(study)
-    secure = [release for release in declared if release.noise in ("shares", "correlated")]
-    if secure and trust.honest_survivors < 1:
-        raise study.error(
-            "privacy",
-            f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise "
-            f"and {trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
-        )
     _check_adjacency(study, method)
-    delta = study.privacy.delta
-    protocol, slack = secrecy_slack(study, trust, declared)
+    setting = setting_of(study, declared)
+    trust, slack, delta = setting.trust, setting.slack, study.privacy.delta
     if slack >= delta:
         raise study.error(
             "privacy.delta",
@@ -307,7 +312,7 @@ def make_plan(
         epsilon = epsilon_of(mu, delta - slack)
     mu_whole = mu / math.sqrt(sum(release.share * release.count for release in declared))
     sums = tuple(
-        plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), protocol.opens_noise)
+        plan_sum(study, trust, release, mu_whole * math.sqrt(release.share), setting.opens_noise)
         for release in declared
     )
     mu = compose(planned.mu for planned in sums for _ in range(planned.count))
@@ -317,7 +322,7 @@ def make_plan(
         group=study.group,
         trust=trust,
         mu=mu,
-        assumptions=protocol.assumptions if secure else CURATOR if declared[0].noise == "curator" else (),
+        assumptions=setting.assumptions,
         seen=seen_of(declared),
     )
     plan = Plan(study, method, sums, guarantee, slack, notes)
@@ -337,16 +342,50 @@ def seen_of(declared: Sequence[DeclaredSum]) -> str:
     return "the result and every message" if openly else "the result"
 
 
-def secrecy_slack(study: Study, trust: Trust, declared: Sequence[DeclaredSum]) -> tuple[Protocol, float]:
-    """The study's protocol, and what its dice and the drawing of noise cost in δ."""
-    protocol = open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
-    secure = [release for release in declared if release.noise in ("shares", "correlated")]
-    sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
-    epsilon = min(study.privacy.epsilon or integer.LARGEST_EPSILON, integer.LARGEST_EPSILON)
-    return protocol, sessions * protocol.exposure + integer.slack(epsilon, _samples(study, declared))
-
-
 CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them",)
+ENCLAVES = ("the noise is drawn in trusted execution environments that nobody breaks into",)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What sums rest on: whom they hold against, what that assumes, and what it costs in δ."""
+
+    trust: Trust
+    """With as few parties in a total as the protocol can be brought to open"""
+    assumptions: tuple[str, ...]
+    slack: float
+    """What the protocol's dice and the drawing of noise cost in δ"""
+    opens_noise: bool = False
+
+
+def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
+    """Ask the study's protocol for the smallest total that can open; refuse if no honest party is in it."""
+    trust = trust_of(study)
+    epsilon = min(study.privacy.epsilon or integer.LARGEST_EPSILON, integer.LARGEST_EPSILON)
+    drawing = integer.slack(epsilon, _samples(study, declared))
+    secure = [release for release in declared if release.noise in ("shares", "correlated")]
+    if not secure:
+        return Setting(trust, CURATOR if declared[0].noise == "curator" else (), drawing)
+    protocol = _agreed_protocol(study, trust)
+    opening = protocol.opening(trust.colluding)
+    trust = replace(trust, withheld=trust.least_survivors - opening.parties)
+    if trust.honest_survivors < 1:
+        lost = f"{trust.dropouts} may drop out" + (
+            f" and a lying coordinator may leave out {trust.withheld} more" if trust.withheld else ""
+        )
+        raise study.error(
+            "privacy",
+            f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise and {lost}; "
+            "lower colluding or dropouts, or have more parties",
+        )
+    sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
+    assumptions = protocol.assumptions + (ENCLAVES if trust.enclaves else ())
+    return Setting(trust, assumptions, sessions * opening.exposure + drawing, protocol.opens_noise)
+
+
+def _agreed_protocol(study: Study, trust: Trust) -> Protocol:
+    """The study's protocol, to be asked what it can open."""
+    return open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
 
 
 def curator_plan(
@@ -363,14 +402,15 @@ def curator_plan(
 def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
     """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
     counts = float(trust.parties * study.parties.max_records)
-    # Each of the parties that a neighbour differs at may round differently.
-    affected = min(study.group or 1, trust.parties)
-    inexact = affected * inexactness(study.parties.max_records, release.rows) * release.bound
+    # Each of the parties that a neighbour differs at rounds for itself; a curator adds up all records, and rounds once.
+    pooled = trust.parties if release.noise == "curator" else 1
+    rounded = 1 if release.noise == "curator" else min(study.group or 1, trust.parties)
+    inexact = rounded * inexactness(pooled * study.parties.max_records, release.rows) * pooled * release.bound
     release = replace(release, sensitivity=release.sensitivity + inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS
         while fineness >= coarsest:
-            planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits)
+            planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits, rounded)
             if max(_largest_total(trust, planned, release.most), counts) < 2.0 ** (bits - 1):
                 return planned
             fineness /= 2.0
@@ -378,10 +418,10 @@ def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_
 
 
 def _with_fineness(
-    trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool, fineness: float, bits: int
+    trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool, fineness: float, bits: int, rounded: int
 ) -> PlannedSum:
-    """The noise of a sum whose sensitivity is at least `fineness` times what rounding adds to it."""
-    rounding = Encoding.rounding(release.dimension)
+    """The noise of a sum whose sensitivity is at least `fineness` times what rounding at `rounded` parties adds."""
+    rounding = rounded * Encoding.rounding(release.dimension)
     honest = math.sqrt(max(trust.honest_survivors, 1))
     units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
     scale = 2.0 ** math.ceil(math.log2(units_per_one))

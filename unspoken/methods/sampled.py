@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from unspoken.methods.mechanisms import Shares, Turnout
 from unspoken.methods.plan import (
-    CURATOR,
     DeclaredSum,
     Plan,
     PlannedSum,
     cautions,
     plan_sum,
-    secrecy_slack,
     seen_of,
-    trust_of,
+    setting_of,
 )
 from unspoken.privacy import integer
 from unspoken.privacy.guarantee import Guarantee
@@ -34,7 +33,6 @@ from unspoken.privacy.subsampled import (
     noise_multiplier_for,
 )
 from unspoken.study import Study
-from unspoken.summation.base import Protocol
 
 
 @dataclass(frozen=True)
@@ -47,6 +45,8 @@ class Schedule:
     slack: float = 0.0
     steps: int = 1
     """How many noisy sums there are in a round"""
+    rate_if: Callable[[int], float] | None = None
+    """The rate if so many parties collude, where it depends on them"""
     upload: int = 0
     """What a party sends in a round for the sampling itself"""
 
@@ -78,11 +78,12 @@ class SampledPlan(Plan):
         spent = epsilon_of(rounds, self._delta, self._adjacency, self.schedule.sampling)
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent))
 
-    def _weakened(self, present: int, known: int) -> float:
-        planned = self.rounds_sum
-        deviation = math.sqrt(planned.noise.weakened(present, known)) / planned.encoding.scale
-        rounds = [Rounds(deviation / planned.sensitivity, self.schedule.rate, planned.count * self.schedule.steps)]
-        return epsilon_of(rounds, self._delta, self._adjacency, self.schedule.sampling, fine=False)
+    def _epsilon_if(self, hidden: Sequence[float], delta: float, known: int) -> float:
+        planned, schedule = self.rounds_sum, self.schedule
+        noise = math.sqrt(hidden[0]) / (planned.encoding.scale * planned.sensitivity)
+        rate = schedule.rate if schedule.rate_if is None else schedule.rate_if(known)
+        rounds = [Rounds(noise, rate, planned.count * schedule.steps)]
+        return epsilon_of(rounds, delta, self._adjacency, schedule.sampling, fine=False)
 
     @property
     def _delta(self) -> float:
@@ -103,22 +104,18 @@ class SampledPlan(Plan):
         }
 
 
-def _assumptions(declared: DeclaredSum, protocol: Protocol) -> tuple[str, ...]:
-    return {"shares": protocol.assumptions, "curator": CURATOR}.get(declared.noise, ())
+_ENCLAVED_BATCHES = ("a party does not know either which of its own records are in a batch",)
 
 
 def make_sampled_plan(
     study: Study, method: str, declared: DeclaredSum, schedule: Schedule, notes: tuple[str, ...] = ()
 ) -> SampledPlan:
     """Noise for a wanted ε, or the ε of a wanted noise. `declared.sensitivity` is a record's largest contribution."""
-    trust = trust_of(study)
-    if declared.noise == "shares" and trust.honest_survivors < 1:
-        raise study.error("privacy", "leaves no honest party; lower colluding or dropouts, or have more parties")
     adjacency, delta, rounds = study.privacy.adjacency, study.privacy.delta, declared.count * schedule.steps
     if schedule.sampling == "without-replacement" and adjacency != "replace":
         raise study.error("privacy.adjacency", 'is "add-remove", but batches of fixed size protect replaced records')
-    protocol, exposed = secrecy_slack(study, trust, [declared])
-    slack = exposed + schedule.slack
+    setting = setting_of(study, [declared])
+    trust, slack = setting.trust, setting.slack + schedule.slack
     if slack >= delta:
         raise study.error(
             "privacy.delta",
@@ -129,17 +126,17 @@ def make_sampled_plan(
     if noise is None:
         epsilon = min(study.epsilon, integer.LARGEST_EPSILON)
         noise = noise_multiplier_for(epsilon, delta - slack, schedule.rate, rounds, adjacency, schedule.sampling)
-    planned = plan_sum(study, trust, declared, 1.0 / noise, protocol.opens_noise)
+    planned = plan_sum(study, trust, declared, 1.0 / noise, setting.opens_noise)
     spent = epsilon_of([Rounds(1.0 / planned.mu, schedule.rate, rounds)], delta - slack, adjacency, schedule.sampling)
     success = delta_of([Rounds(1.0 / planned.mu, schedule.rate, rounds)], 0.0, adjacency, schedule.sampling)
-    enclaves = ("the noise is drawn in trusted execution environments that nobody breaks into",)
+    hidden_batches = trust.enclaves and schedule.sampling == "without-replacement"
     guarantee = Guarantee(
         epsilon=spent if study.privacy.epsilon is None else min(spent, study.privacy.epsilon),
         delta=delta,
         group=study.group,
         trust=trust,
         mu=None,
-        assumptions=_assumptions(declared, protocol) + (enclaves if trust.enclaves else ()),
+        assumptions=setting.assumptions + (_ENCLAVED_BATCHES if hidden_batches else ()),
         adjacency=adjacency,
         seen=seen_of([declared]),
         advantage=success,

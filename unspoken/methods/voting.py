@@ -46,7 +46,7 @@ from unspoken.learners.spreading import MOST, can_spread, spread_labels
 from unspoken.learners.typical import CLUSTERED, typical_records
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from unspoken.methods.cross_silo import Sizes, release_of
-from unspoken.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
+from unspoken.methods.plan import DeclaredSum, Plan, make_plan, setting_of
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.study import Section, Study
@@ -187,7 +187,7 @@ class Voting(Method):
         single = self.sensitivity(self.study.group, 1)
         # What drawing noise costs grows with the number of queries: here as if about all public records.
         most = DeclaredSum("ballots", len(self._public) * self._classes, 1.0, single)
-        _, slack = secrecy_slack(self.study, trust_of(self.study), [most])
+        slack = setting_of(self.study, [most]).slack
         if slack >= privacy.delta:
             return len(self._public)  # the plan says what is wrong
         asked = math.floor((mu_for(privacy.epsilon, privacy.delta - slack) * privacy.noise_multiplier / single) ** 2)

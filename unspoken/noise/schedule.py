@@ -30,8 +30,8 @@ class NoiseSchedule:
     @classmethod
     def plan(cls, parties: int, known: int, dropouts: int, needed: float, least: float) -> NoiseSchedule:
         """Split shares so that any allowed number of survivors keeps `needed`; no part has a variance below `least`."""
-        most, base = needed / (parties - known - dropouts), needed / (parties - known)
-        removable = most - base
+        most = needed / (parties - known - dropouts)
+        removable = most - min(most, max(least, needed / (parties - known)))
         components = [removable / 2.0**level for level in range(1, COMPONENTS + 1)]
         while components and components[-1] < least:
             components.pop()

@@ -19,6 +19,8 @@ class Trust:
     dropouts: int
     enclaves: bool = False
     """Is the noise drawn where not even its own party can see it?"""
+    withheld: int = 0
+    """How many parties more than `dropouts` an adversary can keep out of a total, by the summation's topology."""
 
     @property
     def known(self) -> int:
@@ -27,9 +29,9 @@ class Trust:
 
     @property
     def honest_survivors(self) -> int:
-        """How many noise shares are in the total that the adversary does not know: n − max(T, 1) − D, since a dropped
-        party takes its share along."""
-        return self.parties - self.known - self.dropouts
+        """How many noise shares are in the smallest total that can open and are not known to the adversary:
+        n − max(T, 1) − D, less what is withheld, since a party that is left out takes its share along."""
+        return self.parties - self.known - self.dropouts - self.withheld
 
     @property
     def least_survivors(self) -> int:

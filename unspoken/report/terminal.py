@@ -103,9 +103,11 @@ def show_weakening(table: list[dict[str, float]]) -> None:
     shown.add_column("if so many parties collude", justify="right")
     shown.add_column("epsilon is", justify="right")
     for row in table:
-        shown.add_row(f"{row['colluding']:,}", f"{row['epsilon']:.4g}")
+        shown.add_row(f"{row['colluding']:,}", f"{row['epsilon']:.4g}" + (" *" if row["alone"] else ""))
     out.print()
     out.print(shown)
+    if any(row["alone"] for row in table):
+        out.print("* So many can get around the summation: each honest party is left with its own share of the noise.")
 
 
 def show_comparison(points: list[dict[str, Any]], metric: str) -> None:

@@ -135,6 +135,18 @@ class Session:
         return np.frombuffer(data, dtype=self.wire_type)
 
 
+@dataclass(frozen=True)
+class Opening:
+    """The smallest total that an adversary can bring a protocol to open, and how surely it opens no smaller one."""
+
+    parties: int
+    """How many parties are in it at least, colluding ones included."""
+    exposure: float = 0.0
+    """The probability, over the protocol's own dice, that a smaller one opens: counted in δ."""
+    alone: bool = False
+    """Can every honest party's vector be opened by itself, and its noise components with it?"""
+
+
 class Endpoint(ABC):
     """One side of a protocol. All that it remembers is in `state`."""
 
@@ -222,10 +234,9 @@ class Protocol(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
 
-    @property
-    def exposure(self) -> float:
-        """The probability, over the protocol's own dice, that colluders can see more than the total: counted in δ."""
-        return 0.0
+    def opening(self, colluding: int) -> Opening:
+        """The smallest total that can open if so many parties collude: the session's number, or more."""
+        return Opening(self.session.least_survivors)
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -10,6 +10,15 @@ words and the total. Messages to a node are encrypted to its key from the study'
 them. A node counts a party once, adds up only parties that all nodes have heard from, reveals its part of the total
 once, and never below the agreed number of parties: a coordinator that asks for two different totals, or for a small
 one, gets nothing.
+
+With `per_party` = p < M each party uses p of the nodes, while the coordinator sees every node's part. Let b nodes be
+corrupt. If 2p ≤ M + b, a few colluders split the nodes into groups without a party in common, and a sum opens for each
+group. If 2p > M + b, any two parties have an honest node in common. A combination Σ c_j·(part of node j) is more than
+random words only if c_j is the same at all honest nodes of a party that all of them count, so all such parties are in
+it or none. Hence one sum opens, over all parties that every honest node of theirs counts. A node checks only its own
+parties against the list that the coordinator tells it, and puts up with D missing ones; a coordinator that tells each
+node another list can so leave out (M − b)·D parties. Studies need 2p > M, b = 2p − M − 1 nodes may be corrupt, noise is
+sized for those who are left, and no noise components are opened, since how many depends on that list.
 """
 
 from __future__ import annotations
@@ -29,6 +38,7 @@ from unspoken.summation.base import (
     Endpoint,
     Envelope,
     Message,
+    Opening,
     Party,
     Protocol,
     Rejected,
@@ -50,7 +60,10 @@ from unspoken.types import Flags, Words
 class Options(Section):
     nodes: int = Field(3, ge=2, le=255, description="the number of compute nodes, from 2 to 255")
     per_party: int | None = Field(
-        None, ge=2, le=255, description="how many of the nodes each party uses, 2 or more; unset: all of them"
+        None,
+        ge=2,
+        le=255,
+        description="how many of the nodes each party uses, more than half of them; unset: all of them",
     )
 
 
@@ -418,14 +431,19 @@ class NodesCoordinator(Coordinator):
 class ComputeNodes(Protocol):
     """Additive secret sharing among compute nodes."""
 
-    opens_noise = True
-
     def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
         super().__init__(session)
         self._count = options.nodes
         self._per_party = options.nodes if options.per_party is None else options.per_party
+        self.opens_noise = self._per_party == self._count
         if self._per_party > self._count:
             raise Unsuitable("summation.per_party", f"is {self._per_party}, but there are only {self._count} nodes")
+        if 2 * self._per_party <= self._count:
+            raise Unsuitable(
+                "summation.per_party",
+                f"is {self._per_party} of {self._count} nodes, with which a few parties that collude or drop out split "
+                f"the total into smaller ones; use {self._count // 2 + 1} or more, or leave it out to use all nodes",
+            )
         self._secret = secrets.key()
         self._identities = SimulatedIdentities(secrets.key(), session.parties)
         node_secrets = [secrets.key() for _ in range(options.nodes)]
@@ -443,8 +461,22 @@ class ComputeNodes(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        whose = f"the {self._count} compute nodes" if self._per_party == self._count else "each party's compute nodes"
-        return (f"at least one of {whose} keeps to itself what it receives",)
+        if self._per_party == self._count:
+            return (f"at least one of the {self._count} compute nodes keeps to itself what it receives",)
+        corrupt = self._corrupt
+        if not corrupt:
+            return (f"each of the {self._count} compute nodes keeps to itself what it receives",)
+        return (f"all but {corrupt} of the {self._count} compute nodes keep to themselves what they receive",)
+
+    @property
+    def _corrupt(self) -> int:
+        """How many nodes may pool what they receive: as many as leave every two parties an honest node in common."""
+        return 2 * self._per_party - self._count - 1
+
+    def opening(self, colluding: int) -> Opening:
+        """Of all parties but those that a lying coordinator can leave out: D at each node that may be honest."""
+        allowed = self.session.parties - self.session.least_survivors
+        return Opening(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
 
     def coordinator(self) -> NodesCoordinator:
         return NodesCoordinator(self.session, self._roster, self._per_party, self._secret)

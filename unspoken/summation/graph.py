@@ -82,6 +82,14 @@ def _threshold(parties: int, corrupt: int, neighbours: int, security: int) -> in
     return int(np.argmax(unlikely)) if unlikely.any() else neighbours + 1
 
 
+def surrounded(parties: int, corrupt: int, degree: Degree) -> float:
+    """A bound on the probability that some honest party has `threshold` corrupt neighbours, who can unmask it."""
+    if degree.neighbours >= parties - 1:
+        return float(corrupt >= degree.threshold)
+    tail = float(hypergeom.sf(degree.threshold - 1, parties - 1, corrupt, degree.neighbours))
+    return min(1.0, (parties - corrupt) * tail)
+
+
 def disconnected(parties: int, missing: int, neighbours: int) -> float:
     """A bound on the probability that k/2 parties in a row are all missing: n · ∏ (missing − i) / (n − i)."""
     run = neighbours // 2

@@ -30,7 +30,7 @@ from unspoken.summation.base import (
     check_survivors,
     decode,
 )
-from unspoken.summation.graph import SECURITY_BITS, Degree, neighbours_of
+from unspoken.summation.graph import Degree, disconnected, neighbours_of
 from unspoken.summation.keys import WRAPPING_BYTES, Channel, Identity, SimulatedIdentities, agree, public_key, verify
 
 NONCE_BYTES = 16
@@ -234,9 +234,16 @@ class NeighbourProtocol(Protocol):
         self._roster = Roster(self._identities, public_key(self._coordinator_secret))
 
     @property
-    def exposure(self) -> float:
-        """In a random graph: too many colluding neighbours, or honest parties cut off; each 2^−security at most."""
-        return 0.0 if self.degree.neighbours >= self.session.parties - 1 else 2.0 * 2.0**-SECURITY_BITS
+    def is_complete(self) -> bool:
+        """Does everyone mask with everyone?"""
+        return self.degree.neighbours >= self.session.parties - 1
+
+    def _cut_off(self, colluding: int) -> float:
+        """A bound on the probability that honest survivors are cut off from each other, so that their part opens."""
+        if self.is_complete:
+            return 0.0
+        missing = colluding + self.session.parties - self.session.least_survivors
+        return disconnected(self.session.parties, missing, self.degree.neighbours)
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -29,15 +29,17 @@ from unspoken.summation.base import (
     Aborted,
     Envelope,
     Message,
+    Opening,
     Rejected,
     Roster,
     Session,
+    Unsuitable,
     bitmap,
     check_survivors,
     decode,
     from_bitmap,
 )
-from unspoken.summation.graph import Degree, complete_degree, degree_for
+from unspoken.summation.graph import Degree, complete_degree, degree_for, surrounded
 from unspoken.summation.keys import Identity, agree, public_key, seal, unseal
 from unspoken.summation.masks import add_masks
 from unspoken.summation.neighbours import (
@@ -396,6 +398,19 @@ class SecAgg(NeighbourProtocol):
 
     def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
         super().__init__(session, self._degree(session), secrets)
+        if self.opening(session.colluding).alone:
+            raise Unsuitable(
+                "privacy.colluding",
+                f"comes to {session.colluding} of {session.parties} parties, but where "
+                f"{session.parties - session.least_survivors} may drop out any {self.degree.threshold} can unmask "
+                'another; lower colluding or dropouts, have more parties, or use "compute-nodes"',
+            )
+
+    def opening(self, colluding: int) -> Opening:
+        """Colluders unmask a neighbour if they hold `threshold` of its shares: for sure, or by the graph's dice."""
+        session = self.session
+        exposure = surrounded(session.parties, colluding, self.degree) + self._cut_off(colluding)
+        return Opening(session.least_survivors, exposure, alone=exposure >= 1.0)
 
     def _degree(self, session: Session) -> Degree:
         return complete_degree(session.parties, session.parties - session.least_survivors)
