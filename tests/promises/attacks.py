@@ -1,0 +1,430 @@
+"""What the promise suite is made of: studies of every kind, neighbours built to be far apart, and runs to compare.
+
+A run records what its coordinator asks and is told. Its neighbour is asked the same again, with the same secrets, so
+that noise, samples and masks are the same, and what is left of the difference of two totals is what the records did.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.methods.base import Method, Pool, Request, Total
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import METHODS, method_for
+from unspoken.noise.encoding import Encoding
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study, StudyError, make_study
+from unspoken.summation.base import Aborted
+from unspoken.summation.registry import PROTOCOLS
+
+FEATURES, CLASSES, PARTIES = 4, 3, 6
+QUERIES = 9
+KEY = bytes(range(32))
+TASKS = ("classification", "regression", "statistics")
+GROUP = 40
+UNITS: tuple[Any, ...] = ("record", {"group": 3}, {"group": GROUP}, "party")
+DROPOUTS = (0, 1, 4)
+SIZES = ((20, 20), (20, 26))
+"""The fewest and the most records of a party."""
+
+_BATCHES = {"rounds": 1, "rate": 1.0, "clip": 0.05}
+_STRONG = {"regularization": 20.0}
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "helmet": [
+        {"learner": "softmax", **_STRONG},
+        {"learner": "svm", **_STRONG},
+        {"learner": "logistic", "regularization": 0.1},
+        {"learner": "svm", "weights": "equal", **_STRONG},
+        {"learner": "softmax", "solver": "sgd", "batch": 2, "epochs": 3, **_STRONG},
+        {"learner": "svm", "radius": 0.02, **_STRONG},
+    ],
+    "moments": [
+        {"steps": 1},
+        {"function": "logistic-regression"},
+        {"function": "logistic-regression", "reshape": False},
+        {"function": "discriminant"},
+        {"function": "network", "steps": 1, "hidden": 3, "clip": 0.1},
+        {"function": "histogram", "bins": 3},
+    ],
+    "cape": [
+        {},
+        {"function": "softmax", "steps": 1},
+        {"function": "histogram", "bins": 3},
+        {"function": "discriminant"},
+    ],
+    "conv": [{}, {"function": "histogram", "bins": 3}],
+    "local": [{"reshape": False}, {"model": "linear", **_BATCHES}],
+    "central": [{"reshape": False}, {"model": "linear", **_BATCHES}],
+    "cross-silo": [
+        {**_BATCHES},
+        {**_BATCHES, "sampling": "without-replacement"},
+        {**_BATCHES, "projection": 5},
+        {**_BATCHES, "model": "mlp", "hidden": [3]},
+    ],
+    "fedavg": [{**_BATCHES, "local_rate": 1.0}],
+    "fedsgd": [{**_BATCHES, "local_steps": 1}],
+    "multiparty": [
+        {"labels": "average", "learner": "svm", "noise": "gaussian", "regularization": 2700.0},
+    ]
+    + [
+        {"labels": labels, "learner": learner, "noise": noise, "local_regularization": 0.01, **_STRONG}
+        for labels, learner, noise in [
+            ("weighted", "softmax", "gaussian"),
+            ("weighted", "logistic", "laplace"),
+            ("majority", "svm", "gaussian"),
+            ("average", "svm", "gaussian"),
+            ("average", "softmax", "laplace"),
+        ]
+    ],
+    "voting": [
+        {"queries": QUERIES, "asking": "first", "spreading": False, **ballots}
+        for ballots in ({}, {"ballots": "neighbours", "neighbours": 2})
+    ],
+}
+"""Keys of [method] to be tried. A method that is not here is tried with its defaults, for every task that it takes."""
+ELSEWHERE = {"dp-fm", "objective-perturbation"}
+"""Pooled baselines with noise of their own kind: tests/methods/test_baselines.py attacks them."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A study to be attacked."""
+
+    method: str
+    options: tuple[tuple[str, Any], ...]
+    task: str
+    unit: Any = "record"
+    dropouts: int = 0
+    sizes: tuple[int, int] = SIZES[0]
+    protocol: str = "ideal"
+    colluding: int = 0
+    summation: tuple[tuple[str, Any], ...] = ()
+
+    def study(self, public: Path) -> Study:
+        options: dict[str, Any] = {"name": self.method, **dict(self.options)}
+        if self.method in ("voting", "multiparty"):
+            options["public"] = str(public)
+        target = {
+            "classification": {"classes": CLASSES},
+            "regression": {"label_bounds": [-1.0, 1.0]},
+            "statistics": {},
+        }[self.task]
+        intercept = options.get("function") == "discriminant"
+        return make_study(
+            {
+                "study": {"name": "attacked", "task": self.task},
+                "data": {"features": FEATURES, "norm": 1.0, "intercept": intercept, **target},
+                "parties": {"count": PARTIES, "records": self.sizes[0], "max_records": self.sizes[1]},
+                "privacy": {
+                    "epsilon": 1.0,
+                    "delta": 1e-5,
+                    "unit": self.unit,
+                    "colluding": self.colluding,
+                    "dropouts": self.dropouts,
+                },
+                "method": options,
+                "summation": {"protocol": self.protocol, **dict(self.summation)},
+            }
+        )
+
+
+def public_records(folder: Path) -> Path:
+    """Public records that all point one way, so that whatever votes move, they move together."""
+    path = folder / "public.npz"
+    features = np.zeros((QUERIES, FEATURES))
+    features[:, 0] = 1.0
+    np.savez(path, X=features)
+    return path
+
+
+def variants() -> list[tuple[str, tuple[tuple[str, Any], ...], str]]:
+    """Every method of the registry with its variants, for every task that it takes."""
+    found = []
+    for name in METHODS:
+        if name in ELSEWHERE:
+            continue
+        for options, task in itertools.product(VARIANTS.get(name, [{}]), TASKS):
+            found.append((name, tuple(options.items()), task))
+    return found
+
+
+def planned(case: Case, public: Path) -> tuple[Method, Plan] | None:
+    """The case's method and plan; None if it is refused, or promises nothing."""
+    try:
+        method = method_for(case.study(public))
+        plan = method.plan()
+    except StudyError:
+        return None
+    return (method, plan) if plan.guarantee.is_promise else None
+
+
+def settings() -> Iterator[dict[str, Any]]:
+    """Units, dropouts, sizes and protocols, so that each pair of them occurs."""
+    product = list(all_settings())
+    wanted = {pair for setting in product for pair in _pairs(setting)}
+    while wanted:
+        best = max(product, key=lambda setting: len(wanted & _pairs(setting)))
+        wanted -= _pairs(best)
+        yield best
+
+
+def all_settings() -> Iterator[dict[str, Any]]:
+    """Units, dropouts, sizes and protocols in all combinations."""
+    for values in itertools.product(UNITS, DROPOUTS, SIZES, PROTOCOLS):
+        yield dict(zip(("unit", "dropouts", "sizes", "protocol"), values, strict=True))
+
+
+def _pairs(setting: dict[str, Any]) -> set[Any]:
+    return set(itertools.combinations(((name, str(value)) for name, value in setting.items()), 2))
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """Two data sets that differ in one unit; row i belongs to groups[i]."""
+
+    groups: Any
+    one: Records
+    other: Records
+
+
+def _base(case: Case) -> tuple[Any, Any]:
+    """Which party each row belongs to, and which rows a neighbour may replace: the protected unit's, and party 0's."""
+    least, most = case.sizes
+    counts = [least + (party % (most - least + 1)) for party in range(PARTIES)]
+    groups = np.repeat(np.arange(PARTIES), counts)
+    first = np.flatnonzero(groups == 0)
+    if case.unit == "party":
+        return groups, [first]
+    size = 1 if case.unit == "record" else int(case.unit["group"])
+    # As many as there are: at one party first, and one at each party first.
+    by_round = sorted(range(len(groups)), key=lambda row: (row - int(np.flatnonzero(groups == groups[row])[0]), row))
+    together, spread = np.arange(len(groups))[:size], np.array(by_round)[:size]
+    return groups, [together] if size == 1 else [together, spread]
+
+
+_UNIT = np.eye(FEATURES)
+_TILT = math.sqrt(1.0 - 0.5**2)
+_EVEN = np.full(FEATURES, 1.0 / math.sqrt(FEATURES))
+_REPLACED: list[tuple[Any, Any, Any, Any, Any]] = [
+    # what all other records are (direction, label), the record that is replaced, and what replaces it
+    ((_UNIT[3] * 1e-3, 0), (_UNIT[0], 0), (-_UNIT[0], 0), "opposite", None),
+    ((_UNIT[0], 0), (_UNIT[0], 0), (_UNIT[0], 1), "relabelled", None),
+    ((_UNIT[3] * 1e-3, 0), (_UNIT[0] * 100.0, 0), (_UNIT[1] * 100.0, 1), "turned, far out of bounds", None),
+    ((_UNIT[0], 1), (-0.5 * _UNIT[0] + _TILT * _UNIT[1], 1), (-0.5 * _UNIT[0] - _TILT * _UNIT[1], 1), "mirrored", None),
+    ((_UNIT[0], None), (_UNIT[0], 0), (_UNIT[0], 1), "the scales tipped", None),
+    ((np.zeros(FEATURES), 0), (_EVEN, 0), (-_EVEN, 0), "opposite, rounded away", "rounded"),
+]
+
+
+def neighbours(case: Case, plan: Plan, chosen: slice = slice(None)) -> Iterator[tuple[str, Neighbours]]:
+    """Pairs of data sets that are built to be as far apart as a method can be driven."""
+    groups, places = _base(case)
+    for (others, label), (before, one), (after, other), name, twist in _REPLACED[chosen]:
+        for rows in places:
+            features = np.tile(others, (len(groups), 1)).astype(float)
+            labels = _halves(groups) if label is None else np.full(len(groups), label)
+            pair = []
+            for record, number in ((before, one), (after, other)):
+                moved, named = features.copy(), labels.copy()
+                moved[rows], named[rows] = _twisted(record, twist, plan), number
+                pair.append(Records(moved, _labels(case, named)))
+            yield f"{name}, rows {rows[:3].tolist()}…", Neighbours(groups, pair[0], pair[1])
+
+
+def _twisted(record: Any, twist: str | None, plan: Plan) -> Any:
+    """A record as long as allowed whose numbers lie half a unit off the grid, where a total is of the records: so all
+    of them are rounded away from zero, and those of its opposite the other way."""
+    if twist is None or not plan.sums:
+        return record
+    scale = plan.sums[-1].encoding.scale
+    units = np.full(FEATURES, max(math.floor(scale / math.sqrt(FEATURES) - 0.5), 0) + 0.5 + 1e-6)
+    for place in range(FEATURES):
+        longer = units.copy()
+        longer[place] += 1.0
+        if np.linalg.norm(longer) <= scale:
+            units = longer
+    return np.sign(record) * units / scale
+
+
+def _halves(groups: Any) -> Any:
+    """At each party as many records of class 0 as of class 1, or one more: one record tips the scales."""
+    labels = np.zeros(len(groups), dtype=int)
+    for party in range(PARTIES):
+        rows = np.flatnonzero(groups == party)
+        labels[rows[(len(rows) + 1) // 2 :]] = 1
+    return labels
+
+
+def _labels(case: Case, numbers: Any) -> Any:
+    match case.task:
+        case "classification":
+            return numbers.astype(np.int64)
+        case "regression":
+            return 1.0 - 2.0 * (numbers == 1)
+        case _:
+            return np.zeros(len(numbers))
+
+
+@dataclass
+class Recorded:
+    """What happened in a run."""
+
+    requests: list[Request] = field(default_factory=list)
+    totals: list[Total] = field(default_factory=list)
+    encoded: list[tuple[Encoding, Any]] = field(default_factory=list)
+    release: Any = None
+    outcome: Any = None
+
+
+class Listening(Method):
+    """A method whose conversation is written down; or, with a script, one that asks what was asked before."""
+
+    def __init__(self, method: Method, script: Sequence[Request] | None = None) -> None:
+        super().__init__(method.study)
+        self.name, self._method, self._script, self.heard = method.name, method, script, Recorded()
+
+    def plan(self) -> Plan:
+        return self._method.plan()
+
+    def contribute(self, request: Any, block: Any, privates: Any = ()) -> Any:
+        return self._method.contribute(request, block, privates)
+
+    def coordinate(self, plan: Plan) -> Any:
+        conversation = self._method.coordinate(plan)
+        request = next(conversation)
+        try:
+            for number in itertools.count():
+                if self._script is not None:
+                    request = self._script[number]
+                self.heard.requests.append(request)
+                answer = yield request
+                if isinstance(answer, Total):
+                    self.heard.totals.append(answer)
+                request = conversation.send(answer)
+        except StopIteration as end:
+            return end.value
+
+
+def run(
+    case: Case,
+    method: Method,
+    plan: Plan,
+    records: Records,
+    groups: Any,
+    script: Sequence[Request] | None = None,
+) -> Recorded:
+    """One run through the real engine, under the same secrets as any other, with as many dropouts as are allowed; or
+    with none, if the protocol cannot go on without those who are gone."""
+    try:
+        return _run(method, plan, records, groups, script, case.dropouts)
+    except Aborted:
+        return _run(method, plan, records, groups, script, 0)
+
+
+def _run(
+    method: Method, plan: Plan, records: Records, groups: Any, script: Sequence[Request] | None, drop: int
+) -> Recorded:
+    listening = Listening(method, script)
+    method.secrets = SecretStream(KEY)  # type: ignore[attr-defined]
+    federation = ArrayFederation(method.study, records, groups)
+    heard = listening.heard
+    original = Encoding.encode
+
+    def encode(self: Encoding, vectors: Any) -> Any:
+        words = original(self, vectors)
+        heard.encoded.append((self, words))
+        return words
+
+    Encoding.encode = encode  # type: ignore[method-assign]
+    try:
+        outcome = local.run(listening, plan, federation, drop=drop, secrets=SecretStream(KEY))
+    finally:
+        Encoding.encode = original  # type: ignore[method-assign]
+    heard.release, heard.outcome = outcome.release, outcome
+    return heard
+
+
+@dataclass(frozen=True)
+class Distance:
+    """How far a unit moved something, and how far the plan says that it can."""
+
+    what: str
+    moved: float
+    stated: float
+
+    @property
+    def ratio(self) -> float:
+        return self.moved / self.stated
+
+
+def stated(plan: Plan, name: str) -> float:
+    """The sensitivity that the plan prints, for the protected unit."""
+    return float(next(row["sensitivity"] for row in plan.to_json()["releases"] if row["name"] == name))
+
+
+def distances(case: Case, method: Method, plan: Plan, pair: Neighbours) -> list[Distance]:
+    """What neighbours do to everything that carries noise."""
+    one = run(case, method, plan, pair.one, pair.groups)
+    other = run(case, method, plan, pair.other, pair.groups, one.requests)
+    if plan.others:
+        # The model itself carries the noise, the same in both runs.
+        release = plan.others[0]
+        moved = float(np.linalg.norm(one.release.weights - other.release.weights))
+        return [Distance(release.name, moved, stated(plan, release.name))]
+    if isinstance(one.requests[0], Pool) or plan.sums[0].total_std(PARTIES) == 0.0:
+        return _of_encoded(plan, one, other)
+    found = []
+    asked = [request for request in one.requests if getattr(request, "name", None) and not _prepares(request)]
+    for request, first, second in zip(asked, *(_with_numbers(plan, heard) for heard in (one, other)), strict=True):
+        moved = float(np.linalg.norm(first.noisy - second.noisy))
+        found.append(Distance(request.name, moved, stated(plan, request.name)))  # type: ignore[union-attr]
+        if not (first.exact == second.exact).all():
+            raise AssertionError(f"exact numbers of {request} differ between neighbours")
+    return found
+
+
+def _prepares(request: Request) -> bool:
+    return type(request).__name__ == "ZeroSum"
+
+
+def _with_numbers(plan: Plan, heard: Recorded) -> list[Total]:
+    return [total for total in heard.totals if total.noisy.size]
+
+
+def _of_encoded(plan: Plan, one: Recorded, other: Recorded) -> list[Distance]:
+    """Of the first integers that someone makes of his records, where he adds noise to them on the spot."""
+    name, found = plan.sums[0].name, []
+    for (encoding, first), (_, second) in zip(one.encoded, other.encoded, strict=True):
+        if len(first) == 1:
+            differences = (first - second).view(np.int64).astype(float) / encoding.scale
+            found.append(Distance(name, float(np.linalg.norm(differences)), stated(plan, name)))
+    return found[:PARTIES]
+
+
+ROUNDING = 1.0 + 1e-9
+"""Of the comparison itself: decoded totals are divided by a power of two, and norms are taken of them."""
+
+
+def attacked(case: Case, public: Path, chosen: slice = slice(None)) -> float | None:
+    """The largest ratio of what neighbours moved to what was stated; None if the study is refused."""
+    found = planned(case, public)
+    if found is None:
+        return None
+    method, plan = found
+    worst = 0.0
+    for name, pair in neighbours(case, plan, chosen):
+        for distance in distances(case, method, plan, pair):
+            if distance.moved > distance.stated * ROUNDING:
+                raise AssertionError(f"{case}: {name}: {distance}")
+            worst = max(worst, distance.ratio)
+    return worst
