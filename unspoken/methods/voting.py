@@ -50,7 +50,7 @@ from unspoken.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, t
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.study import Section, Study
-from unspoken.types import Floats, Integers
+from unspoken.types import Flags, Floats, Integers
 
 
 class Options(Section):
@@ -87,7 +87,7 @@ class Options(Section):
     epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
     batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
     learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
-    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch models' first weights")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
 
 
 @dataclass(frozen=True)
@@ -305,21 +305,29 @@ class Voting(Method):
 
         return Release(np.empty((0, 0)), None, details, scorer=scores, estimator=fitted)
 
-    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]]) -> dict[str, float | str]:
-        """What the winners cost on these very records, without colluders: as secret as the records themselves."""
+    def check_analysis(self) -> None:
+        """An analysis is refused unless the winners are all that becomes known."""
         if not self._secretly:
             raise self.study.error(
                 "summation.protocol",
                 f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
             )
-        planned, totals = plan.planned("ballots"), np.zeros((self.queries, self._classes))
-        for _, block in blocks:
-            totals += self.contribute(self.request, block).noisy.sum(axis=0).reshape(totals.shape)
+
+    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Flags) -> dict[str, float | str]:
+        """What the winners cost on these very records, without colluders: as secret as the records themselves.
+
+        `counted` says whose ballots are in the totals: parties that dropped out bring neither votes nor noise.
+        """
+        self.check_analysis()
+        totals = np.zeros((self.queries, self._classes))
+        for parties, block in blocks:
+            ballots = self.contribute(self.request, block).noisy[counted[parties]]
+            totals += ballots.sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         found = data_dependent_epsilon(
             totals,
-            planned.total_std(plan.trust.parties),
+            plan.planned("ballots").total_std(int(counted.sum())),
             self.sensitivity(self.study.group, 1),
             self.study.privacy.delta - plan.slack,
         )
