@@ -48,7 +48,7 @@ from unspoken.methods.base import Contribution, Conversation, Method, PartyReque
 from unspoken.methods.cross_silo import Sizes, release_of
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
-from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
 from unspoken.study import Section, Study
 from unspoken.types import Flags, Floats, Integers
 
@@ -228,15 +228,10 @@ class Voting(Method):
         return replace(plan, notes=(*plan.notes, *self._notes(plan)))
 
     def _notes(self, plan: VotingPlan) -> Iterable[str]:
-        planned, asked, parties = plan.planned("ballots"), self.queries, plan.trust.parties
-        noise = planned.total_std(parties)
-        yield f"{asked:,} of {len(self._public):,} public records are asked about" + (
+        yield f"{self.queries:,} of {len(self._public):,} public records are asked about" + (
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
         )
-        yield (
-            f"a label wins 98 times in 100 if it leads any other by {2.0 * math.sqrt(2.0) * noise:.3g} of the "
-            f"{parties:,} votes"
-        )
+        yield self._note_on_leads(plan)
         if not self._secretly:
             yield "the noisy totals of the ballots become known, not only the winners"
         yield self._file.note
@@ -244,6 +239,23 @@ class Voting(Method):
         yield (
             f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
             f"epsilon = {plan.levels[other]:.4g}"
+        )
+
+    def _note_on_leads(self, plan: VotingPlan) -> str:
+        """How far ahead a label must be to win, or that no lead is enough."""
+        parties = plan.trust.parties
+        noise = plan.planned("ballots").total_std(parties)
+        lead = sure_lead(self._classes, noise, 0.02)
+        if lead <= parties:
+            return (
+                f"a label wins at least 98 times in 100 if it leads every other by {math.ceil(10.0 * lead) / 10.0:,} "
+                f"of the {parties:,} votes"
+            )
+        times = math.floor(100.0 * winning_chance(parties, self._classes, noise))
+        given = self.study.privacy.noise_multiplier is not None
+        return (
+            f"even a label that gets all of the {parties:,} votes wins only {times} times in 100; have more parties, "
+            f"or {'lower noise_multiplier' if given else 'raise epsilon, or lower queries'}"
         )
 
     def _epsilon(self, plan: Plan, group: int | None) -> float:
