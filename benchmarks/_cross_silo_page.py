@@ -116,8 +116,9 @@ def _sampling(result: dict[str, Any]) -> str:
     return f"""## The honest price of batches without replacement
 
 The paper takes the pair of distributions of Poisson sampling for batches of fixed size, too. But whoever leaves such a
-batch makes room for another record, which may be the opposite of the first: the change is twice as large. ε of
-1,250 rounds at q = 0.008, δ = 1e-5, σ the noise over the clipping norm, nobody malicious:
+batch makes room for another record, which may be the opposite of the first: the change is twice as large, and its
+direction may turn from round to round. ε of 1,250 rounds at q = 0.008, δ = 1e-5, σ the noise over the clipping norm,
+nobody malicious:
 
 {markdown(head, rows)}
 

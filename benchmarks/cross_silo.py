@@ -475,7 +475,7 @@ def time_planning(
         }
     )
     method = method_for(study)
-    subsampled._accountant.cache_clear()
+    subsampled._composed.cache_clear()
     started = time.process_time()
     plan = method.plan()
     seconds = time.process_time() - started

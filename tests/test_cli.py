@@ -726,5 +726,6 @@ def test_without_torch_the_extra_is_named(shapes: Path) -> None:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
 
     assert complaint(shapes, "simulate", "study.toml", "--data", "train.npz", run=run) == (
-        "this method needs PyTorch, which is not installed; install it with pip install 'unspoken[torch]'."
+        "this method needs PyTorch, which is not installed; install it with pip install 'unspoken[torch]' (from a "
+        "clone: pip install '.[torch]')."
     )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unspoken.data.files import Records
-from unspoken.errors import UnspokenError
+from unspoken.errors import missing_package
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.simulation import simulate_records
 from unspoken.study import Study, StudyError, make_study
@@ -118,7 +118,7 @@ def plot(points: Sequence[Point], metric: str, path: Path) -> None:
     try:
         import matplotlib
     except ImportError:
-        raise UnspokenError("a plot needs matplotlib, which is not installed; pip install 'unspoken[plots]'.") from None
+        raise missing_package("a plot", "matplotlib", "plots") from None
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 

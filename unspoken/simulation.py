@@ -265,7 +265,7 @@ def simulate_records(
     method = method or method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)
-    private = _private_analysis(method, plan, federation) if private_analysis else None
+    voting = _analysed(method) if private_analysis else None
     journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
     try:
         outcome = local.run(
@@ -274,11 +274,16 @@ def simulate_records(
     finally:
         if journal is not None:
             journal.close()
+    private = None
+    if voting is not None:
+        private = voting.analysis(plan, federation.blocks(BLOCK_PARTIES), outcome.counted["ballots"])
     metrics = {} if test is None else evaluate(study, outcome.release, test, train)
     return Simulation(plan, outcome, metrics, private)
 
 
-def _private_analysis(method: Method, plan: Plan, federation: ArrayFederation) -> dict[str, float | str]:
+def _analysed(method: Method) -> Voting:
+    """The vote that a private analysis is asked of, if there can be one: better said before the run than after it."""
     if not isinstance(method, Voting):
         raise DataError(f'a private analysis is for votes, but the study\'s method is "{method.name}"; leave it out.')
-    return method.analysis(plan, federation.blocks(BLOCK_PARTIES))
+    method.check_analysis()
+    return method

@@ -94,7 +94,7 @@ name = "cape"                 # noise correlated across parties, so that most of
 """,
     "cross-silo": """
 [method]
-name = "cross-silo"           # private SGD of any PyTorch model, by secure sums (needs unspoken[torch])
+name = "cross-silo"           # private SGD of any PyTorch model, by secure sums (needs the extra "torch")
 model = "linear"              # or "mlp" (with hidden = [64]), "cnn", or a torch module as "package.module:Class"
 rounds = 100                  # more rounds: more steps, each under more noise
 rate = 0.1                    # the expected share of all records in a round's batch

@@ -519,12 +519,14 @@ def test_tokens_count_in_the_upload_and_the_run_keeps_its_promise() -> None:
 
 
 def test_batches_without_replacement_are_accounted_for_as_such() -> None:
-    """A replaced record against those that make room for it: the add-remove pair at half the noise."""
+    """A replaced record against those that make room for it: the add-remove pair at half the noise, and a little more,
+    as either of the two may be the one at hand in each round."""
     plan = CrossSilo(study(FIXED, (3, 40), noise_multiplier=2.0)).plan()
     rate = plan.schedule.rate
     assert rate == effective_rate(36, 120, 40, 1e-7 / 4)
     assert 0.3 < rate < 0.5
-    assert plan.guarantee.epsilon == pytest.approx(accounted(1.0, rate, 4, 1e-5 * 0.99, "add-remove"), rel=5e-3)
+    one_way = accounted(1.0, rate, 4, 1e-5 * 0.99, "add-remove")
+    assert 1.001 * one_way < plan.guarantee.epsilon < 1.01 * one_way
     with pytest.raises(StudyError, match=r"\[privacy\] adjacency is \"add-remove\", but batches of fixed size"):
         CrossSilo(study(FIXED, adjacency="add-remove")).plan()
 

@@ -68,6 +68,8 @@ class Outcome:
     bytes: int
     party_bytes: int
     """The most that any one party sent."""
+    counted: dict[str, Flags]
+    """Which parties are in each sum or vote, by its name, the last time that it was asked for"""
 
     @property
     def survivors(self) -> int:
@@ -127,7 +129,7 @@ def run(
     except StopIteration as end:
         release: Release = end.value
     seconds = time.perf_counter() - started
-    return Outcome(release, dict(running.turnouts), seconds, running.bytes, running.largest)
+    return Outcome(release, dict(running.turnouts), seconds, running.bytes, running.largest, running.counted)
 
 
 @dataclass
@@ -159,6 +161,7 @@ class _Run:
         self._common: dict[str, _Common] = {}
         self._dealt: dict[int, Dealt] = {}
         self.turnouts: dict[str, list[Turnout]] = defaultdict(list)
+        self.counted: dict[str, Flags] = {}
         self.bytes = self.largest = 0
 
     def answer(self, request: Request) -> Answer:
@@ -182,14 +185,16 @@ class _Run:
         return answer
 
     def _entry(self, request: Request, answer: Total, moved: int, largest: int) -> Entry:
-        common, prepared = None, answer.survivors
+        common, prepared, counted = None, answer.survivors, b""
         if isinstance(request, ZeroSum):
             made = self._common[request.name]
             common = (made.root, made.prepared.tobytes(), made.total.tobytes())
         elif isinstance(request, Sum | Vote | Collect):
             prepared = self.turnouts[request.name][-1].prepared
+        if isinstance(request, Sum | Vote):
+            counted = self.counted[request.name].tobytes()
         numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
-        return Entry(*numbers, prepared, moved, largest, common)
+        return Entry(*numbers, prepared, moved, largest, counted, common)
 
     def _recall(self, request: Request, entry: Entry) -> Total:
         self.bytes, self.largest = self.bytes + entry.moved, self.largest + entry.largest
@@ -199,6 +204,8 @@ class _Run:
             self._common[request.name] = _Common(root, flags, words)
         elif isinstance(request, Sum | Vote | Collect):
             self.turnouts[request.name].append(Turnout(entry.prepared, entry.survivors))
+        if isinstance(request, Sum | Vote):
+            self.counted[request.name] = np.frombuffer(entry.counted, dtype=np.bool_)
         noisy, exact = np.frombuffer(entry.noisy), np.frombuffer(entry.exact, dtype=np.int64)
         return Total(noisy, exact, entry.survivors, entry.noise_std)
 
@@ -232,7 +239,8 @@ class _Run:
 
         with _Exchange(protocol, self._federation.parties, root, self._report, self._processes) as exchange:
             coordinator = exchange.run(self._blocks(planned), vectors, self._vanishing, "training, noising and summing")
-            sent = int(coordinator.survivors().sum())
+            self.counted[request.name] = coordinator.survivors().copy()
+            sent = int(self.counted[request.name].sum())
             if isinstance(request, Vote):
                 return self._won(request, planned, coordinator, sent, exchange)
             words = coordinator.total()

@@ -75,14 +75,19 @@ class SoftmaxRegression(Classifier):
 
 
 class Estimator(Classifier):
-    """A scikit-learn classifier with its default settings."""
+    """A scikit-learn classifier with its default settings, and a public seed: the same records give the same model."""
 
-    def __init__(self, kind: type) -> None:
-        self._kind = kind
+    def __init__(self, kind: type, seed: int) -> None:
+        self._kind, self._seed = kind, seed
 
     def fit(self, features: Floats, labels: Integers) -> Any:
         # Many classifiers refuse to learn from a single class.
-        return labels[:1] if len(np.unique(labels)) == 1 else self._kind().fit(features, labels)
+        if len(np.unique(labels)) == 1:
+            return labels[:1]
+        made: Any = self._kind()
+        if hasattr(made, "get_params") and "random_state" in made.get_params():
+            made.set_params(random_state=self._seed)
+        return made.fit(features, labels)
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
         if isinstance(fitted, np.ndarray):
@@ -116,7 +121,7 @@ def make_classifier(
             kind()
         except TypeError as error:
             raise ClassifierError(name, f"cannot be made without arguments ({error})") from None
-        return Estimator(kind)
+        return Estimator(kind, how.seed)
     from unspoken.learners.torch_models import ModelError, TorchModel
 
     try:

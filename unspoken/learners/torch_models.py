@@ -24,7 +24,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, missing_package
 from unspoken.types import Floats, Integers, Labels
 
 try:
@@ -32,9 +32,7 @@ try:
     from torch import Tensor, nn
     from torch.func import functional_call, grad, vmap
 except ImportError:  # pragma: no cover (the tests install torch)
-    raise UnspokenError(
-        "this method needs PyTorch, which is not installed; install it with pip install 'unspoken[torch]'."
-    ) from None
+    raise missing_package("this method", "PyTorch", "torch") from None
 
 _CHUNK_BYTES = 64 << 20
 """How much memory the examples' gradients may take where they must be held."""

@@ -5,9 +5,12 @@ A baseline: a trusted curator minimises the regularised loss of all records plus
     (1/n) Σ loss(w; x, y) + (Λ + Δ)/2 ‖w‖² + bᵀw/n,   b with density ∝ exp(−ε'‖b‖/2ζ),
 
 where a record's gradient has norm at most ζ and its Hessian is of rank one with eigenvalue at most c. Replacing a
-record moves the b that belongs to a minimiser by at most 2ζ, which costs ε', and the density's volume element by a
-factor within (1 + c/(n(Λ + Δ)))², which costs the rest: ε' = ε − 2 log(1 + c/(nΛ)) with Δ = 0, or, if that is not
-positive, ε' = ε/2 and Δ = c/(n(e^(ε/4) − 1)) − Λ.
+record moves the b that belongs to a minimiser by at most 2ζ, which costs ε'; the rest of ε pays for the volume element,
+det H, which changes by a factor of at most 1 + c/(n(Λ + Δ)).
+
+Proof. With A = the other records' Hessians + n(Λ + Δ)I, det(A + h·xxᵀ) = det A · (1 + a), a = h·xᵀA⁻¹x in
+[0, c/(n(Λ + Δ))]. The two determinants have A in common, so their ratio is (1 + a)/(1 + a'). (The papers count the
+square: as if either record were compared with none.)
 
 Classification: logistic loss (ζ = 1, c = 1/4), for more than two classes one against the rest with ε/K each.
 Regression: squared loss ½(y − wᵀx)² over ‖w‖ ≤ R (ζ = 1 + R, c = 1), since without a bound on w its gradient has none.
@@ -65,12 +68,14 @@ class ObjectivePerturbation(PooledMethod):
         self._bend = 1.0 if self._regression else 0.25
 
     def budget(self, records: int) -> tuple[float, float]:
-        """ε' and Λ + Δ for one model."""
-        epsilon, regularization = self.study.epsilon / self._models, self.options.regularization
-        left = epsilon - 2.0 * math.log1p(self._bend / (records * regularization))
-        if left > 0.0:
-            return left, regularization
-        return epsilon / 2.0, max(regularization, self._bend / (records * math.expm1(epsilon / 4.0)))
+        """ε' and Λ + Δ for one model.
+
+        ε' = ε − log(1 + c/(n(Λ + Δ))), with Δ = 0 if that leaves at least ε/2, else with Λ + Δ = c/(n(e^(ε/2) − 1)),
+        which leaves ε/2. (The papers take Δ = 0 as long as anything is left, be it next to nothing.)
+        """
+        epsilon = self.study.epsilon / self._models
+        ridge = max(self.options.regularization, self._bend / (records * math.expm1(epsilon / 2.0)))
+        return epsilon - math.log1p(self._bend / (records * ridge)), ridge
 
     def plan(self) -> Plan:
         fewest = self.study.parties.count * self.study.parties.records

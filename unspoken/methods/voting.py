@@ -48,9 +48,9 @@ from unspoken.methods.base import Contribution, Conversation, Method, PartyReque
 from unspoken.methods.cross_silo import Sizes, release_of
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan, setting_of
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
-from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
 from unspoken.study import Section, Study
-from unspoken.types import Floats, Integers
+from unspoken.types import Flags, Floats, Integers
 
 
 class Options(Section):
@@ -87,7 +87,7 @@ class Options(Section):
     epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
     batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
     learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
-    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch models' first weights")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
 
 
 @dataclass(frozen=True)
@@ -228,15 +228,10 @@ class Voting(Method):
         return replace(plan, notes=(*plan.notes, *self._notes(plan)))
 
     def _notes(self, plan: VotingPlan) -> Iterable[str]:
-        planned, asked, parties = plan.planned("ballots"), self.queries, plan.trust.parties
-        noise = planned.total_std(parties)
-        yield f"{asked:,} of {len(self._public):,} public records are asked about" + (
+        yield f"{self.queries:,} of {len(self._public):,} public records are asked about" + (
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
         )
-        yield (
-            f"a label wins 98 times in 100 if it leads any other by {2.0 * math.sqrt(2.0) * noise:.3g} of the "
-            f"{parties:,} votes"
-        )
+        yield self._note_on_leads(plan)
         if not self._secretly:
             yield "the noisy totals of the ballots become known, not only the winners"
         yield self._file.note
@@ -244,6 +239,23 @@ class Voting(Method):
         yield (
             f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
             f"epsilon = {plan.levels[other]:.4g}"
+        )
+
+    def _note_on_leads(self, plan: VotingPlan) -> str:
+        """How far ahead a label must be to win, or that no lead is enough."""
+        parties = plan.trust.parties
+        noise = plan.planned("ballots").total_std(parties)
+        lead = sure_lead(self._classes, noise, 0.02)
+        if lead <= parties:
+            return (
+                f"a label wins at least 98 times in 100 if it leads every other by {math.ceil(10.0 * lead) / 10.0:,} "
+                f"of the {parties:,} votes"
+            )
+        times = math.floor(100.0 * winning_chance(parties, self._classes, noise))
+        given = self.study.privacy.noise_multiplier is not None
+        return (
+            f"even a label that gets all of the {parties:,} votes wins only {times} times in 100; have more parties, "
+            f"or {'lower noise_multiplier' if given else 'raise epsilon, or lower queries'}"
         )
 
     def _epsilon(self, plan: Plan, group: int | None) -> float:
@@ -305,21 +317,29 @@ class Voting(Method):
 
         return Release(np.empty((0, 0)), None, details, scorer=scores, estimator=fitted)
 
-    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]]) -> dict[str, float | str]:
-        """What the winners cost on these very records, without colluders: as secret as the records themselves."""
+    def check_analysis(self) -> None:
+        """An analysis is refused unless the winners are all that becomes known."""
         if not self._secretly:
             raise self.study.error(
                 "summation.protocol",
                 f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
             )
-        planned, totals = plan.planned("ballots"), np.zeros((self.queries, self._classes))
-        for _, block in blocks:
-            totals += self.contribute(self.request, block).noisy.sum(axis=0).reshape(totals.shape)
+
+    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Flags) -> dict[str, float | str]:
+        """What the winners cost on these very records, without colluders: as secret as the records themselves.
+
+        `counted` says whose ballots are in the totals: parties that dropped out bring neither votes nor noise.
+        """
+        self.check_analysis()
+        totals = np.zeros((self.queries, self._classes))
+        for parties, block in blocks:
+            ballots = self.contribute(self.request, block).noisy[counted[parties]]
+            totals += ballots.sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         found = data_dependent_epsilon(
             totals,
-            planned.total_std(plan.trust.parties),
+            plan.planned("ballots").total_std(int(counted.sum())),
             self.sensitivity(self.study.group, 1),
             self.study.privacy.delta - plan.slack,
         )

@@ -9,8 +9,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
+import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr
+
+from unspoken.types import Floats
 
 
 def delta_of(mu: float, epsilon: float) -> float:
@@ -19,14 +22,18 @@ def delta_of(mu: float, epsilon: float) -> float:
     >>> round(delta_of(1.0, 1.0), 6)
     0.126937
     """
+    return float(deltas_of(mu, np.array(epsilon)))
+
+
+def deltas_of(mu: float, epsilons: Floats) -> Floats:
+    """`delta_of` for many ε at once."""
     if mu == 0.0:
-        return 0.0
+        return np.zeros_like(epsilons)
     # With large ε the two terms are nearly equal: e^ε enters as a logarithm, and the difference as log1p.
-    first = float(log_ndtr(mu / 2.0 - epsilon / mu))
-    second = epsilon + float(log_ndtr(-mu / 2.0 - epsilon / mu))
-    if second >= first:
-        return 0.0
-    return math.exp(first) * -math.expm1(second - first)
+    first = log_ndtr(mu / 2.0 - epsilons / mu)
+    second = epsilons + log_ndtr(-mu / 2.0 - epsilons / mu)
+    with np.errstate(invalid="ignore"):
+        return np.where(second < first, np.exp(first) * -np.expm1(second - first), 0.0)
 
 
 def epsilon_of(mu: float, delta: float) -> float:

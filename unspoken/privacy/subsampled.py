@@ -6,10 +6,10 @@ of the noise over the clipping norm C, the largest contribution of a record.
 - Poisson sampling at rate q, add-remove: the pair (1−q)N(0, σ²) + qN(1, σ²) against N(0, σ²).
 - Poisson sampling, replace: (1−q)N(0, σ²) + qN(1, σ²) against (1−q)N(0, σ²) + qN(−1, σ²).
 - Batches of fixed size b out of n without replacement, replace: whoever is not in the batch makes room for another
-  record, and that one may be the opposite of the record in question. So the pair is (1−q)N(0, σ²) + qN(2, σ²) against
-  N(0, σ²), q = b/n (Zhu, Dong & Wang 2022, Theorem 11), and data of one record +1 among −1s reach it. (The cross-silo
-  paper takes the Poisson pair for both.) `effective_rate` says what q is when colluders know which of their own records
-  are in the batch.
+  record, and that one may be the opposite of the record in question. So the pair is X = (1−q)N(0, σ²) + qN(2, σ²)
+  against Y = N(0, σ²), q = b/n, and data of one record +1 among −1s reach it; whether X or Y is the data at hand may
+  change from round to round (`_both_ways`). (The cross-silo paper takes the Poisson pair for both kinds of batches.)
+  `effective_rate` says what q is when colluders know which of their own records are in the batch.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
+import numpy as np
 from scipy.optimize import brentq
 from scipy.special import rel_entr
 from scipy.stats import hypergeom
+
+from unspoken.privacy import gaussian
 
 Adjacency = Literal["replace", "add-remove"]
 Sampling = Literal["poisson", "without-replacement"]
@@ -48,12 +51,16 @@ def epsilon_of(
     >>> round(epsilon_of([Rounds(1.0, 0.008, 1250)], 1e-5, "replace", "poisson"), 2)
     2.51
     """
-    return float(_accountant(tuple(rounds), adjacency, sampling, fine).get_epsilon(delta))
+    if _without_noise(rounds):
+        return math.inf
+    return float(_composed(tuple(rounds), adjacency, sampling, fine).get_epsilon_for_delta(delta))
 
 
 def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sampling: Sampling) -> float:
     """The smallest δ for which (ε, δ) holds of all rounds together."""
-    return float(_accountant(tuple(rounds), adjacency, sampling, True).get_delta(epsilon))
+    if _without_noise(rounds):
+        return 1.0
+    return float(_composed(tuple(rounds), adjacency, sampling, True).get_delta_for_epsilon(epsilon))
 
 
 def noise_multiplier_for(
@@ -123,20 +130,73 @@ def _divergence(one: float, other: float) -> float:
     return float(rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
 
 
-@lru_cache(maxsize=256)
-def _accountant(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampling, fine: bool) -> Any:
-    import dp_accounting
-    from dp_accounting.pld import PLDAccountant
+def _without_noise(rounds: Sequence[Rounds]) -> bool:
+    return any(part.noise_multiplier == 0.0 and part.rate > 0.0 for part in rounds)
 
-    relations = dp_accounting.NeighboringRelation
-    fixed = sampling == "without-replacement"
-    if fixed and adjacency != "replace":
+
+@lru_cache(maxsize=256)
+def _composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampling, fine: bool) -> Any:
+    """The privacy loss distribution (dp-accounting's) of all rounds together."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    if sampling == "without-replacement" and adjacency != "replace":
         raise ValueError("Expected adjacency='replace' for batches without replacement.")
-    relation = relations.REPLACE_ONE if adjacency == "replace" and not fixed else relations.ADD_OR_REMOVE_ONE
-    accountant = PLDAccountant(relation, value_discretization_interval=_FINE if fine else _COARSE)
+    step = _FINE if fine else _COARSE
+    composed = privacy_loss_distribution.identity(step)
     for part in rounds:
-        noise = part.noise_multiplier / 2.0 if fixed else part.noise_multiplier
-        accountant.compose(
-            dp_accounting.PoissonSampledDpEvent(part.rate, dp_accounting.GaussianDpEvent(noise)), part.count
+        if part.rate > 0.0:
+            single = (
+                _both_ways(part.noise_multiplier, part.rate, step)
+                if sampling == "without-replacement"
+                else _poisson(part.noise_multiplier, part.rate, step, adjacency)
+            )
+            composed = composed.compose(single.self_compose(part.count))
+    return composed
+
+
+def _poisson(noise: float, rate: float, step: float, adjacency: Adjacency) -> Any:
+    """One round on a Poisson batch."""
+    from dp_accounting import NeighboringRelation
+    from dp_accounting.pld import privacy_loss_distribution
+
+    return privacy_loss_distribution.from_gaussian_mechanism(
+        noise,
+        value_discretization_interval=step,
+        sampling_prob=rate,
+        neighboring_relation=NeighboringRelation.REPLACE_ONE
+        if adjacency == "replace"
+        else NeighboringRelation.ADD_OR_REMOVE_ONE,
+    )
+
+
+def _both_ways(noise: float, rate: float, step: float) -> Any:
+    """One round on a batch without replacement: a pair that dominates (X, Y) and (Y, X) for every α, so that it also
+    holds if what is seen in one round decides which of them comes next (Zhu, Dong & Wang 2022).
+
+    For α ≥ 1 (X, Y) is the worse, with H(α) = q·δ(log(1 + (α − 1)/q)), δ the Gaussian's for sensitivity 2 (Balle,
+    Barthe & Gaboardi 2018). For α < 1 it is (Y, X), with 1 − α + α·H(1/α). So the losses l > 0 of (X, Y) keep their
+    masses p, the mass p·e^(−l) goes to −l, and the rest to 0: no smaller pair dominates both.
+
+    H is exact on a grid of losses and linear in α in between. As H is convex, that is an upper bound (Doroshenko et al.
+    2022), and so is its mirror image, linear on the mirrored grid. The rest is not negative, as the steps at ±1 see at
+    most P[X > 1] + P[Y > 1] = q + 2(1 − q)Φ(−1/σ) ≤ 1.
+    """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+
+    mu = 2.0 / noise
+    # From this loss on, the mass of X is below q·Φ(−10), and counted as if nothing protected it.
+    last = mu * mu / 2.0 + 10.0 * mu
+    last += math.log(rate + (1.0 - rate) * math.exp(-last))
+    losses = step * np.arange(max(1, math.ceil(last / step)) + 1)
+    with np.errstate(divide="ignore"):
+        unsampled = np.logaddexp(0.0, losses + np.log(-np.expm1(-losses)) - math.log(rate))
+    deltas = np.minimum.accumulate(rate * gaussian.deltas_of(mu, unsampled))
+    differences = np.diff(deltas, append=deltas[-1])
+    masses = np.maximum(0.0, (differences[1:] - math.exp(step) * differences[:-1]) / math.expm1(step))
+    mirrored = masses * np.exp(-losses[1:])
+    rest = max(0.0, 1.0 - deltas[-1] - masses.sum() - mirrored.sum())
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        pld_pmf.DensePLDPmf(
+            step, -len(masses), np.concatenate([mirrored[::-1], [rest], masses]), float(deltas[-1]), True
         )
-    return accountant
+    )
