@@ -48,6 +48,7 @@ from unspoken.methods.base import Contribution, Conversation, Method, PartyReque
 from unspoken.methods.cross_silo import Sizes, release_of
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan, setting_of
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
+from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
 from unspoken.study import Section, Study
 from unspoken.types import Flags, Floats, Integers
@@ -337,9 +338,11 @@ class Voting(Method):
             ballots = self.contribute(self.request, block).noisy[counted[parties]]
             totals += ballots.sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
+        planned = plan.planned("ballots")
+        scale = planned.encoding.scale
         found = data_dependent_epsilon(
             totals,
-            plan.planned("ballots").total_std(int(counted.sum())),
+            continuous_deviation(planned.total_std(int(counted.sum())) * scale) / scale,
             self.sensitivity(self.study.group, 1),
             self.study.privacy.delta - plan.slack,
         )
