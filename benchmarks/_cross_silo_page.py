@@ -130,7 +130,6 @@ def _figure_3(result: dict[str, Any]) -> str:
     rows = [
         ["everyone's work added up", *(f"{fold:.1f}" for fold in nodes["one_process"])],
         ["machines of their own", *(f"{fold:.2f}" for fold in nodes["own_machines"])],
-        ["the same, two nodes a party", *(f"{fold:.2f}" for fold in nodes["two_each"])],
     ]
     return f"""## Compute nodes (Figure 3)
 
@@ -140,8 +139,7 @@ A round of a network of {nodes["weights"]:,} weights, {nodes["parties"]} parties
 units of the same round with the ideal sum. "Everyone's work added up" is the local engine's processor time
 ({nodes["ideal"]:.1f} s for the ideal sum): one process expands the masks of all parties at all nodes, so it grows with
 their number. "Machines of their own" is how the paper counts: one party, then the busiest node, then the coordinator,
-one after the other and without the network ({nodes["ideal_apart"]:.2f} s for the ideal sum). With `per_party = 2` each
-party shares its vector between two of the nodes, and one of these two must be honest; more nodes then mean less work.
+one after the other and without the network ({nodes["ideal_apart"]:.2f} s for the ideal sum).
 
 {markdown(["nodes", *map(str, nodes["nodes"])], rows)}"""
 
@@ -195,7 +193,7 @@ def _short(result: dict[str, Any]) -> str:
 - The local engine's secure round takes {nodes["one_process"][eight]:.1f} times the ideal round's work with
   {nodes["nodes"][eight]} nodes, where 1.3 was the goal: each party draws noise for every weight, and every mask is
   expanded twice, at its party and at its node. On machines of their own, where this work is spread out, the ratio is
-  {nodes["own_machines"][eight]:.2f}, and {nodes["two_each"][eight]:.2f} with two of the nodes for each party.
+  {nodes["own_machines"][eight]:.2f}.
 - Where records are many and ε is above 1, local privacy comes within a few points with 10 parties, and needs no secure
   sum.
 - Projections cost a few points of accuracy where they save much, as in the paper's Figure 4; a model as small as this

@@ -104,14 +104,6 @@ def draw_nodes(nodes: dict[str, Any], path: Path) -> None:
         lw=2.2,
         label="parties and nodes on machines of their own",
     )
-    panel.plot(
-        nodes["nodes"],
-        nodes["two_each"],
-        color="#009e73",
-        marker="^",
-        lw=1.8,
-        label="the same, every party at two of the nodes",
-    )
     panel.axhline(1.0, color="0.4", ls=":", lw=1.2, label="the ideal sum")
     panel.axhline(1.3, color="0.4", ls="--", lw=1.2, label="goal: 1.3")
     panel.set(xlabel="compute nodes", ylabel="time of a round over the ideal sum's", xticks=nodes["nodes"])

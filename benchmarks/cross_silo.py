@@ -4,8 +4,8 @@ Round: one round of a network of a million weights with 100 parties and 8 comput
 ideal sum, through the local engine, which does everyone's work in one process; nothing is subtracted. With the ideal
 sum the noise of the total is drawn once, with a secure sum by every party, so both are timed without any draws, too.
 "On machines of their own" is the paper's way to count (one core a party): one party, then the busiest node, then the
-coordinator. "Two nodes each" is the same with `per_party = 2`: every party shares its vector between two of the nodes.
-"Projected" is the paper's own remedy: parties send a structured projection of the gradient, a twentieth as long.
+coordinator. "Projected" is the paper's own remedy: parties send a structured projection of the gradient, a twentieth as
+long.
 With M nodes each, a key stream as long as the model is made 2(M − 1) times a party, half of them at the nodes, and a
 share of the noise is drawn once a party instead of once for all: these, not messages or keys, are what secrecy costs.
 Projection: a batch's clipped gradients as 1,000 numbers against an ordinary gradient of the same batch. Clipping: sums
@@ -69,7 +69,7 @@ def main() -> None:
         return
     for title, headings in (
         ("round", ["a round", "seconds", "processor seconds"]),
-        ("roles", ["on machines of their own", "ideal, ms", "compute nodes, ms", "two nodes each, ms"]),
+        ("roles", ["on machines of their own", "ideal, ms", "compute nodes, ms"]),
         ("gradients", ["gradients of a batch", "ms", "over the plain gradient"]),
         ("planning", ["planning", "seconds", "noise multiplier"]),
     ):
@@ -85,7 +85,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     projection = 1_000 if quick else 50_000
     rounds = time_rounds(setting, projection, repeats)
     roles = {protocol: setting.roles(protocol) for protocol in ("ideal", "compute-nodes")}
-    roles["two nodes each"] = replace(setting, per_party=2).roles("compute-nodes")
     paths = {name: sum(parts.values()) for name, parts in roles.items()}
     hidden, batch = ((32,), 32) if quick else ((680, 680), 256)
     linear = time_gradients("mlp", hidden, batch, 2 if quick else 5)
@@ -115,12 +114,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
                 "own machines",
                 "the same, parties and nodes on machines of their own",
                 paths["compute-nodes"] / paths["ideal"],
-                at_most=1.3,
-            ),
-            claim(
-                "two nodes each",
-                "the same, with two of the nodes for each party",
-                paths["two nodes each"] / paths["ideal"],
                 at_most=1.3,
             ),
             claim(
@@ -154,11 +147,10 @@ class Setting:
     hidden: tuple[int, ...]
     rate: float
     nodes: int
-    per_party: int | None = None
     projection: int | None = None
 
     def study(self, protocol: str) -> Study:
-        extra = {} if protocol == "ideal" else {"nodes": self.nodes, "per_party": self.per_party or self.nodes}
+        extra = {} if protocol == "ideal" else {"nodes": self.nodes}
         return make_study(
             {
                 "study": {"name": "speed", "task": "classification"},
@@ -280,7 +272,6 @@ def time_rounds(setting: Setting, projection: int, repeats: int) -> dict[str, tu
     works = {
         "ideal": setting.round("ideal"),
         "compute nodes": setting.round("compute-nodes"),
-        "two nodes each": replace(setting, per_party=2).round("compute-nodes"),
         "projected, ideal": replace(setting, projection=projection).round("ideal"),
         "projected, compute nodes": replace(setting, projection=projection).round("compute-nodes"),
     }

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -262,7 +262,6 @@ def node_sweep(quick: bool) -> dict[str, Any]:
     apart = sum(next(iter(settings.values())).roles("ideal").values())
     together = [setting.seconds("compute-nodes", repeats) for setting in settings.values()]
     on_their_own = [sum(setting.roles("compute-nodes").values()) for setting in settings.values()]
-    two_each = [sum(replace(setting, per_party=2).roles("compute-nodes").values()) for setting in settings.values()]
     return {
         "parties": parties,
         "weights": settings[counts[0]].weights,
@@ -271,7 +270,6 @@ def node_sweep(quick: bool) -> dict[str, Any]:
         "ideal_apart": apart,
         "one_process": [seconds / ideal for seconds in together],
         "own_machines": [seconds / apart for seconds in on_their_own],
-        "two_each": [seconds / apart for seconds in two_each],
     }
 
 
@@ -367,7 +365,7 @@ def show(result: dict[str, Any]) -> None:
     print(f"\nFigure 3: times the ideal sum's {nodes['ideal']:.2f} s (on own machines {nodes['ideal_apart']:.2f} s)")
     show_table(
         ["nodes", *map(str, nodes["nodes"])],
-        [[name, *(f"{fold:.2f}" for fold in nodes[name])] for name in ("one_process", "own_machines", "two_each")],
+        [[name, *(f"{fold:.2f}" for fold in nodes[name])] for name in ("one_process", "own_machines")],
     )
     print(f"\nFigure 4: accuracy, %, none {100 * result['projections']['none']['mean']:.1f}")
     for kind, points in result["projections"]["curves"].items():
