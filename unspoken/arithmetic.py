@@ -16,6 +16,8 @@ from unspoken.types import Floats
 
 ROWS = 4096
 """How many records are added up before their sum joins others."""
+MOST_POOLED = 10**8
+"""How many records a curator adds up at most."""
 _OTHER = 16
 """Further roundings: of a record's own contribution, and in scaling it."""
 

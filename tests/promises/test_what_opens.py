@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from unspoken.methods.mechanisms import Turnout
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
@@ -294,3 +295,12 @@ def test_enclaves_are_always_an_assumption(method: str, options: dict[str, Any])
     sentence = method_for(make_study(content)).plan().guarantee.sentence()
     assert "drawn in trusted execution environments" in sentence
     assert ("which of its own records are in a batch" in sentence) == (method == "cross-silo")
+
+
+def test_what_is_stated_after_a_run_leaves_room_for_a_lying_coordinator() -> None:
+    """Where it can leave out more parties than it says, the epsilon of what was released counts without them."""
+    plan = method_for(study(12, 1, 1, "compute-nodes", nodes=12, per_party=11)).plan()
+    assert plan.trust.withheld == 2
+    told = plan.released({"model": [Turnout(11, 11)]})
+    assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-9)
+    assert plan.released({"model": [Turnout(12, 12)]}).epsilon < told.epsilon

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from unspoken.arithmetic import MOST_POOLED
 from unspoken.data.block import Block
 from unspoken.data.federation import BLOCK_PARTIES, Federation
 from unspoken.engines.journal import Entry, Journal, fingerprint
@@ -347,6 +348,8 @@ class _Run:
                 f"only {len(parts)} of {self._federation.parties} parties gave their records and the study asks for "
                 f"at least {self._plan.trust.least_survivors}; nothing was revealed. Run it again, or agree on more."
             )
+        if (records := sum(len(labels) for _, labels in parts)) > MOST_POOLED:
+            raise Aborted(f"there are {records:,} records, but a curator adds up {MOST_POOLED:,} at most; have fewer.")
         features, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         self.turnouts["records"].append(Turnout(len(parts), len(parts)))
         self.bytes += features.nbytes + labels.nbytes

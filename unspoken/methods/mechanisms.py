@@ -58,14 +58,17 @@ class Shares(Mechanism):
     """Every party adds a share to what it puts into a secure sum; unneeded components are opened."""
 
     schedule: NoiseSchedule
+    withheld: int = 0
+    """Parties that were said to be in the total and may have been left out of it: see `Trust`."""
 
     @classmethod
     def plan(cls, trust: Trust, hidden: float, least: float) -> Shares:
         needed = hidden + integer.LOST_VARIANCE
-        return cls(NoiseSchedule.plan(trust.parties, trust.known, trust.dropouts + trust.withheld, needed, least))
+        absent = trust.dropouts + trust.withheld
+        return cls(NoiseSchedule.plan(trust.parties, trust.known, absent, needed, least), trust.withheld)
 
     def hidden(self, turnout: Turnout) -> float:
-        honest = turnout.sent - self.schedule.known
+        honest = turnout.sent - self.withheld - self.schedule.known
         return self.schedule.kept(turnout.sent) * honest - integer.LOST_VARIANCE
 
     def weakened(self, present: int, known: int) -> float:
@@ -97,15 +100,16 @@ class Correlated(Mechanism):
     total: more noise, and no bias."""
     own: float
     """The variance of g."""
+    withheld: int = 0
 
     @classmethod
     def plan(cls, trust: Trust, hidden: float, ratio: float) -> Correlated:
         common, own = correlated.integer_noise_for(hidden, ratio, trust.honest_survivors)
-        return cls(trust.parties, trust.known, trust.dropouts, common, own)
+        return cls(trust.parties, trust.known, trust.dropouts, common, own, trust.withheld)
 
     def hidden(self, turnout: Turnout) -> float:
         # Whoever is silent later only takes a message away from what the adversary sees.
-        return self.weakened(turnout.prepared, self.known)
+        return self.weakened(turnout.prepared - self.withheld, self.known)
 
     def weakened(self, present: int, known: int) -> float:
         return correlated.integer_hidden_variance(self.common, self.own, present - known)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from unspoken.arithmetic import ROWS, inexactness
+from unspoken.arithmetic import MOST_POOLED, ROWS, inexactness
 from unspoken.methods.mechanisms import Correlated, Curator, Independent, Inside, Mechanism, Shares, Turnout
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.schedule import COMPONENTS, NoiseSchedule
@@ -403,9 +403,11 @@ def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_
     """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
     counts = float(trust.parties * study.parties.max_records)
     # Each of the parties that a neighbour differs at rounds for itself; a curator adds up all records, and rounds once.
-    pooled = trust.parties if release.noise == "curator" else 1
-    rounded = 1 if release.noise == "curator" else min(study.group or 1, trust.parties)
-    inexact = rounded * inexactness(pooled * study.parties.max_records, release.rows) * pooled * release.bound
+    rounded, summed = min(study.group or 1, trust.parties), study.parties.max_records
+    if release.noise == "curator":
+        rounded, summed = 1, min(trust.parties * study.parties.max_records, MOST_POOLED)
+    norms = release.bound * summed / study.parties.max_records
+    inexact = rounded * inexactness(summed, release.rows) * norms
     release = replace(release, sensitivity=release.sensitivity + inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS
