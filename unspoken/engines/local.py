@@ -212,8 +212,11 @@ class _Run:
                 return self._prepare(self._plan.planned(request.name))
             case Sum() | Vote() | Collect():
                 planned = self._plan.planned(request.name)
-                if len(self.turnouts[request.name]) >= planned.count:
+                turn = len(self.turnouts[request.name])
+                if turn >= planned.count:
                     raise RuntimeError(f"The method asks for {request.name!r} more often than it planned.")
+                # What every party does for itself, before it looks at its records.
+                self._method.check(request, turn)
                 return self._collect(request, planned) if isinstance(request, Collect) else self._sum(request, planned)
 
     def _sum(self, request: Sum | Vote, planned: PlannedSum) -> Total:

@@ -41,7 +41,7 @@ class Conv(FunctionMethod):
     noise = "independent"
 
     def request(self, ask: Ask) -> Request:
-        return Collect(ask.part, ask.parameters)
+        return Collect(ask.part, ask.parameters, ask.turn)
 
 
 class Local(FunctionMethod):
@@ -58,7 +58,7 @@ class Local(FunctionMethod):
         return "only the first party takes part, and how many records it has becomes known"
 
     def request(self, ask: Ask) -> Request:
-        return Collect(ask.part, ask.parameters, only=0)
+        return Collect(ask.part, ask.parameters, ask.turn, only=0)
 
 
 class Central(FunctionMethod):

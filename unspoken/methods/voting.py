@@ -46,6 +46,7 @@ from unspoken.learners.spreading import MOST, can_spread, spread_labels
 from unspoken.learners.typical import CLUSTERED, typical_records
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from unspoken.methods.cross_silo import Sizes, release_of
+from unspoken.methods.parameters import Parameters, Range
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan, secrecy_slack, trust_of
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
 from unspoken.privacy.votes import data_dependent_epsilon
@@ -170,6 +171,10 @@ class Voting(Method):
     def request(self) -> Vote | Sum:
         kind = Vote if self._secretly else Sum
         return kind("ballots", self.order[: self.queries].astype(np.float64))
+
+    def parameters(self, request: PartyRequest) -> Parameters:
+        """The places of the public records that are asked about."""
+        return Parameters((Range(self.queries, 0.0, float(len(self._public) - 1), whole=True),))
 
     def _asked(self, request: PartyRequest) -> Floats:
         """The public records that a party is asked about, bounded as its own are."""
