@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,9 @@ class Outcome:
     release: Release
     turnouts: dict[str, list[Turnout]]
     """How many parties were in each total, by its name, each time that it was asked for"""
+    began: datetime
     seconds: float
+    """How long it took: it depends on records, so it is for the person who ran it alone"""
     bytes: int
     party_bytes: int
     """The most that any one party sent."""
@@ -116,7 +119,7 @@ def run(
     `journal`, a run that was cut off goes on where it stopped. With `processes`, each tallier of a vote is a process of
     its own: if one dies or hangs, the run ends in `Aborted` within the study's deadline.
     """
-    started = time.perf_counter()
+    began, started = datetime.now(UTC), time.perf_counter()
     vanishing = [int(party) for party in np.random.default_rng(seed).permutation(federation.parties)[:drop]]
     running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream(), journal, processes)
     conversation = method.coordinate(plan)
@@ -127,7 +130,7 @@ def run(
     except StopIteration as end:
         release: Release = end.value
     seconds = time.perf_counter() - started
-    return Outcome(release, dict(running.turnouts), seconds, running.bytes, running.largest)
+    return Outcome(release, dict(running.turnouts), began, seconds, running.bytes, running.largest)
 
 
 @dataclass

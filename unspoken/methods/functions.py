@@ -419,8 +419,15 @@ class Histogram(Function):
         return Release(np.empty((0, 0)), None, {"records": int(total.exact[0])}, statistics=statistics)
 
 
+_MADE_UP = 1000
+"""Rows that a function is tried out on, at most"""
+
+
 class Custom(Function):
-    """Any function of a party's records, with a sensitivity that its author states (`unspoken.compute`)."""
+    """Any function of a party's records, with a sensitivity that its author states (`unspoken.compute`).
+
+    It should be defined for all rows that a party may have: where it fails, a party contributes zeros.
+    """
 
     def __init__(self, function: Callable[[Floats], Any], dimension: int, sensitivity: float, bound: float) -> None:
         self._function, self._bound = function, bound
@@ -432,13 +439,26 @@ class Custom(Function):
     def bound(self, records: int) -> float:
         return self._bound
 
-    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        vector = np.asarray(self._function(features), dtype=np.float64)
+    def try_out(self, features: int, records: int, norm: float) -> None:
+        """Say what is wrong with the function on made-up rows, so that no party's records have a part in it."""
+        rows = np.random.default_rng(0).uniform(size=(min(records, _MADE_UP), features))
+        vector = self._vector(rows / max(1.0, math.sqrt(features) / norm))
         if vector.shape != (self.dimension,):
             raise ValueError(f"Expected the function to give {self.dimension} numbers, got the shape {vector.shape}.")
         if not np.isfinite(vector).all():
             raise ValueError(f"Expected the function to give finite numbers, got {vector[~np.isfinite(vector)][0]}.")
-        return vector
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        """The function's numbers; zeros where it fails, since that must not be seen from outside."""
+        try:
+            vector = self._vector(features)
+        except Exception:
+            return np.zeros(self.dimension)
+        is_right = vector.shape == (self.dimension,) and np.isfinite(vector).all()
+        return vector if is_right else np.zeros(self.dimension)
+
+    def _vector(self, rows: Floats) -> Floats:
+        return np.asarray(self._function(rows), dtype=np.float64)
 
     def conclude(self) -> Generator[Ask, Total, Release]:
         total = yield Ask()

@@ -122,10 +122,14 @@ class FedAvg(Method):
             raise ValueError("Expected the model's weights with the request.")
         if not poisson_sample(1, self.options.rate, secrets)[0]:
             return np.zeros(self.model.size)
-        moved = _trained(self, weights, block, party, secrets) - weights
+        try:
+            moved = _trained(self, weights, block, party, secrets) - weights
+        except Exception:
+            # A module may raise an error at a record: that must not be seen from outside.
+            return np.zeros(self.model.size)
         norm = float(np.linalg.norm(moved))
         if not math.isfinite(norm):
-            # Its training went beyond floating point: that must not be seen from outside.
+            # Its training went beyond floating point: nor must that.
             return np.zeros(self.model.size)
         clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
         return clipped
