@@ -66,10 +66,11 @@ class Parameters:
         """Refuse the request of this name unless it carries what it may."""
         if values is None and not self.ranges:
             return
-        expected = f"it should carry {self.size:,} numbers" if self.ranges else "it should carry none"
-        if not isinstance(values, np.ndarray) or values.dtype != np.float64 or values.shape != (self.size,):
-            found = "none" if values is None else f"an array of shape {np.shape(values)}"
-            raise Refused(f'the request for "{name}" carries {found} of parameters, but {expected}.')
+        is_shaped = isinstance(values, np.ndarray) and values.dtype == np.float64 and values.shape == (self.size,)
+        if values is None or not (self.ranges and is_shaped):
+            found = "no parameters" if values is None else f"parameters of shape {np.shape(values)}"
+            expected = f"{self.size:,} numbers" if self.ranges else "none"
+            raise Refused(f'the request for "{name}" carries {found}, but it should carry {expected}.')
         for part, place in self._places():
             given = values[place]
             # Written so that NaN is refused, too.
