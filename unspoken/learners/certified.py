@@ -12,11 +12,15 @@ descent needs for it at worst.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 
 from unspoken.learners.losses import Loss
 from unspoken.learners.spaces import Space
 from unspoken.types import Floats
+
+Number = TypeVar("Number", float, Floats)
 
 MAXIMUM_STEPS = 1_000_000
 """Far more than it takes. At worst there are about √κ·log(1/tolerance) of them, 10⁶ where the tolerance that `rounding`
@@ -27,7 +31,7 @@ _LEAST_RIDGE = 1e-13
 """Of the trace: with less a matrix cannot be inverted in double precision."""
 
 
-def rounding(condition: float) -> float:
+def rounding(condition: Number) -> Number:
     """How far a gradient in double precision may be off, in units of the loss's Lipschitz constant L: 64·2⁻⁵³·κ.
 
     A model may have norm L/Λ, so scores of records of norm c are off by some 2⁻⁵³·c·L/Λ, and gradients by `curvature`·c

@@ -80,13 +80,12 @@ class LinearLearner:
         """The same of a party with so many records at most."""
         imbalance, slack = sgd.worst_imbalance(self.batch), SLACK
         if self.solver == "certified":
-            imbalance, slack = 1.0, SLACK + 2.0 * records * self._rounding
+            imbalance, slack = 1.0, SLACK + 2.0 * records * certified.rounding(self._condition(self.norm))
         return 2.0 * self.lipschitz / self.regularization * imbalance * (1.0 + slack)
 
-    @property
-    def _rounding(self) -> float:
-        """ρ"""
-        return certified.rounding(self.loss.curvature * self.norm**2 / self.regularization)
+    def _condition(self, lengths: certified.Number) -> certified.Number:
+        """κ for records of such lengths at most."""
+        return self.loss.curvature * lengths**2 / self.regularization
 
     def party_sensitivity(self) -> float:
         """How far replacing all of a party's records moves its model (DP-Helmet, Corollary 10)."""
@@ -101,7 +100,10 @@ class LinearLearner:
 
     def _certified(self, block: Block) -> Floats:
         space = space_for(block.features)
-        tolerances = self.lipschitz * (SLACK / 2.0 / block.counts + self._rounding)
+        # Of records that are shorter than they may be, rounding errors are smaller, too.
+        lengths = np.minimum(space.lengths(), self.norm)
+        inexact = self.loss.slope_norm * lengths * certified.rounding(self._condition(lengths))
+        tolerances = SLACK / 2.0 * self.lipschitz / block.counts + inexact
         targets = self.loss.targets(block.labels)
         coefficients = certified.minimise(
             space, self.loss, targets, block.record_weights(), self.regularization, tolerances
