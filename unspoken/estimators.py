@@ -23,7 +23,7 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.files import Records
 from unspoken.data.splits import split
 from unspoken.report.evaluation import classify, predict_numbers, scores_of, with_constant
-from unspoken.simulation import Simulation, number_parties, simulate_records
+from unspoken.simulation import Simulation, number_parties, simulate_records, sizes_of
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers, Labels
 
@@ -72,15 +72,10 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return dict(self.options or {})
 
     def _make_study(self, features: int, parties: Integers) -> Study:
-        sizes = np.bincount(parties)
         content = {
             "study": {"name": type(self).__name__, "task": self._task},
             "data": {"features": features, "norm": self.norm, "intercept": self.intercept, **self._data()},
-            "parties": {
-                "count": len(sizes),
-                "records": int(sizes.min()),
-                "max_records": int(sizes.max()),
-            },
+            "parties": sizes_of(parties, self.unit),
             "privacy": {
                 "epsilon": self.epsilon,
                 "delta": self.delta,

@@ -26,7 +26,7 @@ from unspoken.privacy.guarantee import Guarantee
 from unspoken.report.certificate import certificate
 from unspoken.report.evaluation import evaluate
 from unspoken.report.model import to_sklearn
-from unspoken.study import Study, make_study, read_study
+from unspoken.study import LARGEST_COUNT, Study, make_study, read_study
 from unspoken.types import Floats, Integers
 
 
@@ -158,10 +158,11 @@ def compute(
 ) -> Computation:
     """The total over parties of any function of their records, by "cape", "conv", "local" or "central".
 
-    `function` takes the rows of one party and gives `dimension` numbers. `sensitivity` is your word that replacing one
-    row moves them by at most so much, in L2 norm; the promise rests on it. A party's numbers are clipped to the L2 norm
-    `bound`, and rows to `norm` if it is given. By "central" the function takes the rows of all parties at once: what
-    methods give is comparable if it is a sum over rows.
+    `function` takes the rows of one party and gives `dimension` numbers, whatever the rows are: it is tried out on
+    made-up rows between 0 and 1, and a party at which it fails later contributes zeros. `sensitivity` is your word that
+    replacing one row moves them by at most so much, in L2 norm; the promise rests on it. A party's numbers are clipped
+    to the L2 norm `bound`, and rows to `norm` if it is given. By "central" the function takes the rows of all parties
+    at once: what methods give is comparable if it is a sum over rows.
 
     >>> rows = np.random.default_rng(0).uniform(size=(1000, 1))
     >>> above = compute(lambda rows: [(rows > 0.5).sum()], rows, np.arange(1000) % 10, dimension=1, sensitivity=1,
@@ -178,12 +179,11 @@ def compute(
     if features.ndim != 2:
         raise DataError(f"X has the shape {features.shape}, but should have one row a record.")
     parties = number_parties(groups, len(features))
-    sizes = np.bincount(parties)
     study = make_study(
         {
             "study": {"name": "compute", "task": "statistics"},
             "data": {"features": features.shape[1], "norm": _UNCLIPPED if norm is None else norm},
-            "parties": {"count": len(sizes), "records": int(sizes.min()), "max_records": int(sizes.max())},
+            "parties": sizes_of(parties, unit),
             "privacy": {
                 "epsilon": epsilon,
                 "delta": delta,
@@ -201,6 +201,7 @@ def compute(
         able = ", ".join(f'"{name}"' for name, known in METHODS.items() if issubclass(known, FunctionMethod))
         raise study.error("method.name", f'is "{method}", but to compute a function it should be one of: {able}')
     custom = Custom(function, int(dimension), float(sensitivity), float(bound))
+    custom.try_out(features.shape[1], study.parties.records, study.data.norm)
     records = check_arrays(features, None, study, "X")
     if norm is None and (longest := float(np.linalg.norm(records.features, axis=1).max())) > _UNCLIPPED:
         raise DataError(f"X has a row of norm {longest:g}, above {_UNCLIPPED:g}; scale X, or give the norm to clip to.")
@@ -213,6 +214,17 @@ def compute(
 
 _UNCLIPPED = 1e6
 """The largest norm that a study may have: rows are taken as they are, and longer ones refused."""
+
+
+def sizes_of(parties: Integers, unit: str | dict[str, int]) -> dict[str, int]:
+    """A study's [parties] for records whose parties are numbered: how many there are, and how large.
+
+    Where whole parties are protected their sizes are, too: then it says nothing about them.
+    """
+    sizes = np.bincount(parties)
+    if unit == "party":
+        return {"count": len(sizes), "records": 1, "max_records": LARGEST_COUNT}
+    return {"count": len(sizes), "records": int(sizes.min()), "max_records": int(sizes.max())}
 
 
 def number_parties(groups: npt.ArrayLike, records: int) -> Integers:

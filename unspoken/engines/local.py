@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,9 @@ class Outcome:
     release: Release
     turnouts: dict[str, list[Turnout]]
     """How many parties were in each total, by its name, each time that it was asked for"""
+    began: datetime
     seconds: float
+    """How long it took: it depends on records, so it is for the person who ran it alone"""
     bytes: int
     party_bytes: int
     """The most that any one party sent."""
@@ -119,7 +122,7 @@ def run(
     `journal`, a run that was cut off goes on where it stopped. With `processes`, each tallier of a vote is a process of
     its own: if one dies or hangs, the run ends in `Aborted` within the study's deadline.
     """
-    started = time.perf_counter()
+    began, started = datetime.now(UTC), time.perf_counter()
     vanishing = [int(party) for party in np.random.default_rng(seed).permutation(federation.parties)[:drop]]
     running = _Run(method, plan, federation, vanishing, progress, secrets or SecretStream(), journal, processes)
     conversation = method.coordinate(plan)
@@ -130,7 +133,7 @@ def run(
     except StopIteration as end:
         release: Release = end.value
     seconds = time.perf_counter() - started
-    return Outcome(release, dict(running.turnouts), seconds, running.bytes, running.largest, running.counted)
+    return Outcome(release, dict(running.turnouts), began, seconds, running.bytes, running.largest, running.counted)
 
 
 @dataclass
@@ -220,8 +223,11 @@ class _Run:
                 return self._prepare(self._plan.planned(request.name))
             case Sum() | Vote() | Collect():
                 planned = self._plan.planned(request.name)
-                if len(self.turnouts[request.name]) >= planned.count:
+                turn = len(self.turnouts[request.name])
+                if turn >= planned.count:
                     raise RuntimeError(f"The method asks for {request.name!r} more often than it planned.")
+                # What every party does for itself, before it looks at its records.
+                self._method.check(request, turn)
                 return self._collect(request, planned) if isinstance(request, Collect) else self._sum(request, planned)
 
     def _sum(self, request: Sum | Vote, planned: PlannedSum) -> Total:

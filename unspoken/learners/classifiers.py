@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 _MODULES = ("linear", "mlp", "cnn")
 _LOOSENESS = 100.0
 """A tolerance so many times that of a certified minimiser changes no classes, and takes half the time."""
+
+
+_MADE_UP = 10
+"""Records of each class that a classifier is tried out on"""
 
 
 class ClassifierError(UnspokenError):
@@ -121,13 +126,27 @@ def make_classifier(
             kind()
         except TypeError as error:
             raise ClassifierError(name, f"cannot be made without arguments ({error})") from None
-        return Estimator(kind, how.seed)
+        estimator = Estimator(kind, how.seed)
+        _try_out(name, estimator, features, classes)
+        return estimator
     from unspoken.learners.torch_models import ModelError, TorchModel
 
     try:
         return Module(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)
     except ModelError as error:
         raise ClassifierError(name, error.problem) from None
+
+
+def _try_out(name: str, estimator: Estimator, features: int, classes: int) -> None:
+    """Train and ask it on made-up records: what fails there is told before there are any others."""
+    records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(_MADE_UP * classes, features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            estimator.predict(estimator.fit(records, np.arange(len(records)) % classes), records)
+        except Exception as error:
+            reason = str(error).split("\n", maxsplit=1)[0]
+            raise ClassifierError(name, f"cannot be trained on {features} features ({reason})") from None
 
 
 def _imported(name: str) -> type:

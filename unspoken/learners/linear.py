@@ -6,7 +6,8 @@ records, each x of norm at most c.
 Formal guarantee. Let L = slope_norm · c be the Lipschitz constant of the loss. For data sets of N records that
 differ in one record, the models returned by `fit` differ by at most
 
-    certified:  2L (1 + τ) / (NΛ),   τ = 10⁻⁶ for the solver's tolerance and for rounding errors
+    certified:  2L (1 + τ) / (NΛ),   τ = 10⁻⁶ + 2Nρ for the solver's tolerance and for rounding errors,
+                                     ρ those of a gradient (`certified.rounding`)
     sgd:        2L / (Λ · smallest batch · batches)
 
 and every model has norm at most R, which is L/Λ unless the study sets a smaller one. The regulariser's gradient is
@@ -29,7 +30,7 @@ from unspoken.learners.spaces import space_for
 from unspoken.types import Floats
 
 SLACK = 1e-6
-"""τ: half of it is the solver's tolerance, the other half covers floating-point rounding in the arithmetic."""
+"""Of τ: half of it is the solver's tolerance, the other half covers floating-point rounding in sums over records."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,8 @@ class LinearLearner:
     batch: int = 20
     epochs: int = 50
     seed: int = 0
+    most: int = 1
+    """No party has more records"""
 
     @property
     def lipschitz(self) -> float:
@@ -67,12 +70,22 @@ class LinearLearner:
 
     def sensitivity(self, records: int) -> float:
         """How far replacing one record moves the model of a party that has at least `records` of them."""
-        return min(2.0 * self.model_bound, self.scaled_sensitivity() / records)
+        return min(2.0 * self.model_bound, self._moved(records) / records)
 
     def scaled_sensitivity(self) -> float:
         """How far replacing one record moves N·W, whatever the party's number N of records."""
-        imbalance = 1.0 if self.solver == "certified" else sgd.worst_imbalance(self.batch)
-        return 2.0 * self.lipschitz / self.regularization * imbalance * (1.0 + SLACK)
+        return self._moved(self.most)
+
+    def _moved(self, records: int) -> float:
+        """The same of a party with so many records at most."""
+        imbalance, slack = sgd.worst_imbalance(self.batch), SLACK
+        if self.solver == "certified":
+            imbalance, slack = 1.0, SLACK + 2.0 * records * certified.rounding(self._condition(self.norm))
+        return 2.0 * self.lipschitz / self.regularization * imbalance * (1.0 + slack)
+
+    def _condition(self, lengths: certified.Number) -> certified.Number:
+        """κ for records of such lengths at most."""
+        return self.loss.curvature * lengths**2 / self.regularization
 
     def party_sensitivity(self) -> float:
         """How far replacing all of a party's records moves its model (DP-Helmet, Corollary 10)."""
@@ -87,7 +100,10 @@ class LinearLearner:
 
     def _certified(self, block: Block) -> Floats:
         space = space_for(block.features)
-        tolerances = SLACK / 2.0 * self.lipschitz / block.counts
+        # Of records that are shorter than they may be, rounding errors are smaller, too.
+        lengths = np.minimum(space.lengths(), self.norm)
+        inexact = self.loss.slope_norm * lengths * certified.rounding(self._condition(lengths))
+        tolerances = SLACK / 2.0 * self.lipschitz / block.counts + inexact
         targets = self.loss.targets(block.labels)
         coefficients = certified.minimise(
             space, self.loss, targets, block.record_weights(), self.regularization, tolerances

@@ -167,6 +167,8 @@ class Reshaping:
 
 
 _LEAST_ENERGY = 0.02
+LEAST_LENGTH = 0.01
+"""Below every ℓ that there is: ℓ ≥ `_ROOM`·√(energy·`_LEAST_ENERGY`) = 0.023"""
 _LEFT = 0.25
 """What is left of the mean's square, over all else: it matters to a regression too, and so much makes records only an
 eighth longer."""

@@ -46,6 +46,10 @@ class Space(ABC):
         """⟨W, V⟩ of each pair of models, given V's coefficients and its scores."""
 
     @abstractmethod
+    def lengths(self) -> Floats:
+        """‖x‖ of the longest record of each party."""
+
+    @abstractmethod
     def second_moment(self) -> Floats:
         """The matrix Q (B, m, m) that maps coefficients to the coefficients of Xᵀ X W."""
 
@@ -80,6 +84,10 @@ class FeatureSpace(Space):
     def inner(self, left: Floats, right: Floats, right_scores: Floats) -> Floats:
         inner: Floats = np.einsum("bij,bij->b", left, right)
         return inner
+
+    def lengths(self) -> Floats:
+        squared = np.einsum("bij,bij->bi", self.features, self.features)
+        return np.asarray(np.sqrt(squared.max(axis=1)))
 
     def second_moment(self) -> Floats:
         return self.features.transpose(0, 2, 1) @ self.features
@@ -118,6 +126,9 @@ class GramSpace(Space):
     def inner(self, left: Floats, right: Floats, right_scores: Floats) -> Floats:
         inner: Floats = np.einsum("bij,bij->b", left, right_scores)
         return inner
+
+    def lengths(self) -> Floats:
+        return np.asarray(np.sqrt(np.einsum("bii->bi", self.gram).max(axis=1)))
 
     def second_moment(self) -> Floats:
         return self.gram

@@ -9,6 +9,9 @@ An example's gradient is computed in single precision and clipped and added up i
 a thousand loses enough for one example to move it by more than 2·clip (`test_torch_models` does it). What is left of
 that in double precision is counted in the sensitivity (`arithmetic`). Not counted is that a library may round an
 example's own gradient differently in another batch.
+
+No party fails because of its records: an example whose gradient is beyond floating point, or at which a module raises
+an error, has none. What cannot be trained whatever the records are is found out when the model is made.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import importlib
 import math
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
@@ -33,6 +36,8 @@ try:
     from torch.func import functional_call, grad, vmap
 except ImportError:  # pragma: no cover (the tests install torch)
     raise missing_package("this method", "PyTorch", "torch") from None
+
+from unspoken.learners.stateless import Stateless
 
 _CHUNK_BYTES = 64 << 20
 """How much memory the examples' gradients may take where they must be held."""
@@ -135,17 +140,19 @@ class TorchModel:
     ) -> None:
         self._arguments, self._loss, self._seed = (name, features, outputs, tuple(hidden)), loss, seed
         self._local = threading.local()
-        module = self._module()
-        self._shapes = [(name, tuple(weights.shape)) for name, weights in _trained(module)]
+        module = self._made()
+        self._shapes = [(name, tuple(weights.shape)) for name, weights in _trained(module.module)]
         self.size = sum(math.prod(shape) for _, shape in self._shapes)
         if self.size == 0:
             raise ModelError(name, "has no weights to train")
         self._check_scores(module)
         self.layers = self._linear_layers(module)
+        self._check_training()
+        self._is_vectorised = self.layers is None and self._can_be_vectorised()
 
     def initial(self) -> Floats:
         """The weights at the start, by the public seed."""
-        weights = [weights.detach().reshape(-1) for _, weights in _trained(self._module())]
+        weights = [weights.detach().reshape(-1) for _, weights in _trained(self._made().module)]
         return torch.cat(weights).double().numpy()
 
     def scores(self, flat: Floats, features: Floats) -> Floats:
@@ -183,16 +190,17 @@ class TorchModel:
         return _CHUNK_ROWS if self.layers is not None else min(_CHUNK_ROWS, held)
 
     def example_gradients(self, flat: Floats, features: Floats, labels: Labels) -> Iterator[Floats]:
-        """The examples' gradients, one row each, some at a time."""
+        """The examples' gradients, one row each, some at a time; zeros for one that is beyond floating point."""
         inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
         targets = torch.from_numpy(np.ascontiguousarray(labels))
         for slopes in self._slopes(flat, inputs, targets):
-            yield slopes.double().numpy()
+            finite = torch.isfinite(slopes).all(dim=1)
+            yield torch.where(finite[:, None], slopes, 0.0).double().numpy()
 
     def outer_products(self, flat: Floats, features: Floats, labels: Labels) -> list[tuple[Tensor, Tensor]]:
         """For each linear layer what comes back and what went in (with a constant 1 for the bias), a row an example."""
         inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
-        return self._books(self._with(flat), inputs, torch.from_numpy(np.ascontiguousarray(labels)))
+        return self._safe_books(self._with(flat), inputs, torch.from_numpy(np.ascontiguousarray(labels)))
 
     def trained(
         self,
@@ -206,24 +214,26 @@ class TorchModel:
     ) -> Floats:
         """Plain SGD from the given weights on one party's records (for FedAvg)."""
         module = self._with(flat)
-        weights = [tensor.requires_grad_() for _, tensor in _trained(module)]
+        weights = [tensor.requires_grad_() for _, tensor in _trained(module.module)]
         inputs = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
         targets = torch.from_numpy(np.ascontiguousarray(labels))
         with _one_thread():
             for _ in range(epochs):
                 for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
                     losses = self._losses(module(inputs[rows]), targets[rows])
-                    for tensor, slope in zip(weights, torch.autograd.grad(losses.mean(), weights), strict=True):
+                    slopes = torch.autograd.grad(losses.mean(), weights, materialize_grads=True)
+                    for tensor, slope in zip(weights, slopes, strict=True):
                         tensor.data.sub_(rate * slope)
         return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().numpy()
 
     def state(self, flat: Floats) -> dict[str, np.ndarray]:
-        """All weights by name, frozen ones too: what a module's `load_state_dict` takes."""
-        return {name: tensor.detach().numpy().copy() for name, tensor in self._with(flat).state_dict().items()}
+        """All weights by name, frozen ones too: what a module's `load_state_dict` takes. Buffers are as at first."""
+        state = self._with(flat).restore().state_dict()
+        return {name: tensor.detach().numpy().copy() for name, tensor in state.items()}
 
     def module(self, flat: Floats) -> nn.Module:
         """The module itself with these weights, to predict with."""
-        module = self._module()
+        module = self._made().module
         module.load_state_dict({name: torch.from_numpy(weights) for name, weights in self.state(flat).items()})
         module.requires_grad_(False).eval()
         return module
@@ -245,7 +255,7 @@ class TorchModel:
         module = self._with(flat)
         for start in range(0, len(inputs), _CHUNK_ROWS):
             stop = start + _CHUNK_ROWS
-            books = self._books(module, inputs[start:stop], targets[start:stop])
+            books = self._safe_books(module, inputs[start:stop], targets[start:stop])
             self._add_books(books, _within(parts, start, stop), clip, sums)
 
     def _add_books(
@@ -271,8 +281,25 @@ class TorchModel:
                     row[weights:] += back[first:last].sum(dim=0)
             start += size
 
+    def _safe_books(self, module: Stateless, inputs: Tensor, targets: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """`_books`, with zeros for an example at which the module raises an error."""
+        try:
+            return self._books(module, inputs, targets)
+        except Exception:
+            if len(inputs) == 1:
+                layers = self.layers or []
+                return [(torch.zeros(1, each.outputs), torch.zeros(1, each.inputs + each.bias)) for each in layers]
+        alone = [
+            self._safe_books(module, *pair)
+            for pair in zip(torch.split(inputs, 1), torch.split(targets, 1), strict=True)
+        ]
+        return [
+            (torch.cat([back for back, _ in layer]), torch.cat([seen for _, seen in layer]))
+            for layer in zip(*alone, strict=True)
+        ]
+
     def _books(
-        self, module: nn.Module, inputs: Tensor, targets: Tensor, layers: list[Layer] | None = None
+        self, module: Stateless, inputs: Tensor, targets: Tensor, layers: list[Layer] | None = None
     ) -> list[tuple[Tensor, Tensor]]:
         """One pass forward and one back to the layers' outputs; the weights' own gradients are never asked for."""
         seen: dict[str, Tensor] = {}
@@ -289,7 +316,7 @@ class TorchModel:
             return hook
 
         layers = layers or self.layers or []
-        named = dict(module.named_modules())
+        named = dict(module.module.named_modules())
         handles = [named[layer.name].register_forward_hook(remember(layer.name)) for layer in layers]
         try:
             losses = self._losses(module(inputs), targets)
@@ -323,33 +350,85 @@ class TorchModel:
             start += len(slopes)
 
     def _slopes(self, flat: Floats, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
-        """Per-example gradients by torch.func."""
+        """Per-example gradients: by torch.func, or one by one where it cannot be used."""
         module = self._with(flat)
-        weights = {name: tensor.detach() for name, tensor in _trained(module)}
-
-        def loss(weights: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
-            scores = functional_call(module, weights, (row[None],))
-            return self._losses(scores, target[None])[0]
-
-        each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
         for start in range(0, len(inputs), self.rows):
             rows = slice(start, start + self.rows)
-            yield torch.cat([part.flatten(1) for part in each(weights, inputs[rows], targets[rows]).values()], 1)
+            if self._is_vectorised:
+                try:
+                    slopes = self._together(module, inputs[rows], targets[rows])
+                except Exception:
+                    slopes = self._alone(module, inputs[rows], targets[rows])
+            else:
+                slopes = self._alone(module, inputs[rows], targets[rows])
+            yield slopes
 
-    def _with(self, flat: Floats) -> nn.Module:
+    def _together(self, module: Stateless, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The examples' gradients by torch.func."""
+        weights = {name: tensor.detach() for name, tensor in _trained(module.module)}
+
+        def loss(weights: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
+            scores = functional_call(module.module, weights, (row[None],))
+            return self._losses(scores, target[None])[0]
+
+        module.restore()
+        each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+        return torch.cat([part.flatten(1) for part in each(weights, inputs, targets).values()], 1)
+
+    def _alone(self, module: Stateless, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The examples' gradients one by one; zeros for one at which the module raises an error."""
+        slopes = torch.zeros(len(inputs), self.size)
+        for place, (row, target) in enumerate(zip(inputs, targets, strict=True)):
+            with suppress(Exception):
+                slopes[place] = self._slope(module, row, target)
+        return slopes
+
+    def _slope(self, module: Stateless, row: Tensor, target: Tensor) -> Tensor:
+        """One example's gradient."""
+        weights = [tensor.requires_grad_() for _, tensor in _trained(module.module)]
+        try:
+            loss = self._losses(module(row[None]), target[None])[0]
+            parts = torch.autograd.grad(loss, weights, materialize_grads=True)
+        finally:
+            for tensor in weights:
+                tensor.requires_grad_(False)
+        return torch.cat([part.reshape(-1) for part in parts])
+
+    def _made_up(self, count: int) -> tuple[Tensor, Tensor]:
+        """Examples to try a module with."""
+        rows = torch.rand(count, self._arguments[1], generator=torch.Generator().manual_seed(0))
+        return rows, torch.zeros(count, dtype=torch.float32 if self._loss == "squares" else torch.int64)
+
+    def _check_training(self) -> None:
+        """Can the module be trained? It is found out here, so that no records have a part in it."""
+        (row,), (target,) = self._made_up(1)
+        try:
+            self._slope(self._with(self.initial()), row, target)
+        except Exception as error:
+            raise ModelError(self._arguments[0], f"cannot be trained here ({_first_line(error)})") from None
+
+    def _can_be_vectorised(self) -> bool:
+        """Does torch.func take the module? Not if it changes its buffers in place, or is recurrent."""
+        try:
+            self._together(self._with(self.initial()), *self._made_up(2))
+        except Exception:
+            return False
+        return True
+
+    def _with(self, flat: Floats) -> Stateless:
         """This thread's module, with the given weights."""
         if not hasattr(self._local, "module"):
-            self._local.module = self._module()
-        module: nn.Module = self._local.module
+            self._local.module = self._made()
+        module: Stateless = self._local.module
         with np.errstate(over="ignore"):
             start, tensor = 0, torch.from_numpy(np.array(flat, dtype=np.float32))
-        for _, weights in _trained(module):
+        for _, weights in _trained(module.module):
             weights.data = tensor[start : start + weights.numel()].view(weights.shape)
             weights.requires_grad_(False)
             start += weights.numel()
         return module
 
-    def _module(self) -> nn.Module:
+    def _made(self) -> Stateless:
         """The module with its first weights; torch's own generator is left as it was."""
         name, features, outputs, hidden = self._arguments
         with _MAKING, torch.random.fork_rng(devices=[]):
@@ -359,9 +438,9 @@ class TorchModel:
         for parameter in module.parameters():
             parameter.unspoken_trained = parameter.requires_grad  # type: ignore[attr-defined]
         module.eval()
-        return module
+        return Stateless(module)
 
-    def _check_scores(self, module: nn.Module) -> None:
+    def _check_scores(self, module: Stateless) -> None:
         name, features, outputs, _ = self._arguments
         try:
             with torch.no_grad():
@@ -371,10 +450,10 @@ class TorchModel:
         if shape != (2, outputs):
             raise ModelError(name, f"gives an array of shape {shape} for two records, but should give {(2, outputs)}")
 
-    def _linear_layers(self, module: nn.Module) -> list[Layer] | None:
+    def _linear_layers(self, module: Stateless) -> list[Layer] | None:
         """The trained layers if all are linear and each sees one row an example, once; else None."""
         layers: list[Layer] = []
-        for name, part in module.named_modules():
+        for name, part in module.module.named_modules():
             own = [weights for weights in part.parameters(recurse=False) if weights.unspoken_trained]
             if not own:
                 continue
@@ -390,16 +469,14 @@ class TorchModel:
             return None
         return layers if self._seen_once(module, layers) and self._is_booked(module, layers) else None
 
-    def _is_booked(self, module: nn.Module, layers: list[Layer]) -> bool:
+    def _is_booked(self, module: Stateless, layers: list[Layer]) -> bool:
         """Are the outer products the gradients that examples have alone? Not if the module mixes its rows, changes a
         layer's output in place, or uses a layer's weights beside it."""
-        generator = torch.Generator().manual_seed(0)
-        rows = torch.rand(3, self._arguments[1], generator=generator)
-        targets = torch.zeros(3, dtype=torch.float32 if self._loss == "squares" else torch.int64)
-        weights = [weights for _, weights in _trained(module)]
+        rows, targets = self._made_up(3)
+        weights = [weights for _, weights in _trained(module.module)]
         try:
             books = self._books(module, rows, targets, layers)
-        except RuntimeError:
+        except Exception:
             return False
         for row in range(len(rows)):
             loss = self._losses(module(rows[row : row + 1]), targets[row : row + 1]).sum()
@@ -411,9 +488,9 @@ class TorchModel:
                     return False
         return True
 
-    def _seen_once(self, module: nn.Module, layers: Iterable[Layer]) -> bool:
+    def _seen_once(self, module: Stateless, layers: Iterable[Layer]) -> bool:
         calls: list[tuple[str, int]] = []
-        named = dict(module.named_modules())
+        named = dict(module.module.named_modules())
         handles = [
             named[layer.name].register_forward_hook(
                 lambda part, given, output, name=layer.name: calls.append((name, given[0].dim()))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unspoken.data.block import Block
+from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Refused
 from unspoken.methods.plan import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
@@ -161,9 +162,25 @@ class Method(ABC):
     def plan(self) -> Plan:
         """What will happen, and what it promises: no data needed."""
 
+    def parameters(self, request: PartyRequest) -> Parameters:
+        """The numbers that this request may carry: none, unless the method says otherwise."""
+        return NO_PARAMETERS
+
+    def check(self, request: PartyRequest, turn: int) -> None:
+        """Refuse a request that the method would not make: the party's first step, before it looks at its records.
+
+        `turn` is how often the party was asked for it before, by its own count.
+        """
+        if request.turn != turn:
+            raise Refused(f'the request for "{request.name}" says that it is turn {request.turn}, but it is {turn}.')
+        self.parameters(request).check(request.name, request.parameters)
+
     @abstractmethod
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
-        """The party's side, for each party of the block."""
+        """The party's side, for each party of the block, once the request was checked.
+
+        It never fails because of what is in the records, and gives finite numbers for all of them.
+        """
 
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:

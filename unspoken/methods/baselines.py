@@ -41,7 +41,7 @@ class Conv(FunctionMethod):
     noise = "independent"
 
     def request(self, ask: Ask) -> Request:
-        return Collect(ask.part, ask.parameters)
+        return Collect(ask.part, ask.parameters, ask.turn)
 
 
 class Local(FunctionMethod):
@@ -58,7 +58,7 @@ class Local(FunctionMethod):
         return "only the first party takes part, and how many records it has becomes known"
 
     def request(self, ask: Ask) -> Request:
-        return Collect(ask.part, ask.parameters, only=0)
+        return Collect(ask.part, ask.parameters, ask.turn, only=0)
 
 
 class Central(FunctionMethod):
@@ -114,10 +114,10 @@ class Nothing(PooledMethod):
         records: Block = yield Pool()
         if self.study.study.task == "classification" and self.options.function is None:
             learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
-            return Release(learner.fit(records)[0], "softmax", {"records": int(records.counts[0])})
+            return Release(learner.fit(records)[0], "softmax", self._details(records))
         if self.study.study.task == "regression":
             weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
-            return Release(weights[None], None, {"records": int(records.counts[0])})
+            return Release(weights[None], None, self._details(records))
         conclusion = self.function.conclude()
         ask = next(conclusion)
         try:
@@ -127,3 +127,7 @@ class Nothing(PooledMethod):
         except StopIteration as end:
             release: Release = end.value
             return release
+
+    def _details(self, records: Block) -> dict[str, int]:
+        """Nothing of parties' sizes where the study protects parties, though this method keeps no promise."""
+        return {} if self.study.group is None else {"records": int(records.counts[0])}

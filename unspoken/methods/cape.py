@@ -50,7 +50,7 @@ class Cape(FunctionMethod):
         return self.study.parties.count * (1.0 if self.study.dropouts else _STRONGER)
 
     def request(self, ask: Ask) -> Request:
-        return Collect(ask.part, ask.parameters)
+        return Collect(ask.part, ask.parameters, ask.turn)
 
     def coordinate(self, plan: Plan) -> Conversation:
         for planned in plan.sums:

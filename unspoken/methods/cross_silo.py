@@ -30,6 +30,7 @@ from unspoken.methods.base import (
     Sum,
     Tokens,
 )
+from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, trust_of
 from unspoken.methods.sampled import SampledPlan, Schedule, make_sampled_plan
 from unspoken.noise.stream import SecretStream
@@ -251,6 +252,14 @@ class CrossSilo(Method):
                 '"structured" assumes nothing'
             )
 
+    def parameters(self, request: PartyRequest) -> Parameters:
+        return self.allowed
+
+    @property
+    def allowed(self) -> Parameters:
+        """The weights that a party takes."""
+        return weights_within_bounds(self.model.size)
+
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
             raise ValueError("Expected the model's weights with the request.")
@@ -273,14 +282,14 @@ class CrossSilo(Method):
         return np.isin(private.dealt.places, self._batch(private.dealt))
 
     def coordinate(self, plan: Plan) -> Conversation:
-        weights = self.model.initial()
+        weights = self.allowed.nearest(self.model.initial())
         optimizer, fixed = Optimizer(self.options, self.model.size), self.options.sampling == "without-replacement"
         for turn in range(self.options.rounds):
             if fixed:
                 yield Tokens(turn)
             total = yield self.request(weights, turn)
             gradient = self.projection.lift(total.noisy, turn)
-            weights = optimizer.step(weights, gradient / self.expected_batch)
+            weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = total.noise_std / self.expected_batch
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 

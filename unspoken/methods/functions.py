@@ -19,10 +19,11 @@ from pydantic import Field
 from unspoken.arithmetic import sum_of_rows
 from unspoken.data.block import Block
 from unspoken.learners.network import Network
-from unspoken.learners.second_moments import Reshaping, SecondMoments, best_balance
+from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, SecondMoments, best_balance
 from unspoken.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from unspoken.learners.solving import Repair, solve
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Request, Total
+from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
@@ -78,6 +79,8 @@ class Ask:
 
     parameters: Floats | None = None
     part: str = "function"
+    turn: int = 0
+    """How often the part was asked for before"""
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,10 @@ class Function(ABC):
     def bound(self, records: int) -> float:
         """No party with so many records contributes more, in L2 norm."""
         return self.record_bound * records
+
+    def parameters(self, part: str, turn: int) -> Parameters:
+        """The numbers that come with the request for a part: none, unless the function needs some."""
+        return NO_PARAMETERS
 
     def contribute(self, block: Block, parameters: Floats | None, part: str = "function") -> Contribution:
         """What each party of the block puts into the total, and how many records it has."""
@@ -181,6 +188,13 @@ class LeastSquares(Function):
         unit = features / self._study.data.norm
         return np.append(sum_of_rows(unit), sum_of_rows(np.einsum("ij,ij->i", unit, unit)))
 
+    def parameters(self, part: str, turn: int) -> Parameters:
+        """A `Reshaping`. Divided by a length of at least `LEAST_LENGTH`, no record is too long for arithmetic."""
+        if self.first is None or part != "function":
+            return NO_PARAMETERS
+        axis = Range(self.moments.features, -1.0, 1.0)
+        return Parameters((axis, Range(1, 0.0, 1.0), Range(1, LEAST_LENGTH, 1.0)))
+
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         reshaping = None if parameters is None else Reshaping.from_parameters(parameters)
         return self.moments.of(features / self._study.data.norm, labels, reshaping)
@@ -190,9 +204,10 @@ class LeastSquares(Function):
         if self.first is not None:
             scale = yield Ask(part="scale")
             records = max(int(scale.exact[0]), 1)
-            reshaping = Reshaping.of(
+            found = Reshaping.of(
                 scale.noisy[:-1] / records, float(scale.noisy[-1]) / records, scale.noise_std / records
             )
+            reshaping = Reshaping.from_parameters(self.parameters("function", 0).nearest(found.to_parameters()))
         total = yield Ask(None if reshaping is None else reshaping.to_parameters())
         second, mixed = self.moments.split(total.noisy)
         entry = total.noise_std / math.sqrt(2.0)
@@ -258,6 +273,13 @@ class Softmax(Function):
         self.dimension, self.count = self.model.size, steps + 1
         self.sensitivity, self.record_bound = 2.0 * clip, clip
 
+    def parameters(self, part: str, turn: int) -> Parameters:
+        """After the first turn √ω·a, of norm at most 1, and the weights."""
+        if turn == 0:
+            return NO_PARAMETERS
+        axis, weights = self.model.features, self.model.size
+        return Parameters((Range(axis, -1.0, 1.0), Range(weights, -LARGEST_WEIGHT, LARGEST_WEIGHT)))
+
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         if parameters is None:
             return self.model.mean(features)
@@ -267,11 +289,13 @@ class Softmax(Function):
     def conclude(self) -> Generator[Ask, Total, Release]:
         total = yield Ask()
         axis = self.model.axis(total.noisy[: self.model.features], total.noise_std, int(total.exact[0]))
-        weights = np.zeros((self.model.features, self.model.classes))
+        flat = np.zeros(self.model.size)
         for step in range(self.model.steps):
-            total = yield Ask(np.concatenate([axis, weights.ravel()]))
-            size = self.model.step_sizes(total.noise_std, int(total.exact[0]))[step]
-            weights += size * total.noisy.reshape(weights.shape)
+            known = self.parameters("function", step + 1).nearest(np.concatenate([axis, flat]))
+            axis, flat = np.split(known, [self.model.features])
+            total = yield Ask(known, turn=step + 1)
+            flat = flat + self.model.step_sizes(total.noise_std, int(total.exact[0]))[step] * total.noisy
+        weights = flat.reshape(self.model.features, -1)
         weights -= np.outer(axis, axis @ weights)
         details = {"records": int(total.exact[0]), "noise_std_per_gradient": total.noise_std}
         return Release(weights.T, "softmax", details)
@@ -288,6 +312,9 @@ class NetworkGradient(Function):
         self.sensitivity, self.record_bound = 2.0 * clip, clip
         self._options = options
 
+    def parameters(self, part: str, turn: int) -> Parameters:
+        return weights_within_bounds(self.network.size)
+
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         if parameters is None or parameters.shape != (self.dimension,):
             raise ValueError("Expected the network's parameters with the request.")
@@ -296,8 +323,9 @@ class NetworkGradient(Function):
     def conclude(self) -> Generator[Ask, Total, Release]:
         parameters = self.network.initial(self._options.seed)
         records = 0
-        for _ in range(self.count):
-            total = yield Ask(parameters)
+        for turn in range(self.count):
+            parameters = self.parameters("function", turn).nearest(parameters)
+            total = yield Ask(parameters, turn=turn)
             records = int(total.exact[0])
             parameters = parameters - self._options.learning_rate * total.noisy / max(records, 1)
         hidden, output = self.network.layers(parameters)
@@ -391,8 +419,15 @@ class Histogram(Function):
         return Release(np.empty((0, 0)), None, {"records": int(total.exact[0])}, statistics=statistics)
 
 
+_MADE_UP = 1000
+"""Rows that a function is tried out on, at most"""
+
+
 class Custom(Function):
-    """Any function of a party's records, with a sensitivity that its author states (`unspoken.compute`)."""
+    """Any function of a party's records, with a sensitivity that its author states (`unspoken.compute`).
+
+    It should be defined for all rows that a party may have: where it fails, a party contributes zeros.
+    """
 
     def __init__(self, function: Callable[[Floats], Any], dimension: int, sensitivity: float, bound: float) -> None:
         self._function, self._bound = function, bound
@@ -404,13 +439,26 @@ class Custom(Function):
     def bound(self, records: int) -> float:
         return self._bound
 
-    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        vector = np.asarray(self._function(features), dtype=np.float64)
+    def try_out(self, features: int, records: int, norm: float) -> None:
+        """Say what is wrong with the function on made-up rows, so that no party's records have a part in it."""
+        rows = np.random.default_rng(0).uniform(size=(min(records, _MADE_UP), features))
+        vector = self._vector(rows / max(1.0, math.sqrt(features) / norm))
         if vector.shape != (self.dimension,):
             raise ValueError(f"Expected the function to give {self.dimension} numbers, got the shape {vector.shape}.")
         if not np.isfinite(vector).all():
             raise ValueError(f"Expected the function to give finite numbers, got {vector[~np.isfinite(vector)][0]}.")
-        return vector
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        """The function's numbers; zeros where it fails, since that must not be seen from outside."""
+        try:
+            vector = self._vector(features)
+        except Exception:
+            return np.zeros(self.dimension)
+        is_right = vector.shape == (self.dimension,) and np.isfinite(vector).all()
+        return vector if is_right else np.zeros(self.dimension)
+
+    def _vector(self, rows: Floats) -> Floats:
+        return np.asarray(self._function(rows), dtype=np.float64)
 
     def conclude(self) -> Generator[Ask, Total, Release]:
         total = yield Ask()
@@ -487,6 +535,9 @@ class FunctionMethod(Method):
         if self.sizes_known:
             return "how many records each party has becomes known"
         return "the total number of records becomes known; how many each party has is not part of the promise"
+
+    def parameters(self, request: PartyRequest) -> Parameters:
+        return self.function.parameters(request.name, request.turn)
 
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         return self.function.contribute(block, request.parameters, request.name)

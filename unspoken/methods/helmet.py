@@ -67,6 +67,7 @@ class Helmet(Method):
             batch=self.options.batch,
             epochs=self.options.epochs,
             seed=self.options.seed,
+            most=study.parties.max_records,
         )
 
     def plan(self) -> Plan:

@@ -31,4 +31,4 @@ class Moments(FunctionMethod):
         return options
 
     def request(self, ask: Ask) -> Request:
-        return Sum(ask.part, ask.parameters)
+        return Sum(ask.part, ask.parameters, ask.turn)

@@ -117,7 +117,14 @@ class Multiparty(Method):
             step *= math.sqrt(2.0)
         # One party may turn every majority, so more of them turn no more.
         share = 1.0 if self.options.labels == "majority" else min(group, parties) / parties
-        return step * share * self.study.data.norm / self.options.regularization * (1.0 + SLACK)
+        moved = step * share * self.study.data.norm * (1.0 + SLACK) + 4.0 * self._rounding
+        return moved / self.options.regularization
+
+    @property
+    def _rounding(self) -> float:
+        """How far the gradient of the trainer's risk may be off, and what it is let off by for that."""
+        bend = self.loss.curvature * self.study.data.norm**2
+        return self.loss.slope_norm * self.study.data.norm * certified.rounding(bend / self.options.regularization)
 
     def risk_bound(self) -> float:
         """Theorem 4: what the risk may exceed that of any model of norm 1 by, with probability 9 in 10.
@@ -215,7 +222,7 @@ class Multiparty(Method):
         targets = shares if self.loss.outputs > 1 else shares[:, 1:]
         space = space_for(self.public[None])
         weights = np.full((1, len(self.public)), 1.0 / len(self.public))
-        tolerance = SLACK / 2.0 * self.sensitivity() * self.options.regularization
+        tolerance = SLACK / 2.0 * self.sensitivity() * self.options.regularization + self._rounding
         coefficients = certified.minimise(
             space,
             Shares(self.loss.classes, self.loss),

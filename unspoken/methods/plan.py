@@ -401,7 +401,7 @@ def curator_plan(
 
 def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool) -> PlannedSum:
     """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
-    counts = float(trust.parties * study.parties.max_records)
+    counts = float(trust.parties * study.parties.max_records) if release.exact else 0.0
     # Each of the parties that a neighbour differs at rounds for itself; a curator adds up all records, and rounds once.
     rounded, summed = min(study.group or 1, trust.parties), study.parties.max_records
     if release.noise == "curator":

@@ -29,6 +29,7 @@ from unspoken.methods.cross_silo import (
     release_of,
 )
 from unspoken.methods.mechanisms import Curator, Inside
+from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, plan_sum, trust_of
 from unspoken.methods.sampled import SampledPlan, Schedule, make_sampled_plan
 from unspoken.noise.discrete_gaussian import sample
@@ -63,13 +64,14 @@ class CentralTraining(CrossSilo):
         deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Curator) else 0.0
         # All parties' records are as those of one here, so they may add up to more than a party's.
         encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
-        weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
+        weights = self.allowed.nearest(self.model.initial())
+        optimizer = Optimizer(self.options, self.model.size)
         for turn in range(self.options.rounds):
             exact = self.contribute(Sum("gradient", weights, turn), records, [Private(secrets)])
             words = encoding.encode(exact.noisy)[0]
             words += sample(deviation, planned.dimension, secrets).view(np.uint64)
             gradient = self.projection.lift(encoding.decode(words), turn)
-            weights = optimizer.step(weights, gradient / self.expected_batch)
+            weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = planned.total_std(1) / self.expected_batch
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
@@ -105,6 +107,9 @@ class FedAvg(Method):
         )
         return make_sampled_plan(self.study, self.name, declared, Schedule(self.options.rate))
 
+    def parameters(self, request: PartyRequest) -> Parameters:
+        return weights_within_bounds(self.model.size)
+
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [
             self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
@@ -117,20 +122,25 @@ class FedAvg(Method):
             raise ValueError("Expected the model's weights with the request.")
         if not poisson_sample(1, self.options.rate, secrets)[0]:
             return np.zeros(self.model.size)
-        moved = _trained(self, weights, block, party, secrets) - weights
+        try:
+            moved = _trained(self, weights, block, party, secrets) - weights
+        except Exception:
+            # A module may raise an error at a record: that must not be seen from outside.
+            return np.zeros(self.model.size)
         norm = float(np.linalg.norm(moved))
         if not math.isfinite(norm):
-            # Its training went beyond floating point: that must not be seen from outside.
+            # Its training went beyond floating point: nor must that.
             return np.zeros(self.model.size)
         clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
         return clipped
 
     def coordinate(self, plan: Plan) -> Conversation:
-        weights, optimizer = self.model.initial(), Optimizer(_averaging(self.options), self.model.size)
+        allowed = weights_within_bounds(self.model.size)
+        weights, optimizer = allowed.nearest(self.model.initial()), Optimizer(_averaging(self.options), self.model.size)
         expected = self.options.rate * self.study.parties.count
-        for _ in range(self.options.rounds):
-            total = yield Sum("update", weights)
-            weights = optimizer.step(weights, -total.noisy / expected)
+        for turn in range(self.options.rounds):
+            total = yield Sum("update", weights, turn)
+            weights = allowed.nearest(optimizer.step(weights, -total.noisy / expected))
         return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std / expected})
 
 
@@ -208,10 +218,10 @@ class FedSgd(CrossSilo):
         return self.federated.local_steps * step / planned.encoding.bound
 
     def coordinate(self, plan: Plan) -> Conversation:
-        weights = self.model.initial()
-        for _ in range(self.options.rounds):
-            total = yield Collect("gradient", weights)
-            weights = weights + self._unit * total.noisy / total.survivors
+        weights = self.allowed.nearest(self.model.initial())
+        for turn in range(self.options.rounds):
+            total = yield Collect("gradient", weights, turn)
+            weights = self.allowed.nearest(weights + self._unit * total.noisy / total.survivors)
         noise = self._deviation / self._planned.encoding.scale / self._expected
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
@@ -233,6 +243,9 @@ class PlainTraining(Method):
         planned = replace(planned, sensitivity=2.0 * _LARGEST_MODEL, noise_std=0.0)
         return Plan(self.study, self.name, (planned,), guarantee, 0.0)
 
+    def parameters(self, request: PartyRequest) -> Parameters:
+        return weights_within_bounds(self.model.size)
+
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         if request.parameters is None:
             raise ValueError("Expected the model's weights with the request.")
@@ -247,10 +260,11 @@ class PlainTraining(Method):
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
     def coordinate(self, plan: Plan) -> Conversation:
-        weights = self.model.initial()
-        for _ in range(self.options.rounds):
-            total = yield Collect("model", weights)
-            weights = total.noisy / total.survivors
+        allowed = weights_within_bounds(self.model.size)
+        weights = allowed.nearest(self.model.initial())
+        for turn in range(self.options.rounds):
+            total = yield Collect("model", weights, turn)
+            weights = allowed.nearest(total.noisy / total.survivors)
         return release_of(self.study, self.model, weights, {})
 
 

@@ -8,11 +8,11 @@ the first. Before the student learns, what is known of them spreads to public re
 (`learners.spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1, or zeros where a model abstains by predicting no
-class (−1). Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With
-`neighbours`, a single record takes the place of one of k neighbours, so it moves a ballot by √2/k only; a model may
-change altogether with one record. (The paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation
-σ on each total makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are
-made of them.
+class (−1), or where it cannot be trained on a party's records, which nobody must see. Whatever happens to a party, each
+of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the place of one
+of k neighbours, so it moves a ballot by √2/k only; a model may change altogether with one record. (The paper's Theorem
+for records has √(2/k) where √2/k is right.) Noise of deviation σ on each total makes all Q noisy totals one Gaussian
+release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are made of them.
 
 This holds whichever records are asked about, as often as the plan says, so parties need not trust the choice.
 
@@ -46,6 +46,7 @@ from unspoken.learners.spreading import MOST, can_spread, spread_labels
 from unspoken.learners.typical import CLUSTERED, typical_records
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from unspoken.methods.cross_silo import Sizes, release_of
+from unspoken.methods.parameters import Parameters, Range
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan, setting_of
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
@@ -113,7 +114,8 @@ class Voting(Method):
             raise study.error("study.task", f'is "{study.study.task}", but "voting" learns classifications only')
         self.options = study.options("method", Options)
         self._classes = len(study.data.class_names)
-        if self.options.ballots == "neighbours" and study.parties.records <= self.options.neighbours:
+        few = study.group is not None and study.parties.records <= self.options.neighbours
+        if self.options.ballots == "neighbours" and few:
             raise study.error(
                 "parties.records",
                 f"is {study.parties.records}, but with neighbours = {self.options.neighbours} each party needs more "
@@ -171,6 +173,10 @@ class Voting(Method):
     def request(self) -> Vote | Sum:
         kind = Vote if self._secretly else Sum
         return kind("ballots", self.order[: self.queries].astype(np.float64))
+
+    def parameters(self, request: PartyRequest) -> Parameters:
+        """The places of the public records that are asked about."""
+        return Parameters((Range(self.queries, 0.0, float(len(self._public) - 1), whole=True),))
 
     def _asked(self, request: PartyRequest) -> Floats:
         """The public records that a party is asked about, bounded as its own are."""
@@ -274,8 +280,14 @@ class Voting(Method):
         count = int(block.counts[party])
         features, labels = block.features[party, :count], np.asarray(block.labels[party, :count], dtype=np.int64)
         if self.options.ballots == "neighbours":
-            return neighbour_shares(queries, features, labels, self._classes, self.options.neighbours)
-        predicted = self._local.predict(self._local.fit(features, labels), queries)
+            # Only where whole parties are protected may there be fewer records than neighbours.
+            nearest = min(self.options.neighbours, count)
+            return neighbour_shares(queries, features, labels, self._classes, nearest)
+        try:
+            predicted = self._local.predict(self._local.fit(features, labels), queries)
+        except Exception:
+            # Somebody else's classifier may refuse some records: then its party abstains.
+            return np.zeros((len(queries), self._classes))
         return np.asarray(predicted[:, None] == np.arange(self._classes), dtype=np.float64)
 
     def coordinate(self, plan: Plan) -> Conversation:

@@ -27,10 +27,11 @@ class Encoding:
     bound: float
 
     def encode(self, vectors: Floats) -> Words:
-        """Rows of real vectors as words; only their residues modulo 2^bits count."""
-        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
-        if not np.isfinite(norms).all():
-            raise ValueError("Expected finite numbers in a contribution.")
+        """Rows of real vectors as words; only their residues modulo 2^bits count.
+
+        It takes any numbers, since a failure would be seen from outside: a row that is not finite counts as zeros.
+        """
+        vectors, norms = _with_norms(vectors, self.bound)
         factors = self.scale * (self.bound / np.maximum(norms, self.bound))
         words = np.empty(vectors.shape, dtype=np.int64)
         # Part by part, as long vectors do not stay in the processor's cache from one step to the next.
@@ -57,3 +58,21 @@ class Encoding:
         3.0
         """
         return math.sqrt(dimension)
+
+
+def _with_norms(vectors: Floats, bound: float) -> tuple[Floats, Floats]:
+    """The rows and their L2 norms. Rows whose squares are beyond floating point are brought to a norm of at least
+    `bound` in the same direction, so that they clip to the same vector; rows that are not finite to zero."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+    beyond = ~np.isfinite(norms)
+    if not beyond.any():
+        return vectors, norms
+    rows = vectors[beyond]
+    rows[~np.isfinite(rows).all(axis=1)] = 0.0
+    peaks = np.maximum(np.abs(rows).max(axis=1, keepdims=True), 1.0)
+    rows = rows / peaks * bound
+    vectors = vectors.copy()
+    vectors[beyond] = rows
+    norms[beyond] = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    return vectors, norms

@@ -1,14 +1,15 @@
 """The certificate: the plan, the guarantee, and what really happened, as a JSON file to keep and to check.
 
-It may be published with the model: nothing in it depends on records beyond what the guarantee covers (so no
-accuracy, which was measured on data).
+It may be published with the model: nothing in it depends on records beyond what the guarantee covers. So it has no
+accuracy, which was measured on data, and no time that the run took or ended at, as solvers take more steps for some
+records than for others. What was sent is in it where the plan alone determines that; where records themselves were
+pooled, it is not.
 """
 
 from __future__ import annotations
 
 import platform
 from contextlib import suppress
-from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -23,7 +24,7 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
     """Everything a data officer needs to see again later."""
     return {
         "certificate": "unspoken/1",
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "began": outcome.began.isoformat(timespec="seconds"),
         "statement": plan.guarantee.sentence(),
         **plan.to_json(),
         "happened": {
@@ -33,14 +34,16 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             "survivors": outcome.survivors,
             "epsilon": plan.released(outcome.turnouts).to_json()["epsilon"],
             "dropped": plan.asked - outcome.survivors,
-            "bytes": outcome.bytes,
-            "largest_upload_of_a_party": outcome.party_bytes,
-            "seconds": round(outcome.seconds, 3),
+            **({} if plan.is_pooled else _sent(outcome)),
             **{key: value for key, value in outcome.release.details.items() if value is not None},
         },
         "versions": dict(_versions()),
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),
     }
+
+
+def _sent(outcome: Outcome) -> dict[str, int]:
+    return {"bytes": outcome.bytes, "largest_upload_of_a_party": outcome.party_bytes}
 
 
 @cache

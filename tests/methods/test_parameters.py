@@ -1,0 +1,530 @@
+"""Whatever a coordinator sends, a party either refuses before it looks at a record, or answers with finite numbers.
+
+An error, a warning or a number beyond floating point for one record and not for its neighbour would be a bit about it,
+without noise. Warnings are errors in these tests.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from copy import copy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from torch import Tensor, nn
+
+import unspoken
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation, Federation
+from unspoken.data.files import Records
+from unspoken.engines import local
+from unspoken.learners import certified
+from unspoken.learners.linear import LinearLearner
+from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
+from unspoken.methods.base import Collect, Method, PartyRequest, Private, Release, Sum, Tokens, Total, Vote, ZeroSum
+from unspoken.methods.functions import Custom
+from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, Refused
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import METHODS, method_for
+from unspoken.noise.encoding import Encoding
+from unspoken.noise.stream import SecretStream
+
+FEATURES, CLASSES, MOST = 3, 3, 6
+
+
+class Touchy(nn.Module):
+    """Raises an error at some records, and overflows at others."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if (rows[..., 0] < -0.9).any():
+            raise ValueError("a record that is not to my taste")
+        return torch.exp(torch.exp(self.layer(rows)))
+
+
+class Recurrent(nn.Module):
+    """torch.func does not take it."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.recurrent, self.output = nn.GRU(1, 2, batch_first=True), nn.Linear(2, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.output(self.recurrent(rows[:, :, None])[0][:, -1])
+
+
+class Doubled(nn.Module):
+    """Computes in double precision, where its weights are set in single."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(features, outputs, dtype=torch.float64))
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return (rows.double() @ self.weights).float()
+
+
+class Fussy:
+    """A classifier that refuses to learn from some records."""
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Fussy:
+        if len(X) == 1 or np.ptp(X) < 0.1 or np.abs(X).max() > 5.0:
+            raise ValueError("not these records")
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.zeros(len(X))
+
+
+class Useless(Fussy):
+    def fit(self, X: np.ndarray, y: np.ndarray) -> Useless:
+        raise RuntimeError("cannot learn anything")
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "found_here", sys.modules[__name__])
+
+
+SETTINGS: dict[str, dict[str, Any]] = {
+    "helmet": {},
+    "helmet-extreme": {"norm": 1e6, "regularization": 1e-6},
+    "helmet-svm": {"norm": 1e3, "regularization": 1e-6, "learner": "svm", "smoothing": 1e-3, "weights": "equal"},
+    "helmet-sgd": {"norm": 1e6, "regularization": 1e-6, "learner": "logistic", "solver": "sgd", "epochs": 2},
+    "moments": {"steps": 2},
+    "moments-extreme": {"steps": 2, "norm": 1e6},
+    "moments-discriminant": {"function": "discriminant", "intercept": True},
+    "moments-regression": {"task": "regression"},
+    "cape": {},
+    "cape-network": {"function": "network", "steps": 2, "norm": 1e6},
+    "cape-plain": {"reshape": False},
+    "cross-silo": {"rounds": 2},
+    "cross-silo-mlp": {"rounds": 2, "model": "mlp", "hidden": [4, 4, 4]},
+    "cross-silo-squares": {"rounds": 2, "task": "regression", "model": "mlp", "hidden": [4]},
+    "cross-silo-projected": {"rounds": 2, "model": "mlp", "hidden": [4], "projection": 8},
+    "cross-silo-gaussian": {"rounds": 2, "model": "mlp", "hidden": [4], "projection": 8, "projection_kind": "gaussian"},
+    "cross-silo-touchy": {"rounds": 2, "model": "found_here:Touchy"},
+    "cross-silo-touchy-projected": {"rounds": 2, "model": "found_here:Touchy", "projection": 4},
+    "cross-silo-recurrent": {"rounds": 2, "model": "found_here:Recurrent"},
+    "cross-silo-recurrent-projected": {"rounds": 2, "model": "found_here:Recurrent", "projection": 5},
+    "local-training": {"model": "linear", "rounds": 2},
+    "fedsgd": {"rounds": 2, "local_steps": 2, "model": "mlp"},
+    "fedsgd-touchy": {"rounds": 2, "local_steps": 2, "model": "found_here:Touchy"},
+    "fedavg": {"rounds": 2, "rate": 1.0, "model": "mlp", "unit": "party"},
+    "fedavg-touchy": {"rounds": 2, "rate": 1.0, "model": "found_here:Touchy", "unit": "party"},
+    "multiparty": {"unit": "party"},
+    "multiparty-average": {"labels": "average", "norm": 1e6, "regularization": 1e-6},
+    "voting": {"queries": 4, "local_regularization": 1e-6},
+    "voting-neighbours": {"queries": 4, "ballots": "neighbours", "unit": "party"},
+    "voting-estimator": {"queries": 4, "model": "sklearn.linear_model:LogisticRegression"},
+    "voting-fussy": {"queries": 4, "model": "found_here:Fussy"},
+    "voting-touchy": {"queries": 4, "model": "found_here:Touchy", "epochs": 1},
+    "conv": {"task": "statistics", "function": "mean"},
+    "local": {"task": "statistics", "function": "histogram"},
+}
+POOLED = {"central", "dp-fm", "objective-perturbation", "none"}
+"""Nothing is asked of parties but their records, or nothing is promised."""
+
+
+def study(name: str, folder: Path, **more: Any) -> unspoken.Study:
+    keys = SETTINGS[name] | more
+    task, unit = keys.pop("task", "classification"), keys.pop("unit", "record")
+    method = next(known for known in sorted(METHODS, key=len, reverse=True) if name.startswith(known))
+    data = {"features": FEATURES} | {key: keys.pop(key) for key in ("norm", "intercept") if key in keys}
+    data |= {"classification": {"classes": CLASSES}, "regression": {"label_bounds": [-1, 1]}, "statistics": {}}[task]
+    if method in ("voting", "multiparty"):
+        np.savez(folder / "public.npz", X=np.random.default_rng(5).normal(size=(20, FEATURES)))
+        keys["public"] = str(folder / "public.npz")
+    return unspoken.make_study(
+        {
+            "study": {"name": "asked", "task": task},
+            "data": data,
+            "parties": {"count": 3, "records": 1, "max_records": MOST},
+            "privacy": {"epsilon": 2.0, "delta": 1e-4, "unit": unit},
+            "method": {"name": method, **keys},
+        }
+    )
+
+
+METHOD_OF: dict[str, tuple[Method, Plan]] = {}
+
+
+def planned(name: str, folder: Path) -> tuple[Method, Plan]:
+    """Planned once: it takes longer than all else here."""
+    if name not in METHOD_OF:
+        method = method_for(study(name, folder))
+        METHOD_OF[name] = method, method.plan()
+        if name.startswith("voting"):
+            assert isinstance(method.parameters(Sum("ballots")), Parameters)  # reads its public records
+    return METHOD_OF[name]
+
+
+def requests(method: Method, plan: Plan) -> list[PartyRequest]:
+    """What the method asks parties for, with noiseless nothing as the answer to everything."""
+    conversation, asked = method.coordinate(plan), []
+    request = next(conversation)
+    try:
+        while True:
+            if isinstance(request, Sum | Vote | Collect):
+                asked.append(request)
+                sums = plan.planned(request.name)
+                exact = np.full(len(sums.exact), 18)
+                noisy = np.zeros(sums.dimension)
+                if isinstance(request, Vote):
+                    noisy, exact = np.empty(0), np.zeros(4, dtype=np.int64)
+                answer = Total(noisy, exact, 3, 1.0)
+            else:
+                assert isinstance(request, ZeroSum | Tokens)
+                answer = Total(np.empty(0), np.empty(0, dtype=np.int64), 3, 0.0)
+            request = conversation.send(answer)
+    except StopIteration:
+        return asked
+
+
+HARD: dict[str, np.ndarray] = {
+    "zeros": np.zeros((4, FEATURES)),
+    "one record": np.array([[0.3, -0.4, 0.5]]),
+    "one tiny record": np.full((1, FEATURES), 1e-320),
+    "duplicates": np.tile([[0.5, 0.5, -0.5]], (MOST, 1)),
+    "huge": np.array([[1e308, -1e308, 1e308], [1e200, 1.0, 0.0], [-1e154, 1e154, 0.0]]),
+    "mixed": np.array([[1e6, 1e-6, 0.0], [-1e6, 1e-12, 1.0], [1e-9, 1e-9, 1e-9], [-1.0, 0.0, 0.0], [1.0, 1.0, 1.0]]),
+    "opposite": np.array([[-1e6, 0.0, 0.0], [1e6, 0.0, 0.0], [-1e6, 1e-3, 0.0], [1e6, 1e-3, 0.0]]),
+    "constant": np.array([[1.0, 2.0, -3.0]] * 4),
+}
+
+
+def block_of(agreed: unspoken.Study, rows: np.ndarray, labels: str) -> Block:
+    """One party's records, bounded as always."""
+    count = len(rows)
+    known: np.ndarray = np.zeros(count, dtype=np.int64) if labels == "one class" else np.arange(count) % CLASSES
+    if agreed.study.task == "regression":
+        known = np.where(np.arange(count) % 2, 1e100, -1e100) if labels == "all" else np.zeros(count)
+    alone = agreed.with_parties(2)
+    groups = np.repeat([0, 1], count)
+    records = Records(np.concatenate([rows, rows]), np.concatenate([known, known]))
+    blocks = [block for _, block in ArrayFederation(alone, records, groups).blocks(1)]
+    return blocks[0]
+
+
+def adversarial(allowed: Parameters, seed: int) -> Iterator[np.ndarray | None]:
+    """Numbers at the edges of what is allowed, and inside."""
+    if not allowed.ranges:
+        yield None
+        return
+    rng = np.random.default_rng(seed)
+    low = np.concatenate([np.full(part.size, part.low) for part in allowed.ranges])
+    high = np.concatenate([np.full(part.size, part.high) for part in allowed.ranges])
+    whole = np.concatenate([np.full(part.size, part.whole) for part in allowed.ranges])
+    signs, one = rng.integers(0, 2, allowed.size, dtype=bool), rng.integers(allowed.size)
+    for numbers in (
+        low,
+        high,
+        allowed.nearest(np.zeros(allowed.size)),
+        np.where(signs, low, high),
+        np.where(np.arange(allowed.size) == one, high, allowed.nearest(np.zeros(allowed.size))),
+        allowed.nearest(rng.normal(size=allowed.size) * 10.0 ** rng.uniform(-12, 12, allowed.size)),
+        allowed.nearest(np.full(allowed.size, 1e-300)),
+    ):
+        yield np.where(whole, np.rint(numbers), numbers)
+
+
+def test_every_method_that_asks_parties_for_something_is_looked_at() -> None:
+    looked_at = {name for name in METHODS if any(setting.startswith(name) for setting in SETTINGS)}
+    assert looked_at | POOLED >= METHODS.keys()
+
+
+@pytest.mark.parametrize("labels", ["all", "one class"])
+@pytest.mark.parametrize("name", SETTINGS)
+def test_with_allowed_parameters_a_party_answers_within_its_bound_whatever_its_records_are(
+    name: str, labels: str, tmp_path: Path
+) -> None:
+    method, plan = planned(name, tmp_path)
+    for number, request in enumerate(requests(method, plan)):
+        sums = plan.planned(request.name)
+        for numbers in adversarial(method.parameters(request), number):
+            asked = replace(request, parameters=numbers)
+            method.check(asked, request.turn)
+            for rows in HARD.values():
+                block = block_of(method.study, rows, labels)
+                contribution = method.contribute(asked, block, [Private(SecretStream(bytes(32)))])
+                assert np.isfinite(contribution.noisy).all()
+                if not name.startswith("fedsgd"):  # whose updates carry noise
+                    most = sums.encoding.bound * (1 + 1e-9)
+                    assert np.linalg.norm(contribution.noisy, axis=1).max() <= most
+                words = sums.encoding.centered(sums.encoding.encode(contribution.noisy))
+                limit = sums.encoding.bound * sums.encoding.scale
+                assert np.abs(words).max() <= limit * (1 + 1e-9) + 1
+
+
+@pytest.mark.parametrize("name", [name for name in SETTINGS if name.startswith(("moments", "cape"))])
+def test_with_allowed_parameters_no_record_moves_the_sum_by_more_than_the_sensitivity(
+    name: str, tmp_path: Path
+) -> None:
+    method, plan = planned(name, tmp_path)
+    for number, request in enumerate(requests(method, plan)):
+        for numbers in adversarial(method.parameters(request), number):
+            asked = replace(request, parameters=numbers)
+            for rows in HARD.values():
+                other = rows.copy()
+                other[0] = -rows[-1] if rows[-1].any() else 1.0
+                one, two = (
+                    method.contribute(asked, block_of(method.study, each, "all"), [Private(SecretStream(bytes(32)))])
+                    for each in (rows, other)
+                )
+                assert np.linalg.norm(one.noisy - two.noisy) <= plan.planned(request.name).sensitivity
+
+
+def wrong(allowed: Parameters) -> Iterator[np.ndarray | None]:
+    if not allowed.ranges:
+        yield np.zeros(0)
+        yield np.zeros(3)
+        return
+    good = allowed.nearest(np.zeros(allowed.size))
+    yield None
+    yield good[:-1]
+    yield np.append(good, 0.0)
+    yield good[None]
+    yield good.astype(np.float32)
+    yield good.astype(object)
+    for part, start in zip(allowed.ranges, np.cumsum([0, *(part.size for part in allowed.ranges)]), strict=False):
+        beyond = [math.nan, math.inf, -math.inf, np.nextafter(part.high, math.inf), np.nextafter(part.low, -math.inf)]
+        for number in [*beyond, 1.7e308, -1e200, *([0.5] if part.whole else [])]:
+            for place in (start, start + part.size - 1):
+                bad = good.copy()
+                bad[place] = number
+                yield bad
+
+
+class Untouchable(Federation):
+    """Parties whose records must not be looked at."""
+
+    parties = 3
+
+    def blocks(self, most: int = 256) -> Any:
+        raise AssertionError("a record was looked at")
+
+
+class Liar(Method):
+    """Another's method, but its coordinator asks for something else."""
+
+    def __init__(self, honest: Method, requests: list[PartyRequest]) -> None:
+        self.study, self._honest, self._requests = honest.study, honest, requests
+
+    def plan(self) -> Plan:
+        return self._honest.plan()
+
+    def parameters(self, request: PartyRequest) -> Parameters:
+        return self._honest.parameters(request)
+
+    def contribute(self, request: PartyRequest, block: Block, privates: Any = ()) -> Any:
+        return self._honest.contribute(request, block, privates)
+
+    def coordinate(self, plan: Plan) -> Any:
+        yield from self._requests
+        return Release(np.empty((0, 0)), None, {})
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_other_parameters_are_refused_before_a_record_is_looked_at(name: str, tmp_path: Path) -> None:
+    method, plan = planned(name, tmp_path)
+    for request in requests(method, plan):
+        for numbers in wrong(method.parameters(request)):
+            lie = replace(request, parameters=numbers)
+            with pytest.raises(Refused, match=f'^the request for "{request.name}" ') as refusal:
+                method.check(lie, request.turn)
+            assert str(refusal.value).endswith(".")
+            assert "\n" not in str(refusal.value)
+            if request.turn == 0:
+                with pytest.raises(Refused) as again:
+                    local.run(Liar(method, [lie]), plan, Untouchable())
+                assert str(again.value) == str(refusal.value)
+
+
+def test_a_turn_out_of_turn_is_refused_before_a_record_is_looked_at(tmp_path: Path) -> None:
+    method, plan = planned("cross-silo", tmp_path)
+    first = requests(method, plan)[0]
+    with pytest.raises(Refused, match=r'^the request for "gradient" says that it is turn 1, but it is 0\.$'):
+        local.run(Liar(method, [replace(first, turn=1)]), plan, Untouchable())
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("cross-silo", {"learning_rate": 1e30, "rounds": 3}),
+        ("cross-silo", {"learning_rate": 1e30, "optimizer": "adam", "rounds": 3}),
+        ("local-training", {"learning_rate": 1e30, "rounds": 3}),
+        ("fedavg", {"learning_rate": 1e30, "rounds": 3, "rate": 0.9}),
+        ("fedsgd", {"local_rate": 1e30, "rounds": 3}),
+        ("cape-network", {"learning_rate": 1e30, "steps": 3}),
+        ("moments", {"score_noise": 1e30}),
+        ("moments-regression", {}),
+        ("cape", {}),
+        ("voting", {}),
+    ],
+)
+def test_a_run_whose_model_runs_away_is_never_refused(name: str, keys: dict[str, Any], tmp_path: Path) -> None:
+    agreed = study(name, tmp_path, **keys)
+    rng = np.random.default_rng(0)
+    regression = agreed.study.task == "regression"
+    labels = rng.uniform(-1, 1, 18) if regression else rng.integers(0, CLASSES, 18)
+    simulation = unspoken.simulate(agreed, rng.normal(size=(18, FEATURES)), labels, np.arange(18) % 3)
+    assert simulation.outcome.survivors == 3
+
+
+NUMBERS = st.floats(allow_nan=True, allow_infinity=True, width=64)
+
+
+@given(values=arrays(np.float64, 5, elements=NUMBERS), scale=st.sampled_from([0.5, 1.0, LARGEST_WEIGHT]))
+def test_what_a_coordinator_makes_of_its_numbers_is_allowed_and_as_near_as_can_be(
+    values: np.ndarray, scale: float
+) -> None:
+    allowed = Parameters((Range(3, -scale, scale), Range(2, 0.25, scale)))
+    nearest = allowed.nearest(values)
+    allowed.check("model", nearest)
+    inside = (values >= np.array([-scale] * 3 + [0.25] * 2)) & (values <= scale)
+    assert (nearest[inside] == values[inside]).all()
+    NO_PARAMETERS.check("model", None)
+
+
+@settings(max_examples=300)
+@given(vectors=arrays(np.float64, (3, 4), elements=NUMBERS), bound=st.floats(1e-3, 1e6))
+def test_any_numbers_are_encoded_and_clipped_to_the_bound(vectors: np.ndarray, bound: float) -> None:
+    encoding = Encoding(scale=2.0**20, bits=64, bound=bound)
+    found = encoding.decode(encoding.encode(vectors))
+    for row, decoded in zip(vectors, found, strict=True):
+        if not np.isfinite(row).all():
+            assert not decoded.any()
+            continue
+        exact = [math.ldexp(*math.frexp(number)) for number in row]
+        peak = max(map(abs, exact)) or 1.0
+        length = peak * math.hypot(*(number / peak for number in exact)) if peak < 1e300 else math.inf
+        factor = bound / peak / math.hypot(*(number / peak for number in exact)) if length > bound else 1.0
+        expected = np.array([number / peak * (factor * peak) if length > bound else number for number in exact])
+        assert np.abs(decoded - expected).max() <= 0.5 / encoding.scale * (1 + 1e-6) + 1e-12 * bound
+
+
+LOSSES: list[Loss] = [Softmax(3), Logistic(2), HuberSVM(3, 0.1), HuberSVM(2, 1e-3)]
+
+
+@pytest.mark.parametrize("regularization", [1e-6, 1e-3, 0.1])
+@pytest.mark.parametrize("norm", [1.0, 1e3, 1e6])
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
+def test_the_certified_solver_reaches_its_tolerance_for_records_that_are_hard(
+    loss: Loss, norm: float, regularization: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before the last step that it may take. And neighbours' models are no further apart than stated."""
+    taken: list[np.ndarray] = []
+
+    def reached(space: Any, *arguments: Any) -> Any:
+        coefficients = minimise(space, *arguments)
+        targets, weights = arguments[1], arguments[2]
+        slopes = loss.slopes(space.scores(coefficients), targets) * weights[:, :, None]
+        taken.append(space.norm_bounds(space.gradient(slopes) + regularization * coefficients) / arguments[4])
+        return coefficients
+
+    minimise = certified.minimise
+    monkeypatch.setattr(certified, "minimise", reached)
+    monkeypatch.setattr(certified, "MAXIMUM_STEPS", 50_000)
+    rng = np.random.default_rng(0)
+    for count, features in ((20, 5), (5, 20)):
+        learner = LinearLearner(loss, norm, regularization, most=count)
+        rows = rng.normal(size=(count, features))
+        rows *= norm / np.linalg.norm(rows, axis=1, keepdims=True)
+        scales = 10.0 ** rng.uniform(-8, 0, size=(count, 1))
+        near = rows[:1] + 1e-6 * rows
+        near *= norm / np.linalg.norm(near, axis=1, keepdims=True)
+        for hard in (rows, np.tile(rows[:1], (count, 1)), near, rows * scales, rows * 0.0, rows * 1e-12):
+            labels = rng.integers(0, loss.classes, count)
+            other, others = hard.copy(), labels.copy()
+            other[0], others[0] = -rows[1], 1 - min(labels[0], 1)
+            one, two = (
+                learner.fit(Block(each[None], known[None], np.array([count])))[0]
+                for each, known in ((hard, labels), (other, others))
+            )
+            assert np.isfinite(one).all()
+            assert np.linalg.norm(one - two) <= learner.sensitivity(count)
+            assert np.linalg.norm(one - two) * count <= learner.scaled_sensitivity()
+    assert max(float(each.max()) for each in taken) <= 1.0 + 1e-6
+
+
+def test_a_tolerance_that_cannot_be_reached_is_no_reason_to_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certified, "MAXIMUM_STEPS", 3)
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(1, 30, 5))
+    learner = LinearLearner(Softmax(4), 10.0, 1e-4)
+    model = learner.fit(Block(rows, rng.integers(0, 4, (1, 30)), np.array([30])))
+    assert np.isfinite(model).all()
+
+
+def test_a_classifier_that_refuses_a_party_s_records_abstains(tmp_path: Path) -> None:
+    method, plan = planned("voting-fussy", tmp_path)
+    (request,) = requests(method, plan)
+    good, bad = (block_of(method.study, HARD[kind], "all") for kind in ("constant", "huge"))
+    assert method.contribute(request, good).noisy.sum() == 4
+    assert not method.contribute(request, bad).noisy.any()
+
+
+def test_what_fails_for_all_records_is_told_before_there_are_any(tmp_path: Path) -> None:
+    with pytest.raises(unspoken.study.StudyError, match=r'model is "found_here:Useless", which cannot be trained on 3'):
+        method_for(study("voting", tmp_path, model="found_here:Useless"))
+    with pytest.raises(unspoken.study.StudyError, match=r'model is "found_here:Doubled", which cannot be trained here'):
+        method_for(study("cross-silo", tmp_path, model="found_here:Doubled"))
+
+
+def test_an_example_that_a_module_cannot_take_leaves_the_others_as_they_are(tmp_path: Path) -> None:
+    """By each way to a sum of gradients."""
+    for name in ("cross-silo-touchy", "cross-silo-touchy-projected"):
+        method, plan = planned(name, tmp_path)
+        method = replace_rate(method)
+        request = requests(method, plan)[0]
+        rows = np.array([[0.1, 0.2, 0.3], [-1.0, 0.0, 0.0], [0.3, 0.2, 0.1]])
+        whole, others = (
+            method.contribute(request, block_of(method.study, each, "one class"), [Private(SecretStream(bytes(32)))])
+            for each in (rows, rows[[0, 2]])
+        )
+        assert np.abs(others.noisy).max() > 0.01
+        np.testing.assert_allclose(whole.noisy, others.noisy, atol=1e-6)
+
+
+def replace_rate(method: Any) -> Any:
+    """The same method, with all records in every batch."""
+    other = copy(method)
+    other.options = method.options.model_copy(update={"rate": 1.0})
+    return other
+
+
+@pytest.mark.parametrize(
+    "fails",
+    [
+        lambda rows: np.zeros(2) / 0 if len(rows) == 5 else [1.0, 1.0],
+        lambda rows: [math.nan, 1.0] if len(rows) == 5 else [1.0, 1.0],
+        lambda rows: [1e308, 1e308] if len(rows) == 5 else [1.0, 1.0],
+        lambda rows: [1.0, 2.0, 3.0] if len(rows) == 5 else [1.0, 1.0],
+        lambda rows: {}["missing"] if len(rows) == 5 else [1.0, 1.0],
+    ],
+)
+def test_a_function_that_fails_at_a_party_is_not_seen_from_outside(fails: Callable[[Any], Any]) -> None:
+    result = unspoken.compute(
+        fails,
+        np.zeros((9, 2)),
+        [0, 0, 0, 0, 1, 1, 1, 1, 1],
+        dimension=2,
+        sensitivity=1.0,
+        bound=5.0,
+        epsilon=5.0,
+        delta=1e-6,
+    )
+    assert np.isfinite(result.total).all()
+    assert np.isfinite(Custom(fails, 2, 1.0, 1.0).of(np.zeros((5, 2)), None, None)).all()

@@ -1,0 +1,71 @@
+"""A torch module whose every pass starts from what it was made with.
+
+A module may change more than its output in a pass: a running mean in a buffer, a counter, a cache. What an example
+gives would then depend on examples that went through before it, which no sensitivity allows for, and a buffer is
+released with the weights, without any noise. So buffers and attributes are put back before every pass and release.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+_OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
+"""Attributes that torch itself keeps: weights, submodules, hooks; and buffers, which are looked after by name"""
+
+
+class Stateless:
+    """A module, and how its buffers and attributes were when it was made."""
+
+    def __init__(self, module: nn.Module) -> None:
+        self.module = module
+        parts = list(module.modules())
+        self._buffers = [
+            (part._buffers, {name: _copied(value) for name, value in part._buffers.items()}) for part in parts
+        ]
+        self._attributes = [
+            (
+                part.__dict__,
+                {name: _copied(value) for name, value in part.__dict__.items() if name not in _OF_EVERY_MODULE},
+            )
+            for part in parts
+        ]
+
+    def __call__(self, rows: Tensor) -> Tensor:
+        self.restore()
+        output: Tensor = self.module(rows)
+        return output
+
+    def restore(self) -> nn.Module:
+        """The module as it was made, but for its weights."""
+        for there, first in self._buffers:
+            for name in there.keys() - first.keys():
+                del there[name]
+            there.update({name: _copied(value) for name, value in first.items()})
+        for attributes, first in self._attributes:
+            for name in attributes.keys() - first.keys() - _OF_EVERY_MODULE:
+                del attributes[name]
+            attributes.update({name: _copied(value) for name, value in first.items()})
+        return self.module
+
+
+def _copied(value: Any) -> Any:
+    """A copy of an array, or of a collection and the arrays in it; anything else is itself, weights and layers too."""
+    match value:
+        case nn.Parameter():
+            return value
+        case Tensor():
+            return value.detach().clone()
+        case np.ndarray():
+            return value.copy()
+        case dict() | list():
+            made = copy(value)
+            for place, part in value.items() if isinstance(value, dict) else enumerate(value):
+                made[place] = _copied(part)
+            return made
+        case set():
+            return copy(value)
+    return value

@@ -1,0 +1,99 @@
+"""The numbers that a request may carry, and how a party refuses others.
+
+Parameters come from the coordinator, whom no party trusts. If they could make a party's arithmetic fail for one record
+and not for its neighbour, the failure itself would be a bit about records, without noise. So a method states how many
+numbers a request carries and between which bounds; within these no arithmetic of a party can fail, whatever its records
+are, and anything else is refused before a record is looked at, in the same words for all records.
+
+An honest coordinator moves its own numbers into the bounds before it asks (`Parameters.nearest`). They are made of
+released totals, so that costs nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from unspoken.errors import UnspokenError
+from unspoken.types import Floats
+
+LARGEST_WEIGHT = 1e9
+"""No model that learns anything has a larger weight, and products of a few such numbers are far from overflow."""
+
+
+class Refused(UnspokenError):
+    """A request that a party does not answer, whatever its records are."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """So many numbers between two bounds."""
+
+    size: int
+    low: float
+    high: float
+    whole: bool = False
+    """Are they whole numbers?"""
+
+    def __str__(self) -> str:
+        return f"{'whole numbers' if self.whole else 'numbers'} from {self.low:g} to {self.high:g}"
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """The numbers that a request carries, one range after the other; without ranges it carries none."""
+
+    ranges: tuple[Range, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return sum(part.size for part in self.ranges)
+
+    def nearest(self, values: Floats) -> Floats:
+        """The allowed numbers that are closest to these; 0, or what is closest to 0, where there is no number.
+
+        >>> Parameters((Range(2, -1.0, 1.0), Range(1, 0.5, 1.0))).nearest(np.array([np.inf, 0.3, np.nan])).tolist()
+        [1.0, 0.3, 0.5]
+        """
+        allowed = np.where(np.isnan(values), 0.0, values)
+        for part, place in self._places():
+            np.clip(allowed[place], part.low, part.high, out=allowed[place])
+        return allowed
+
+    def check(self, name: str, values: Floats | None) -> None:
+        """Refuse the request of this name unless it carries what it may."""
+        if values is None and not self.ranges:
+            return
+        is_shaped = isinstance(values, np.ndarray) and values.dtype == np.float64 and values.shape == (self.size,)
+        if values is None or not (self.ranges and is_shaped):
+            found = "no parameters" if values is None else f"parameters of shape {np.shape(values)}"
+            expected = f"{self.size:,} numbers" if self.ranges else "none"
+            raise Refused(f'the request for "{name}" carries {found}, but it should carry {expected}.')
+        for part, place in self._places():
+            given = values[place]
+            # Written so that NaN is refused, too.
+            wrong = ~((given >= part.low) & (given <= part.high))
+            if part.whole:
+                wrong |= given != np.rint(given)
+            if wrong.any():
+                first = int(np.flatnonzero(wrong)[0])
+                raise Refused(
+                    f'the request for "{name}" has {given[first]:g} as parameter number {place.start + first}, but '
+                    f"there should be {part}."
+                )
+
+    def _places(self) -> Iterator[tuple[Range, slice]]:
+        start = 0
+        for part in self.ranges:
+            yield part, slice(start, start + part.size)
+            start += part.size
+
+
+NO_PARAMETERS = Parameters()
+
+
+def weights_within_bounds(size: int) -> Parameters:
+    """The weights of a model, as one flat vector."""
+    return Parameters((Range(size, -LARGEST_WEIGHT, LARGEST_WEIGHT),))
