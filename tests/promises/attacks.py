@@ -296,6 +296,9 @@ class Listening(Method):
     def plan(self) -> Plan:
         return self._method.plan()
 
+    def parameters(self, request: Any) -> Any:
+        return self._method.parameters(request)
+
     def contribute(self, request: Any, block: Any, privates: Any = ()) -> Any:
         return self._method.contribute(request, block, privates)
 
