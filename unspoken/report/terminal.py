@@ -223,9 +223,12 @@ def _parties(plan: Plan) -> str:
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
     if any(isinstance(planned.noise, Independent | Inside) for planned in plan.sums):
         return f"{trust.parties:,}, each for itself; {trust.dropouts:,} may drop out; {more}"
+    lost = f"{trust.colluding:,} may collude and {trust.dropouts:,} may drop out"
+    if trust.withheld:
+        lost += f", and a lying coordinator could leave out {trust.withheld:,} more"
     return (
-        f"{trust.parties:,}; {trust.colluding:,} may collude and {trust.dropouts:,} may drop out; the noise is sized "
-        f"for the {trust.honest_survivors:,} that then remain; {more.replace('do,', 'drop out,')}"
+        f"{trust.parties:,}; {lost}; the noise is sized for the {trust.honest_survivors:,} that then remain; "
+        f"{more.replace('do,', 'drop out,')}"
     )
 
 

@@ -461,12 +461,10 @@ class ComputeNodes(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        if self._per_party == self._count:
-            return (f"at least one of the {self._count} compute nodes keeps to itself what it receives",)
-        corrupt = self._corrupt
-        if not corrupt:
-            return (f"each of the {self._count} compute nodes keeps to itself what it receives",)
-        return (f"all but {corrupt} of the {self._count} compute nodes keep to themselves what they receive",)
+        honest = self._count - self._corrupt
+        keep = "one" if honest == 1 else f"{honest}"
+        whose = "keeps to itself what it receives" if honest == 1 else "keep to themselves what they receive"
+        return (f"at least {keep} of the {self._count} compute nodes {whose}",)
 
     @property
     def _corrupt(self) -> int:
