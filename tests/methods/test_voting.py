@@ -115,6 +115,18 @@ def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(tmp_
     assert plan.to_json()["queries"] == 20
 
 
+def test_a_record_of_a_party_smaller_than_its_neighbourhood_is_told_what_it_gets(tmp_path: Path) -> None:
+    """Where parties are protected they may have fewer records than neighbours vote: then a record counts for more."""
+    content = study(tmp_path, {"unit": "party"}, ballots="neighbours", neighbours=3).model_dump(exclude_none=True)
+    content["parties"]["records"] = 1
+    method = Voting(make_study(content))
+    alone, other = (ballots(method, np.zeros((1, 2)), np.array([label])) for label in (0, 1))
+    moved = float(np.linalg.norm(alone - other))
+    plan = method.plan()
+    assert moved == pytest.approx(method.sensitivity(1))
+    assert plan.to_json()["epsilon_by_unit"]["record"] >= epsilon_of(moved / plan.planned("ballots").noise_std, 1e-6)
+
+
 def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
     agreed = study(tmp_path, {"epsilon": None, "noise_multiplier": 7.0, "unit": "party"})
     plan = Voting(agreed).plan()

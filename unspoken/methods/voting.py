@@ -48,7 +48,7 @@ from unspoken.methods.base import Contribution, Conversation, Method, PartyReque
 from unspoken.methods.cross_silo import Sizes, release_of
 from unspoken.methods.parameters import Parameters, Range
 from unspoken.methods.plan import DeclaredSum, Plan, make_plan, setting_of
-from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
+from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
 from unspoken.study import Section, Study
@@ -217,7 +217,8 @@ class Voting(Method):
         if group is None:
             return whole
         # Several records may be at several parties, or replace several neighbours of one.
-        return group * whole / (self.options.neighbours if self.options.ballots == "neighbours" else 1)
+        fewest = min(self.options.neighbours, self.study.parties.records)
+        return group * whole / (fewest if self.options.ballots == "neighbours" else 1)
 
     def plan(self) -> VotingPlan:
         declared = DeclaredSum(
@@ -267,7 +268,10 @@ class Voting(Method):
 
     def _epsilon(self, plan: Plan, group: int | None) -> float:
         """What the noise promises for so many records (None: all of a party's)."""
-        mu = compose([plan.planned("ballots").mu]) * self.sensitivity(group) / self.sensitivity(self.study.group)
+        planned = plan.planned("ballots")
+        # What rounding adds is the same for all of them, or less.
+        rounding = planned.sensitivity - self.sensitivity(self.study.group)
+        mu = (self.sensitivity(group) + rounding) / planned.noise_std
         return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
