@@ -187,8 +187,9 @@ def test_without_noise_the_discriminant_is_scikit_learn_s() -> None:
     model = unspoken.PrivateClassifier("none", classes=range(10), norm=10.0, options=options)
     model.fit(features[:1400], labels[:1400])
     reference = LinearDiscriminantAnalysis().fit(features[:1400], labels[:1400])
-    assert np.abs(model.predict_proba(features) - reference.predict_proba(features)).max() < 1e-3
-    assert (model.predict(features) == reference.predict(features)).mean() > 0.995
+    # 2e-12 whatever the processor: pixels that are always blank and the constant must not be divided by their rounding.
+    assert np.abs(model.predict_proba(features) - reference.predict_proba(features)).max() < 1e-7
+    assert (model.predict(features) == reference.predict(features)).all()
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
