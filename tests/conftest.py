@@ -14,8 +14,8 @@ for _name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
 os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
 
-settings.register_profile("default", deadline=None, derandomize=True, print_blob=True)
-settings.register_profile("soak", deadline=None, max_examples=5 * settings.default.max_examples, print_blob=True)
+settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
+settings.register_profile("soak", max_examples=500, print_blob=True, deadline=None)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken.data import federation
@@ -42,7 +42,6 @@ def records_of(sizes: list[int], seed: int = 0) -> tuple[Records, np.ndarray]:
     return Records(rng.normal(size=(len(groups), 3)), rng.integers(4, size=len(groups))), groups
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=2, max_size=20), block_bytes=st.sampled_from([1, 500, 2000, 1 << 24])
 )
@@ -106,7 +105,6 @@ def test_statistics_have_labels_of_0() -> None:
         assert block.features.shape[2] == 3
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=12))
 def test_a_block_falls_into_parts_of_equal_size_that_cover_it(sizes: list[int]) -> None:
     records, groups = records_of(sizes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken.noise.schedule import NoiseSchedule
@@ -202,7 +202,6 @@ def test_messages_of_another_study_or_sum_are_rejected(name: str) -> None:
 
 
 @EACH
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(name: str, data: st.DataObject) -> None:
     """One message of a run, of any kind and in any direction, arrives damaged first and then as it was sent."""
@@ -247,7 +246,6 @@ def damage(body: bytes, data: st.DataObject, *, flips: bool) -> bytes:
 
 
 @EACH
-@settings(max_examples=300, deadline=None)
 @given(garbage=st.binary(min_size=1, max_size=400))
 def test_no_decoder_crashes_or_hangs_on_garbage(name: str, garbage: bytes) -> None:
     network = NETWORKS.setdefault(name, Network(opened(name, session())))

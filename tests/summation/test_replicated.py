@@ -13,7 +13,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -152,7 +152,6 @@ def test_each_share_has_its_holders_and_each_product_one_tallier(sharing: Sharin
 
 
 @EACH_SHARING
-@settings(max_examples=60, deadline=None)
 @given(x=st.lists(WORDS, min_size=6, max_size=6), y=st.lists(WORDS, min_size=6, max_size=6), seed=st.integers(0, 99))
 def test_products_and_conjunctions_are_those_of_the_words(
     sharing: Sharing, x: list[int], y: list[int], seed: int
@@ -165,7 +164,6 @@ def test_products_and_conjunctions_are_those_of_the_words(
 
 
 @EACH_SHARING
-@settings(max_examples=60, deadline=None)
 @given(x=st.lists(WORDS | st.sampled_from(EDGES), min_size=1, max_size=20), seed=st.integers(0, 99))
 def test_the_sign_of_any_word_under_any_sharing(sharing: Sharing, x: list[int], seed: int) -> None:
     words = np.array(x, dtype=np.uint64)

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -178,7 +178,6 @@ def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, querie
             assert (winners == totals.argmax(axis=1)).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_the_winners_of_any_ballots(data: st.DataObject) -> None:
     talliers = data.draw(st.sampled_from(TALLIERS))
@@ -764,7 +763,6 @@ def test_one_opening_is_known_to_be_enough(talliers: int) -> None:
         vote.hold(random_ballots())
 
 
-@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(data: st.DataObject) -> None:
     """One message of a vote, of any kind and in any direction, arrives damaged first and then as it was sent."""
@@ -800,7 +798,6 @@ def damage(body: bytes, data: st.DataObject) -> bytes:
     return data.draw(st.binary(max_size=200).filter(lambda random: random != body))
 
 
-@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataObject) -> None:
     """It can frame what it likes; it cannot make one tallier's words to another one's, or of another round."""
@@ -834,7 +831,6 @@ def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataO
     assert counted == talliers * (2 * (talliers - 1) + vote.sharing.threshold * vote.poll.rounds) >= relayed
 
 
-@settings(max_examples=200, deadline=None)
 @given(garbage=st.binary(min_size=1, max_size=400))
 def test_no_decoder_crashes_or_hangs_on_garbage(garbage: bytes) -> None:
     for endpoint in GARBAGE.endpoints.values():
