@@ -510,9 +510,9 @@ def test_a_regression_is_measured_on_a_test_file_and_split_by_its_labels(tasks: 
     model = skops.io.load(folder / result["files"]["model"], trusted=[])
     errors = model.predict(measured()) - measured()["pressure"]
     assert (errors**2).mean() == pytest.approx(result["metrics"]["mse"])
-    assert complaint(
-        folder, "simulate", "study.toml", "--data", "train.csv", "--split", "dirichlet:1"
-    ).startswith("the split is 'dirichlet:1', but a regression has no classes to draw; use iid or by-class.")
+    assert complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--split", "dirichlet:1").startswith(
+        "the split is 'dirichlet:1', but a regression has no classes to draw; use iid or by-class."
+    )
 
 
 @pytest.mark.parametrize("matrix", [True, False])

@@ -10,6 +10,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import unspoken
+from factories import make
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
@@ -36,17 +37,14 @@ def study(
     norm: float = 10.0,
     **privacy: Any,
 ) -> Study:
+    """`parties` of as many records each; without an epsilon the noise multiplier is 4."""
     count, records = parties
-    promise = {"delta": 1e-5, **({} if {"epsilon", "noise_multiplier"} & privacy.keys() else {"noise_multiplier": 4.0})}
-    unit = {"unit": "party"} if name == "fedavg" else {}
-    return make_study(
-        {
-            "study": {"name": "compared", "task": "classification"},
-            "data": {"features": features, "norm": norm, "classes": classes},
-            "parties": {"count": count, "records": records, "max_records": records},
-            "privacy": {**promise, **unit, **privacy},
-            "method": {"name": name, "model": "linear", **(method or {})},
-        }
+    return make(
+        data={"features": features, "norm": norm, "classes": classes},
+        parties={"count": count, "records": records, "max_records": records},
+        method={"name": name, "model": "linear", **(method or {})},
+        privacy={"unit": "party"} if name == "fedavg" else {},
+        **{"delta": 1e-5, **({} if "epsilon" in privacy else {"noise_multiplier": 4.0}), **privacy},
     )
 
 

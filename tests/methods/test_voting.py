@@ -17,6 +17,7 @@ import skops.io
 from sklearn.datasets import load_digits
 
 import unspoken
+from factories import make
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_records
@@ -40,15 +41,12 @@ def study(folder: Path, privacy: dict[str, Any] | None = None, **keys: Any) -> S
     public = folder / "public.npz"
     if not public.exists():
         np.savez(public, X=np.random.default_rng(0).normal(size=(20, 2)))
-    return make_study(
-        {
-            "study": {"name": "votes", "task": "classification"},
-            "data": {"features": 2, "classes": 3, "norm": 5.0},
-            "parties": {"count": 8, "records": 6, "max_records": 6},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6, **(privacy or {})},
-            "method": {"name": "voting", "public": str(public), "queries": 20, **keys},
-            "summation": {"protocol": "ideal"},
-        }
+    return make(
+        data={"features": 2, "classes": 3, "norm": 5.0},
+        parties={"count": 8, "records": 6, "max_records": 6},
+        privacy=privacy or {},
+        method={"name": "voting", "public": str(public), "queries": 20, **keys},
+        summation="ideal",
     )
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import make
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study, make_study
 from unspoken.summation.base import (
     COORDINATOR,
     Coordinator,
@@ -31,19 +31,6 @@ OPENING = pytest.mark.parametrize("name", ["secagg", "secagg+", "compute-nodes"]
 KEY = bytes(range(32))
 
 
-def study(name: str) -> Study:
-    return make_study(
-        {
-            "study": {"name": "sum", "task": "classification"},
-            "data": {"features": 2, "classes": 2},
-            "parties": {"count": 6},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            "method": {"name": "helmet"},
-            "summation": {"protocol": name},
-        }
-    )
-
-
 def session(
     parties: int = 6, dropouts: int = 2, length: int = 5, bits: int = 64, sum_name: str = "model", opening: bool = False
 ) -> Session:
@@ -52,7 +39,7 @@ def session(
 
 
 def opened(name: str, agreed: Session, key: bytes | None = None) -> Protocol:
-    return open_session(study(name), agreed, SecretStream(key))
+    return open_session(make(parties=6, summation=name), agreed, SecretStream(key))
 
 
 def vectors(agreed: Session, seed: int = 0) -> Words:

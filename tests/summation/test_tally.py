@@ -30,8 +30,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from factories import make
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study, StudyError, make_study
+from unspoken.study import Study, StudyError
 from unspoken.summation import ballots as messages
 from unspoken.summation.ballots import MOST, TALLIERS, Agreement, Ballot, Count, Framed, Opening, Relay, address
 from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Message, Rejected, Session, bitmap
@@ -951,16 +952,7 @@ def test_what_must_be_assumed_is_said(talliers: int, rounds: int, assumption: st
 
 def agreed(**options: Any) -> Study:
     """A study of a vote with the options of its summation."""
-    return make_study(
-        {
-            "study": {"name": "votes", "task": "classification"},
-            "data": {"features": 2, "classes": 3, "norm": 5.0},
-            "parties": {"count": 8, "records": 6, "max_records": 6},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "method": {"name": "voting"},
-            "summation": {"protocol": "tally", **options},
-        }
-    )
+    return make("voting", parties=8, summation={"protocol": "tally", **options})
 
 
 @pytest.mark.parametrize(
