@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # As many workers as cores run at once (and what they start), so each gets one thread. Libraries read these when they
 # are imported, which is after this; so do the workers and the programs that tests start.
@@ -14,8 +14,11 @@ for _name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
 os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
 
-settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
-settings.register_profile("soak", max_examples=500, print_blob=True, deadline=None)
+# How long an example takes says more of what else the machine does than of the test.
+settings.register_profile(
+    "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("soak", settings.get_profile("default"), max_examples=500, derandomize=False, print_blob=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
