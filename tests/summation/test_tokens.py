@@ -570,10 +570,11 @@ def test_whatever_a_party_signs_nobody_accepts_a_list_without_all_honest_tokens(
 
 
 def test_ten_parties_with_a_hundred_tokens_each_take_seconds() -> None:
-    started = time.perf_counter()
+    """Seen: 1 to 2 processor seconds."""
+    started = time.process_time()
     run = Run([100] * 10, "speed").finish()
     assert len(run.coordinator.tokens()) == 1_000
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_endpoints_are_made_by_the_protocol() -> None:
