@@ -18,7 +18,7 @@ os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
 settings.register_profile(
     "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("soak", settings.get_profile("default"), max_examples=500, derandomize=False, print_blob=True)
+settings.register_profile("soak", settings.get_profile("default"), max_examples=200, derandomize=False, print_blob=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
