@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.timeout(900)  # for the busiest machine; an idle one takes seconds
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
 
 
@@ -22,7 +23,7 @@ def run(script: str, *arguments: str) -> dict[str, Any]:
         [sys.executable, str(BENCHMARKS / script), "--quick", "--json", *arguments],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=850,
         check=False,
     )
     assert finished.returncode == 0, finished.stderr
@@ -134,7 +135,8 @@ def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
 
 
 def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_path: Path) -> None:
-    # On digits at ε = 0.5, two runs each: 40 points ahead of local privacy, with a standard deviation of about 5.
+    # On digits at ε = 0.5, two runs each: 34 points ahead of local privacy with a standard deviation of 7, so that less
+    # than 3 fails by chance less often than 1e-5.
     result = run("cross_silo_figures.py", "--output", str(tmp_path))
     assert claims(result)["local"][0]["holds"], result["claims"]
     assert claims(result)["noise"][0]["holds"]
@@ -160,10 +162,11 @@ def test_votes_and_neighbours_are_timed() -> None:
 
 
 def test_votes_beat_private_averages_and_the_tables_are_written(tmp_path: Path) -> None:
-    # On digits with 20 parties, two runs each: 5 points ahead of fedavg, with a standard deviation of about 5.
+    # On digits with 20 parties, two runs each: 5 points ahead of fedavg, with a standard deviation of about 5, so that
+    # 20 behind it fails by chance less often than 1e-6.
     result = run("voting_tables.py", "--output", str(tmp_path))
     found = claims(result)
-    assert found["fedavg"][0]["measured"] > -10.0, result["claims"]
+    assert found["fedavg"][0]["measured"] > -20.0, result["claims"]
     assert found["weighted over majority"][0]["holds"], result["claims"]
     # Without noise: with it, a single party can turn every majority.
     assert found["majority over a single party"][-1]["holds"], result["claims"]

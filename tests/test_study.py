@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken import templates
@@ -400,7 +400,6 @@ COLUMNS = st.dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(COLUMNS, st.sampled_from([None, True, False]))
 def test_a_table_s_norm_is_by_default_what_no_record_exceeds(columns: dict[str, Any], intercept: bool | None) -> None:
     described = {"columns": columns} | ({} if intercept is None else {"intercept": intercept})
@@ -606,7 +605,6 @@ def test_a_share_of_the_parties_is_rounded_up(share: str, parties: int, count: i
     assert (study.colluding, study.dropouts) == (count, count)
 
 
-@settings(deadline=None)
 @given(st.integers(0, 9999), st.integers(2, 10**9))
 def test_a_decimal_fraction_is_taken_exactly(numerator: int, parties: int) -> None:
     content = tomllib.loads(EXAMPLE)

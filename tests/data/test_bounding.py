@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
@@ -31,7 +31,6 @@ def norms(rows: Floats) -> Floats:
     return np.array([np.hypot.reduce(row) for row in rows])
 
 
-@settings(deadline=None)
 @given(MATRICES, NORMS, st.booleans())
 @example(np.array([[1e200, -1e200], [1.7e308, 1.7e308], [1e-300, 0.0]]), 2.0, True)
 def test_no_row_is_longer_than_the_norm_constant_included(rows: Floats, norm: float, intercept: bool) -> None:
@@ -41,7 +40,6 @@ def test_no_row_is_longer_than_the_norm_constant_included(rows: Floats, norm: fl
     assert (norms(bounded) <= norm * (1.0 + 1e-12)).all()
 
 
-@settings(deadline=None)
 @given(MATRICES, NORMS, st.booleans())
 @example(np.array([[1e200, -1e200], [0.3, 0.4]]), 0.5, False)
 def test_rows_within_the_norm_are_unchanged_and_others_keep_their_direction(
@@ -56,7 +54,6 @@ def test_rows_within_the_norm_are_unchanged_and_others_keep_their_direction(
         np.testing.assert_allclose(clipped / norm, row / length, rtol=1e-12, atol=1e-300)
 
 
-@settings(deadline=None)
 @given(MATRICES, NORMS, st.booleans())
 @example(np.array([[1e200, 1.0], [0.1, 0.3], [3.0, 4.0]]), 0.3, True)
 def test_a_row_is_bounded_the_same_alone_and_among_others(rows: Floats, norm: float, intercept: bool) -> None:
@@ -65,7 +62,6 @@ def test_a_row_is_bounded_the_same_alone_and_among_others(rows: Floats, norm: fl
     np.testing.assert_array_equal(clip_rows(rows, data), alone)
 
 
-@settings(deadline=None)
 @given(MATRICES)
 def test_bounding_leaves_what_it_was_given_alone(rows: Floats) -> None:
     before = rows.copy()
@@ -76,7 +72,6 @@ def test_bounding_leaves_what_it_was_given_alone(rows: Floats) -> None:
 BOUNDS = st.tuples(st.floats(-1e100, 1e100), st.floats(-1e100, 1e100)).filter(lambda pair: pair[0] < pair[1])
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, st.integers(1, 20), elements=FINITE), BOUNDS)
 def test_numbers_outside_the_bounds_are_moved_to_the_nearer_one(values: Floats, bounds: tuple[float, float]) -> None:
     column = Column(min=bounds[0], max=bounds[1])
@@ -87,14 +82,12 @@ def test_numbers_outside_the_bounds_are_moved_to_the_nearer_one(values: Floats, 
     assert (np.abs(scaled) <= 1.0).all()
 
 
-@settings(deadline=None)
 @given(BOUNDS)
 def test_scaling_keeps_the_order_of_numbers(bounds: tuple[float, float]) -> None:
     values = np.linspace(*bounds, 20)
     assert (np.diff(scale_column(values, Column(min=bounds[0], max=bounds[1]))) >= 0.0).all()
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, st.integers(1, 20), elements=FINITE), BOUNDS)
 def test_labels_never_leave_minus_1_to_1_and_reach_both(values: Floats, bounds: tuple[float, float]) -> None:
     scaled = scale_labels(values, DataSection(features=1, label_bounds=bounds))
@@ -103,7 +96,6 @@ def test_labels_never_leave_minus_1_to_1_and_reach_both(values: Floats, bounds: 
     assert (scaled[values >= bounds[1]] == 1.0).all()
 
 
-@settings(deadline=None)
 @given(arrays(np.float64, st.integers(1, 20), elements=st.floats(0.0, 1.0)), BOUNDS)
 def test_labels_within_the_bounds_are_scaled_there_and_back(parts: Floats, bounds: tuple[float, float]) -> None:
     data = DataSection(features=1, label_bounds=bounds)
@@ -153,7 +145,6 @@ PEOPLE = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(PEOPLE, min_size=2, max_size=6))
 def test_a_table_s_record_is_encoded_the_same_alone_and_among_others(
     tmp_path_factory: pytest.TempPathFactory, people: list[dict[str, Any]]
@@ -173,7 +164,6 @@ CATEGORIES = st.integers(1, 4).map(lambda count: Column(categories=list(range(co
 NUMBERS = BOUNDS.map(lambda bounds: Column(min=bounds[0], max=bounds[1]))
 
 
-@settings(deadline=None)
 @given(
     st.lists(CATEGORIES | NUMBERS, min_size=1, max_size=30), st.sampled_from(["regression", "statistics"]), st.data()
 )

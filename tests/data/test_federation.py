@@ -5,34 +5,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import maker
 from unspoken.data import federation
 from unspoken.data.bounding import clip_rows, scale_labels
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import DataError, Records
-from unspoken.study import Study, make_study
+from unspoken.study import Study
 
 CLASSES = {"features": 3, "classes": 4, "intercept": True}
 
 
-def study(
-    parties: int,
-    records: int = 1,
-    max_records: int = 1000,
-    task: str = "classification",
-    data: dict[str, Any] = CLASSES,
-) -> Study:
-    return make_study(
-        {
-            "study": {"name": "blocks", "task": task},
-            "data": data,
-            "parties": {"count": parties, "records": records, "max_records": max_records},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "method": {"name": "helmet"},
-        }
-    )
+study = maker(data=CLASSES)
 
 
 def records_of(sizes: list[int], seed: int = 0) -> tuple[Records, np.ndarray]:
@@ -42,13 +28,12 @@ def records_of(sizes: list[int], seed: int = 0) -> tuple[Records, np.ndarray]:
     return Records(rng.normal(size=(len(groups), 3)), rng.integers(4, size=len(groups))), groups
 
 
-@settings(deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 12), min_size=2, max_size=20), block_bytes=st.sampled_from([1, 500, 2000, 1 << 24])
 )
 def test_blocks_cover_each_party_once_with_exactly_its_records(sizes: list[int], block_bytes: int) -> None:
     records, groups = records_of(sizes)
-    agreed = study(len(sizes))
+    agreed = study(parties=len(sizes))
     bounded = clip_rows(records.features, agreed.data)
     seen = []
     with pytest.MonkeyPatch.context() as patch:
@@ -74,7 +59,7 @@ def test_blocks_cover_each_party_once_with_exactly_its_records(sizes: list[int],
 def test_a_regression_s_labels_are_clipped_and_scaled_and_padded_with_0(sizes: list[int]) -> None:
     records, groups = records_of(sizes)
     records = Records(records.features, np.linspace(-50.0, 200.0, len(groups)))
-    agreed = study(len(sizes), task="regression", data={"features": 3, "label_bounds": [10, 110]})
+    agreed = study(parties=len(sizes), task="regression", data={"features": 3, "label_bounds": [10, 110]})
     for parties, block in ArrayFederation(agreed, records, groups).blocks():
         assert block.labels.dtype == np.float64
         assert np.abs(block.labels).max() <= 1.0
@@ -90,7 +75,7 @@ def test_a_regression_s_labels_are_clipped_and_scaled_and_padded_with_0(sizes: l
 @pytest.mark.parametrize("kind", [np.int64, np.float32])
 def test_labels_of_a_regression_are_scaled_in_full_precision_whatever_their_type(kind: Any) -> None:
     records = Records(np.zeros((2, 3)), np.array([10, 60], dtype=kind))
-    agreed = study(2, task="regression", data={"features": 3, "label_bounds": [10, 110]})
+    agreed = study(parties=2, task="regression", data={"features": 3, "label_bounds": [10, 110]})
     blocks = [block for _, block in ArrayFederation(agreed, records, np.array([0, 1])).blocks()]
     assert all(block.labels.dtype == np.float64 for block in blocks)
     assert sorted(np.concatenate([block.labels.ravel() for block in blocks]).tolist()) == [-1.0, 0.0]
@@ -98,7 +83,7 @@ def test_labels_of_a_regression_are_scaled_in_full_precision_whatever_their_type
 
 def test_statistics_have_labels_of_0() -> None:
     records, groups = records_of([1, 4, 2])
-    agreed = study(3, task="statistics", data={"features": 3})
+    agreed = study(parties=3, task="statistics", data={"features": 3})
     nothing = Records(records.features, np.zeros(7, dtype=np.int64))
     for _, block in ArrayFederation(agreed, nothing, groups).blocks():
         assert block.labels.dtype == np.int64
@@ -106,11 +91,10 @@ def test_statistics_have_labels_of_0() -> None:
         assert block.features.shape[2] == 3
 
 
-@settings(deadline=None)
 @given(sizes=st.lists(st.integers(1, 5), min_size=2, max_size=12))
 def test_a_block_falls_into_parts_of_equal_size_that_cover_it(sizes: list[int]) -> None:
     records, groups = records_of(sizes)
-    for _, block in ArrayFederation(study(len(sizes)), records, groups).blocks():
+    for _, block in ArrayFederation(study(parties=len(sizes)), records, groups).blocks():
         seen = []
         for positions, part in block.by_size():
             count = part.features.shape[1]
@@ -124,7 +108,7 @@ def test_a_block_falls_into_parts_of_equal_size_that_cover_it(sizes: list[int]) 
 def test_parties_of_like_size_share_a_block_so_that_little_is_padded(monkeypatch: pytest.MonkeyPatch) -> None:
     records, groups = records_of([1, 50] * 10)
     monkeypatch.setattr(federation, "BLOCK_BYTES", 10 * 50 * 4 * 8)
-    blocks = list(ArrayFederation(study(20), records, groups).blocks())
+    blocks = list(ArrayFederation(study(parties=20), records, groups).blocks())
     assert [(block.features.shape, sum(block.counts)) for _, block in blocks] == [((10, 50, 4), 500), ((10, 1, 4), 10)]
 
 
@@ -133,20 +117,20 @@ def test_parties_of_like_size_share_a_block_so_that_little_is_padded(monkeypatch
     [
         (
             [5, 2, 5],
-            study(3, records=4),
+            study(parties={"count": 3, "records": 4}),
             "party 1 has 2 records, but the study's [parties] asks for at least 4; have fewer",
         ),
         (
             [5, 5, 0],
-            study(3),
+            study(parties=3),
             "party 2 has 0 records, but the study's [parties] asks for at least 1; have fewer parties",
         ),
         (
             [5, 9, 5],
-            study(3, max_records=8),
+            study(parties={"count": 3, "max_records": 8}),
             "party 1 has 9 records, above the study's [parties] max_records = 8; raise",
         ),
-        ([5, 5, 5], study(2), "the records belong to 3 parties, but the study has count = 2."),
+        ([5, 5, 5], study(parties=2), "the records belong to 3 parties, but the study has count = 2."),
     ],
 )
 def test_parties_that_do_not_fit_the_study_are_refused_by_their_number(
@@ -160,4 +144,4 @@ def test_parties_that_do_not_fit_the_study_are_refused_by_their_number(
 def test_every_record_needs_a_party() -> None:
     records, groups = records_of([3, 3])
     with pytest.raises(DataError, match=r"^there are 6 records but 5 groups; give each record its party\.$"):
-        ArrayFederation(study(2), records, groups[:-1])
+        ArrayFederation(study(parties=2), records, groups[:-1])

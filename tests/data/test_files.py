@@ -12,34 +12,28 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from factories import maker
 from unspoken.data.files import DataError, Records, check_arrays, read_features, read_records
-from unspoken.study import Study, make_study
+from unspoken.study import Study
 
 ROWS = {"age": [0, 110, 55], "sex": ["f", "m", "m"], "died": ["no", "yes", "no"]}
 
 
-def study(data: dict[str, Any], task: str = "classification") -> Study:
-    return make_study(
-        {
-            "study": {"name": "heart", "task": task},
-            "data": data,
-            "parties": {"count": 2},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "method": {"name": "helmet"},
-        }
-    )
+study = maker(parties=2)
 
 
 def table_study(**columns: Any) -> Study:
     columns = columns or {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}
-    return study({"label": "died", "classes": ["no", "yes"], "columns": columns})
+    return study(data={"label": "died", "classes": ["no", "yes"], "columns": columns})
 
 
-MATRIX = study({"features": 3, "classes": 2})
-NUMBERS = study({"features": 3, "label_bounds": [0, 110]}, "regression")
-STATISTICS = study({"features": 3}, "statistics")
-AGE = study({"label": "age", "label_bounds": [0, 110], "columns": {"sex": {"categories": ["f", "m"]}}}, "regression")
-ALL = study({"columns": {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}}, "statistics")
+MATRIX = study(data={"features": 3, "classes": 2})
+NUMBERS = study(task="regression", data={"features": 3, "label_bounds": [0, 110]})
+STATISTICS = study(task="statistics", data={"features": 3})
+AGE = study(
+    task="regression", data={"label": "age", "label_bounds": [0, 110], "columns": {"sex": {"categories": ["f", "m"]}}}
+)
+ALL = study(task="statistics", data={"columns": {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}})
 
 
 def write_table(path: Path, table: dict[str, Any]) -> Path:
@@ -121,7 +115,7 @@ def test_categories_and_classes_may_be_numbers_or_booleans(
     tmp_path: Path, suffix: str, classes: list[Any], values: list[Any]
 ) -> None:
     path = write_table(tmp_path / f"typed{suffix}", {"smokes": values, "died": values})
-    agreed = study({"label": "died", "classes": classes, "columns": {"smokes": {"categories": classes}}})
+    agreed = study(data={"label": "died", "classes": classes, "columns": {"smokes": {"categories": classes}}})
     assert_same(read_records(path, agreed), [[1, 0], [0, 1], [0, 1]], [0, 1, 1])
 
 

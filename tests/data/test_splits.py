@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken.data.splits import SplitError, split
@@ -15,7 +15,6 @@ def labels(records: int, classes: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None)
 @given(records=st.integers(2, 200), classes=st.integers(2, 5), seed=st.integers(0, 2**32), data=st.data())
 def test_every_record_goes_to_one_party_and_no_party_is_empty(
     kind: str, records: int, classes: int, seed: int, data: st.DataObject
@@ -28,7 +27,6 @@ def test_every_record_goes_to_one_party_and_no_party_is_empty(
 
 
 @pytest.mark.parametrize("kind", ["iid", "by-class"])
-@settings(deadline=None)
 @given(records=st.integers(2, 300), data=st.data())
 def test_parties_have_equally_many_records_within_one(kind: str, records: int, data: st.DataObject) -> None:
     parties = data.draw(st.integers(1, records))
@@ -72,7 +70,6 @@ def numbers(records: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=records)
 
 
-@settings(deadline=None)
 @given(records=st.integers(2, 200), seed=st.integers(0, 2**32), data=st.data())
 def test_by_class_gives_parties_of_a_regression_ranges_of_labels(records: int, seed: int, data: st.DataObject) -> None:
     parties = data.draw(st.integers(1, records))

@@ -2,79 +2,72 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import numpy as np
 import pytest
 
 import unspoken
+from unspoken.engines import local
 from unspoken.errors import UnspokenError
 
-STUDY = """
-import os, sys
-import numpy as np
-import unspoken
-from unspoken.engines import local
-
-method, checkpoint, crash = sys.argv[1], sys.argv[2], int(sys.argv[3])
-options = {
+OPTIONS: dict[str, dict[str, object]] = {
     "cape": {"function": "network", "steps": 5, "hidden": 2},
     "moments": {"steps": 5},
     "cross-silo": {"model": "linear", "rounds": 6, "rate": 0.5},
-}[method]
-study = {
-    "study": {"name": "cut", "task": "classification"},
-    "data": {"features": 3, "classes": 2},
-    "parties": {"count": 4, "records": 10, "max_records": 10},
-    "privacy": {"epsilon": 2.0, "delta": 1e-5},
-    "method": {"name": method, **options},
 }
-turns = 0
-run = local._Exchange.run
-
-def watched(exchange, *arguments, **keywords):
-    global turns
-    coordinator = run(exchange, *arguments, **keywords)
-    turns += 1
-    print("turn", coordinator.total().tobytes().hex()[:64], flush=True)
-    if turns == crash:
-        os._exit(9)
-    return coordinator
-
-local._Exchange.run = watched
-rng = np.random.default_rng(0)
-X, y = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
-result = unspoken.simulate(study, X, y, np.arange(40) % 4, checkpoint=checkpoint)
-print("epsilon", result.certificate["happened"]["epsilon"])
-"""
 
 
-def run(tmp_path: Path, method: str, crash: int) -> tuple[int, list[str], list[str]]:
-    script = tmp_path / "run.py"
-    script.write_text(STUDY)
-    command = [sys.executable, str(script), method, str(tmp_path / "run.checkpoint"), str(crash)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
-    lines = done.stdout.splitlines()
-    return done.returncode, [line for line in lines if line.startswith("turn")], lines
+def watched_run(method: str, checkpoint: str, crash: int = 0) -> tuple[list[str], float]:
+    """What each turn's total was, and the epsilon; the process dies when it has made total number `crash`."""
+    study = {
+        "study": {"name": "cut", "task": "classification"},
+        "data": {"features": 3, "classes": 2},
+        "parties": {"count": 4, "records": 10, "max_records": 10},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5},
+        "method": {"name": method, **OPTIONS[method]},
+    }
+    turns: list[str] = []
+    run = local._Exchange.run
+
+    def watched(exchange: Any, *arguments: Any, **keywords: Any) -> Any:
+        coordinator = run(exchange, *arguments, **keywords)
+        turns.append(coordinator.total().tobytes().hex()[:64])
+        if len(turns) == crash:
+            print(*turns, flush=True)
+            os._exit(9)
+        return coordinator
+
+    rng = np.random.default_rng(0)
+    features, labels = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
+    with mock.patch.object(local._Exchange, "run", watched):
+        result = unspoken.simulate(study, features, labels, np.arange(40) % 4, checkpoint=checkpoint)
+    return turns, result.certificate["happened"]["epsilon"]
 
 
-@pytest.mark.parametrize("method", ["moments", "cape", "cross-silo"])
+@pytest.mark.parametrize("method", OPTIONS)
 def test_a_run_that_was_killed_goes_on_and_repeats_only_the_turn_that_was_cut(method: str, tmp_path: Path) -> None:
     """Killed when a turn's total was made but not yet kept: the next process makes the same total again."""
-    status, first, _ = run(tmp_path, method, 3)
-    assert (status, len(first)) == (9, 3)
-    status, second, lines = run(tmp_path, method, 0)
-    assert status == 0
+    path = str(tmp_path / "run.checkpoint")
+    program = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import {Path(__file__).stem} as tests; "
+    command = [sys.executable, "-c", f"{program} tests.watched_run({method!r}, {path!r}, 3)"]
+    killed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert killed.returncode == 9, killed.stderr
+    first = killed.stdout.split()
+    assert len(first) == 3
+    second, epsilon = watched_run(method, path)
     assert second[0] == first[2]
     assert len(set(first + second)) == 6
-    assert float(lines[-1].split()[1]) <= 2.0
+    assert epsilon <= 2.0
     # All turns are over: whoever runs it again only reads.
-    status, third, again = run(tmp_path, method, 0)
-    assert (status, third, again[-1]) == (0, [], lines[-1])
+    assert watched_run(method, path) == ([], epsilon)
 
 
 def small(**changes: object) -> dict[str, object]:

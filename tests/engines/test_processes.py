@@ -1,6 +1,6 @@
 """Talliers in processes: the same vote, or an abort in time that names who failed, and never a process left behind.
 
-The processes are real, and so are the signals. The deadline is 2 seconds; machines that are busy get some more.
+The processes are real, and so are the signals. Only a test of the deadline has one that a busy machine could miss.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from unspoken.summation.tally import Tally
 from unspoken.types import Integers
 
 DEADLINE = 2.0
-SLACK = 5.0
-"""How much later than the deadline a busy machine may be."""
+NEVER = 500.0
+SLACK = 60.0
+"""How much later than at once a busy machine may be."""
 
 
-def vote(talliers: int = 3, deadline: float = DEADLINE) -> Tally:
+def vote(talliers: int = 3, deadline: float = NEVER) -> Tally:
     poll = Poll("digest", "labels", 5, 3, 40, 4, 2**40, talliers=talliers)
     return Tally(poll, SecretStream(bytes(range(32))), deadline)
 
@@ -115,14 +116,14 @@ def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(moment: int, tallier
 
         with pytest.raises(Aborted, match=f"^{victim} died .killed by SIGKILL.; nothing was revealed$"):
             hold(protocol, helpers, kill)
-        assert 0.0 < time.monotonic() - killed < DEADLINE + SLACK
+        assert 0.0 < time.monotonic() - killed < SLACK
         with pytest.raises(Aborted, match=f"^{victim} died"):
             helpers[victim].step(b"")
     assert_gone(list(children.values()), within=0.0)
 
 
 def test_a_tallier_that_hangs_ends_the_vote_at_the_deadline() -> None:
-    protocol = vote()
+    protocol = vote(deadline=DEADLINE)
     with separate(protocol) as helpers:
         children = pids(helpers)
         stopped = 0.0

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
@@ -77,7 +77,6 @@ def test_the_rounding_of_double_precision_decides_nothing(kind: str) -> None:
         assert (found == brute_force(queries, features, labels, 8, 3)).all()
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_the_neighbours_of_any_numbers(data: st.DataObject) -> None:
     numbers = st.sampled_from([0.0, 1.0, -1.0, 0.5, 1.0 + 2.0**-52, 0.1, 0.3, 3e-9]) | st.floats(-1e6, 1e6)

@@ -43,6 +43,16 @@ def test_a_direction_without_records_is_left_at_zero(repair: Repair) -> None:
     np.testing.assert_allclose(solved.ravel(), [*[0.5] * (FEATURES - 1), 0.0], atol=1e-8)
 
 
+@pytest.mark.parametrize("repair", REPAIRS)
+def test_what_rounding_leaves_of_a_direction_without_spread_is_not_divided_by(repair: Repair) -> None:
+    """As of a constant, whose scatter is a difference of equal numbers: it is about 1e-16, of either sign."""
+    second, mixed, model = problem(np.random.default_rng(0))
+    for rounding in (1e-16, -1e-16):
+        bordered = np.block([[second, np.zeros((FEATURES, 1))], [np.zeros((1, FEATURES)), np.array([[rounding]])]])
+        solved = solve(MOMENTS, bordered, np.append(mixed, [[1000.0]], axis=0), 0.0, RECORDS, repair)
+        np.testing.assert_allclose(solved, np.append(model, [[0.0]], axis=0), atol=1e-8)
+
+
 def excess(second: np.ndarray, solved: np.ndarray, model: np.ndarray) -> float:
     """How much larger the squared loss is than the least, as a share of what the model explains."""
     error = solved - model

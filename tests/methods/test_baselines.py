@@ -14,6 +14,7 @@ from scipy.special import expit
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import unspoken
+from factories import make
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
@@ -26,7 +27,7 @@ from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.objective_perturbation import ObjectivePerturbation
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import delta_of
-from unspoken.study import Study, StudyError, make_study
+from unspoken.study import Study, StudyError
 
 KEY = bytes(range(32))
 TASKS: dict[str, dict[str, Any]] = {
@@ -37,17 +38,14 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 
 
-def study(
-    task: str, name: str, features: int = 2, method: dict[str, Any] | None = None, data: Any = None, **privacy: Any
-) -> Study:
-    return make_study(
-        {
-            "study": {"name": "baseline", "task": task if task in ("regression", "statistics") else "classification"},
-            "data": {"features": features, **TASKS[task], **(data or {})},
-            "parties": {"count": 4},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6, **privacy},
-            "method": {"name": name, **(method or {})},
-        }
+def study(task: str, name: str, features: int = 2, method: Any = None, data: Any = None, **privacy: Any) -> Study:
+    return make(
+        name,
+        task=task if task in ("regression", "statistics") else "classification",
+        data={"features": features, **TASKS[task], **(data or {})},
+        parties=4,
+        method=method or {},
+        **privacy,
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr, ndtri
 
+from factories import maker
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
@@ -26,16 +27,7 @@ from unspoken.summation.openly import Open, OpenCoordinator
 KEY = bytes(range(32))
 
 
-def study(sites: int = 5, method: dict[str, Any] | None = None, **privacy: Any) -> Study:
-    return make_study(
-        {
-            "study": {"name": "sites", "task": "statistics"},
-            "data": {"features": 1},
-            "parties": {"count": sites, "max_records": 1},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6, **privacy},
-            "method": {"name": "cape", **(method or {})},
-        }
-    )
+study = maker("cape", task="statistics", data={"features": 1}, parties={"count": 5, "max_records": 1})
 
 
 def sites_with(agreed: Study, values: list[float]) -> ArrayFederation:
@@ -95,7 +87,12 @@ def test_the_best_attack_on_a_run_stays_below_the_promised_curve_and_comes_close
     chance (and the key is fixed). The victim is site 0, the colluders are the last sites.
     """
     sites, trials = 5, 40_000
-    agreed = study(sites, {} if correlation is None else {"correlation": correlation}, colluding=colluding, epsilon=4.0)
+    agreed = study(
+        parties=sites,
+        method={} if correlation is None else {"correlation": correlation},
+        colluding=colluding,
+        epsilon=4.0,
+    )
     method = repeated(agreed, trials)
     plan = method.plan()
     planned = plan.planned("function")
@@ -138,8 +135,8 @@ def totals(method: FunctionMethod, federation: ArrayFederation, **options: Any) 
 def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_noise() -> None:
     """Lemma 1 and Proposition 1, measured: 50,000 numbers a method, so deviations are known to 0.3 %."""
     sites, count = 5, 50_000
-    agreed = study(sites, {"correlation": float(sites)})
-    cape, conv = repeated(agreed, count), repeated(study(sites), count, Conv)
+    agreed = study(parties=sites, method={"correlation": float(sites)})
+    cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, Conv)
     noise = cape.plan().planned("function").noise
     assert isinstance(noise, Correlated)
     scale = cape.plan().planned("function").encoding.scale
@@ -157,7 +154,7 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
 
 
 def test_with_nobody_to_vanish_the_total_is_as_good_as_a_secure_sum_s() -> None:
-    agreed = study(10, colluding=3)
+    agreed = study(parties=10, colluding=3)
     planned = Cape(agreed).plan().planned("function")
     shares = planned.noise_std * math.sqrt(10 / 7)
     assert planned.total_std(10) == pytest.approx(shares, rel=0.002)
@@ -165,7 +162,7 @@ def test_with_nobody_to_vanish_the_total_is_as_good_as_a_secure_sum_s() -> None:
 
 @pytest.mark.parametrize("protocol", ["compute-nodes", "secagg", "secagg+", "pairwise", "ideal"])
 def test_the_total_is_right_over_any_summation(protocol: str) -> None:
-    agreed = make_study({**study(10).model_dump(exclude_none=True), "summation": {"protocol": protocol}})
+    agreed = study(parties=10, summation=protocol)
     values = [float(value) / 10 for value in range(10)]
     total = totals(repeated(agreed, 400), sites_with(agreed, values))
     deviation = Cape(agreed).plan().planned("function").total_std(10) * 20  # sensitivity 1 a number, not 1 in all
@@ -175,7 +172,7 @@ def test_the_total_is_right_over_any_summation(protocol: str) -> None:
 def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None:
     """One of two vanishing sites goes in the noise phase, the other between its noise and its message."""
     count = 50_000
-    agreed = study(8, dropouts=2)
+    agreed = study(parties=8, dropouts=2)
     method = repeated(agreed, count)
     plan = method.plan()
     outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), drop=2, secrets=SecretStream(KEY))
@@ -197,14 +194,14 @@ def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None
 
 
 def test_too_many_vanished_end_in_an_abort() -> None:
-    agreed = study(8, dropouts=1)
+    agreed = study(parties=8, dropouts=1)
     with pytest.raises(Aborted):
         totals(repeated(agreed, 10), sites_with(agreed, [0.5] * 8), drop=4)
 
 
 def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -> None:
     """A network of three steps: one preparation, three messages, and as many different common noises a site."""
-    content = study(4, {"function": "network", "steps": 3, "hidden": 2}).model_dump(exclude_none=True)
+    content = study(parties=4, method={"function": "network", "steps": 3, "hidden": 2}).model_dump(exclude_none=True)
     content["study"]["task"], content["data"] = "classification", {"features": 2, "classes": 2}
     content["parties"]["max_records"] = 10
     agreed = make_study(content)
@@ -222,7 +219,7 @@ def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -
 
 
 def test_a_method_cannot_ask_more_often_than_it_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    agreed = study(4)
+    agreed = study(parties=4)
     method = Conv(agreed)
 
     def greedy(plan: Any) -> Iterator[Any]:
@@ -235,7 +232,7 @@ def test_a_method_cannot_ask_more_often_than_it_planned(monkeypatch: pytest.Monk
 
 
 def test_local_hears_one_site_only() -> None:
-    agreed = study(4)
+    agreed = study(parties=4)
     method = repeated(agreed, 50_000, Local)
     outcome = local.run(method, method.plan(), sites_with(agreed, [0.25, 9.0, 9.0, 9.0]), secrets=SecretStream(KEY))
     assert outcome.turnouts == {"function": [Turnout(1, 1)]}
@@ -244,7 +241,7 @@ def test_local_hears_one_site_only() -> None:
 
 
 def test_messages_that_were_changed_or_come_twice_are_rejected() -> None:
-    agreed = study(3)
+    agreed = study(parties=3)
     method = Cape(agreed)
     plan = method.plan()
     protocol = plan.collection(plan.planned("function"), SecretStream(KEY))
@@ -277,9 +274,9 @@ def test_messages_that_were_changed_or_come_twice_are_rejected() -> None:
 )
 def test_what_cannot_be_promised_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(StudyError, match=words):
-        Cape(study(5, **changes)).plan()
+        Cape(study(parties=5, **changes)).plan()
 
 
 def test_a_correlation_below_one_is_refused_with_the_remedy() -> None:
     with pytest.raises(StudyError, match=r"correlation.*from 1"):
-        Cape(study(5, {"correlation": 0.5}))
+        Cape(study(parties=5, method={"correlation": 0.5}))

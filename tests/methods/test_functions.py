@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 import unspoken
+from factories import maker
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
 from unspoken.methods import baselines
@@ -29,16 +30,7 @@ COMPUTING = [name for name, kind in METHODS.items() if issubclass(kind, Function
 """The methods that compute any function."""
 
 
-def study(data: dict[str, Any], method: dict[str, Any] | None = None, parties: int = 3, **privacy: Any) -> Study:
-    return make_study(
-        {
-            "study": {"name": "counts", "task": "statistics"},
-            "data": data,
-            "parties": {"count": parties},
-            "privacy": {"epsilon": 2.0, "delta": 1e-6, **privacy},
-            "method": {"name": "cape", **(method or {})},
-        }
-    )
+study = maker("cape", task="statistics", parties=3, epsilon=2.0)
 
 
 def function_of(agreed: Study) -> Function:
@@ -87,7 +79,7 @@ def extreme_rows() -> np.ndarray:
 def test_no_swap_of_a_table_s_records_moves_the_total_further_than_the_sensitivity(
     function: str, norm: float | None
 ) -> None:
-    agreed = study({"columns": COLUMNS} | ({} if norm is None else {"norm": norm}), {"function": function})
+    agreed = study(data={"columns": COLUMNS} | ({} if norm is None else {"norm": norm}), method={"function": function})
     computed = function_of(agreed)
     rows = clip_rows(extreme_rows(), agreed.data)
     vectors = np.array([computed.of(row[None], None, None) for row in rows])
@@ -104,7 +96,7 @@ def test_no_swap_of_a_table_s_records_moves_the_total_further_than_the_sensitivi
 def test_no_swap_of_a_matrix_s_records_moves_the_total_further_than_the_sensitivity(
     features: int, function: str, norm: float
 ) -> None:
-    agreed = study({"features": features, "norm": norm}, {"function": function})
+    agreed = study(data={"features": features, "norm": norm}, method={"function": function})
     computed = function_of(agreed)
     rng = np.random.default_rng(0)
     points = np.concatenate([[10 * norm * np.eye(features)[0]], rng.normal(scale=3 * norm, size=(100, features))])
@@ -120,7 +112,9 @@ def test_no_swap_of_a_matrix_s_records_moves_the_total_further_than_the_sensitiv
 @pytest.mark.parametrize("group", [1, 2, 7])
 def test_a_group_of_records_moves_the_total_so_many_times_as_far(name: str, group: int) -> None:
     one, many = (
-        method_for(study({"columns": COLUMNS}, {"name": name, "function": "mean"}, unit={"group": size})).plan()
+        method_for(
+            study(data={"columns": COLUMNS}, method={"name": name, "function": "mean"}, unit={"group": size})
+        ).plan()
         for size in (1, group)
     )
     assert many.sums[0].sensitivity == pytest.approx(group * one.sums[0].sensitivity, rel=0.01)
@@ -129,7 +123,7 @@ def test_a_group_of_records_moves_the_total_so_many_times_as_far(name: str, grou
 
 def test_means_and_shares_are_those_of_all_records_in_their_own_units(tmp_path: Path) -> None:
     frame = people()
-    result = simulated(tmp_path, study({"columns": COLUMNS}, {"name": "none"}), frame)
+    result = simulated(tmp_path, study(data={"columns": COLUMNS}, method={"name": "none"}), frame)
     found = result.outcome.release.statistics
     assert found.keys() == COLUMNS.keys()
     assert found["age"]["mean"] == pytest.approx(frame["age"].clip(0, 110).mean())
@@ -144,7 +138,7 @@ def test_means_and_shares_are_those_of_all_records_in_their_own_units(tmp_path: 
 def test_the_histogram_counts_every_record_once_in_each_column(tmp_path: Path) -> None:
     frame = people()
     result = simulated(
-        tmp_path, study({"columns": COLUMNS}, {"name": "none", "function": "histogram", "bins": 11}), frame
+        tmp_path, study(data={"columns": COLUMNS}, method={"name": "none", "function": "histogram", "bins": 11}), frame
     )
     found = result.outcome.release.statistics
     expected, edges = np.histogram(frame["age"].clip(0, 110), bins=11, range=(0, 110))
@@ -162,7 +156,7 @@ def test_a_number_at_an_edge_is_in_the_upper_bin_and_one_beyond_the_bounds_in_th
     tmp_path: Path, low: float, high: float, bins: int
 ) -> None:
     columns = {"value": {"min": low, "max": high}}
-    agreed = study({"columns": columns}, {"name": "none", "function": "histogram", "bins": bins}, parties=2)
+    agreed = study(data={"columns": columns}, method={"name": "none", "function": "histogram", "bins": bins}, parties=2)
     edges = np.linspace(low, high, bins + 1)
     frame = pd.DataFrame({"value": [*edges, low - 1, high + 1]})
     counts = simulated(tmp_path, agreed, frame).outcome.release.statistics["value"]["counts"]
@@ -170,12 +164,14 @@ def test_a_number_at_an_edge_is_in_the_upper_bin_and_one_beyond_the_bounds_in_th
 
 
 def test_a_matrix_has_its_numbers_between_minus_and_plus_the_norm() -> None:
-    agreed = study({"features": 2, "norm": 5.0}, {"name": "none", "function": "histogram", "bins": 2})
+    agreed = study(data={"features": 2, "norm": 5.0}, method={"name": "none", "function": "histogram", "bins": 2})
     rows = np.array([[-4.0, 1.0], [4.0, 1.0], [3.0, 4.0], [300.0, 400.0]])
     found = unspoken.simulate(agreed, rows, None, [0, 1, 2, 2]).outcome.release.statistics
     assert found["x0"] == {"edges": [-5.0, 0.0, 5.0], "counts": [1, 3], "noise_std": 0.0}
     assert found["x1"]["counts"] == [0, 4]
-    means = unspoken.simulate(study({"features": 2, "norm": 5.0}, {"name": "none"}), rows, None, [0, 1, 2, 2])
+    means = unspoken.simulate(
+        study(data={"features": 2, "norm": 5.0}, method={"name": "none"}), rows, None, [0, 1, 2, 2]
+    )
     assert means.outcome.release.statistics["x0"]["mean"] == pytest.approx((-4 + 4 + 3 + 3) / 4)
 
 
@@ -183,7 +179,7 @@ def test_a_matrix_has_its_numbers_between_minus_and_plus_the_norm() -> None:
 def test_noisy_statistics_are_as_far_off_as_they_say(name: str, tmp_path: Path) -> None:
     """40 columns with true mean 2: the root mean square of 40 normal errors is within a factor of 2 of its mean."""
     columns = {f"c{number:02}": {"min": -8, "max": 12} for number in range(40)}
-    agreed = study({"columns": columns}, {"name": name}, epsilon=8.0)
+    agreed = study(data={"columns": columns}, method={"name": name}, epsilon=8.0)
     frame = pd.DataFrame({column: np.tile([1.0, 3.0], 150) for column in columns})
     found = simulated(tmp_path, agreed, frame).outcome.release.statistics
     errors = np.array([column["mean"] for column in found.values()]) - 2.0
@@ -201,7 +197,7 @@ def test_noisy_statistics_are_as_far_off_as_they_say(name: str, tmp_path: Path) 
 )
 def test_a_function_that_does_not_fit_the_task_is_told_in_one_sentence(task: str, function: str, expected: str) -> None:
     data = {"classification": {"classes": 2}, "regression": {"label_bounds": [0, 1]}, "statistics": {}}[task]
-    content = study({"features": 2}).model_dump(exclude_none=True, exclude_defaults=True)
+    content = study(data={"features": 2}).model_dump(exclude_none=True, exclude_defaults=True)
     content |= {"study": {"name": "fit", "task": task}, "data": {"features": 2, **data}}
     for name in (*COMPUTING, "none"):
         content["method"] = {"name": name, "function": function}
@@ -293,7 +289,7 @@ def test_a_custom_function_is_stated_with_its_own_bound() -> None:
 
 def test_padding_is_no_record() -> None:
     """Parties of unequal size share a block; a row of zeros is in the middle of a histogram, if it were counted."""
-    agreed = study({"features": 1}, {"function": "histogram", "bins": 3})
+    agreed = study(data={"features": 1}, method={"function": "histogram", "bins": 3})
     method = method_for(agreed)
     records = unspoken.data.files.Records(np.full((10, 1), 0.9), np.zeros(10, dtype=np.int64))
     groups = np.array([0] * 7 + [1] * 2 + [2])
@@ -307,7 +303,7 @@ def test_padding_is_no_record() -> None:
 
 def test_a_network_s_gradient_needs_the_weights_that_were_asked_for() -> None:
     """A request without the network's weights is refused, not computed with others."""
-    content = study({"features": 2}).model_dump(exclude_none=True, exclude_defaults=True)
+    content = study(data={"features": 2}).model_dump(exclude_none=True, exclude_defaults=True)
     content |= {"study": {"name": "net", "task": "classification"}, "data": {"features": 2, "classes": 2}}
     content["method"] = {"name": "conv", "function": "network"}
     computed = function_of(make_study(content))

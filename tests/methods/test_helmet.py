@@ -9,33 +9,23 @@ import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
+from factories import maker
 from unspoken.data.block import Block
 from unspoken.methods.base import Sum, Total
 from unspoken.methods.helmet import Helmet
 from unspoken.methods.registry import method_for
 from unspoken.privacy.gaussian import delta_of, epsilon_of
-from unspoken.study import Study, make_study
+from unspoken.study import make_study
 
 LEARNERS = {"softmax": math.sqrt(2), "logistic": math.sqrt(3), "svm": math.sqrt(3)}
 
 
-def study(
-    *,
-    method: dict[str, Any] | None = None,
-    parties: dict[str, Any] | None = None,
-    summation: dict[str, Any] | None = None,
-    **privacy: Any,
-) -> Study:
-    return make_study(
-        {
-            "study": {"name": "test", "task": "classification"},
-            "data": {"features": 3, "classes": 3, "norm": 2.0},
-            "parties": {"count": 20, "records": 5, **(parties or {})},
-            "privacy": {"epsilon": 0.8, "delta": 1e-6, **privacy},
-            "method": {"name": "helmet", "regularization": 4.0, **(method or {})},
-            "summation": summation or {},
-        }
-    )
+study = maker(
+    data={"features": 3, "classes": 3, "norm": 2.0},
+    parties={"count": 20, "records": 5},
+    method={"regularization": 4.0},
+    epsilon=0.8,
+)
 
 
 def mirrored(counts: list[int], changed: dict[int, int]) -> tuple[Block, Block]:

@@ -12,27 +12,21 @@ from sklearn.datasets import load_digits
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 import unspoken
+from factories import maker
 from unspoken.data.block import Block
 from unspoken.data.splits import split
 from unspoken.learners.second_moments import cleaned_eigenvalues
 from unspoken.methods.base import Sum
 from unspoken.methods.moments import Moments
 from unspoken.methods.registry import method_for
-from unspoken.study import Study, make_study
+from unspoken.study import Study
 
 
-def study(classes: int = 3, features: int = 4, norm: float = 2.0, **changes: Any) -> Study:
-    content: dict[str, Any] = {
-        "study": {"name": "moments", "task": "classification"},
-        "data": {"features": features, "classes": classes, "norm": norm},
-        "parties": {"count": 20, "max_records": 2000},
-        "privacy": {"epsilon": 1.0, "delta": 1e-6},
-        "method": {"name": "moments"},
-        "summation": {"protocol": "ideal"},
-    }
-    for section, values in changes.items():
-        content[section] |= values
-    return make_study(content)
+def data(classes: int = 3, features: int = 4, norm: float = 2.0, **more: Any) -> dict[str, Any]:
+    return {"features": features, "classes": classes, "norm": norm, **more}
+
+
+study = maker("moments", data=data(), parties={"count": 20, "max_records": 2000}, summation="ideal")
 
 
 def moments(agreed: Study) -> Moments:
@@ -75,7 +69,7 @@ def largest_distance(method: Moments, parameters: np.ndarray | None, trials: int
 @pytest.mark.parametrize("classes", [2, 5])
 def test_no_turn_of_softmax_moves_by_more_than_its_sensitivity_and_each_can_reach_it(turn: str, classes: int) -> None:
     """Two records on opposite sides of the origin; in a later step both are classified wrongly, and surely."""
-    method = moments(study(classes))
+    method = moments(study(data=data(classes)))
     axis = np.array([0.6, 0.0, 0.3, 0.0])
     weights = np.zeros((4, classes))
     if turn == "later step":
@@ -89,7 +83,7 @@ def test_no_turn_of_softmax_moves_by_more_than_its_sensitivity_and_each_can_reac
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_no_two_records_of_a_discriminant_lie_further_apart_than_its_sensitivity(classes: int) -> None:
-    method = moments(study(classes, 3, data={"intercept": True}, method={"function": "discriminant"}))
+    method = moments(study(data=data(classes, 3, intercept=True), method={"function": "discriminant"}))
     stated = method.plan().planned("function").sensitivity
     reached = largest_distance(method, None)
     assert reached <= stated
@@ -101,7 +95,7 @@ def test_no_two_records_of_a_discriminant_lie_further_apart_than_its_sensitivity
 
 def test_replacing_several_records_moves_the_sum_within_the_planned_sensitivity_and_close_to_it() -> None:
     """Three records on one side of the origin against three on the other."""
-    method = moments(study(privacy={"unit": {"group": 3}}))
+    method = moments(study(unit={"group": 3}))
     one = np.tile([2.0, 0.0, 0.0, 0.0], (3, 1))
     labels = np.zeros(3, dtype=np.int64)
     moved = np.linalg.norm(contribution(method, one, labels) - contribution(method, -one, labels))
@@ -129,7 +123,7 @@ def test_however_records_are_spread_the_sums_are_the_same(function: str) -> None
 
 
 def test_the_common_direction_is_taken_away_if_there_is_one() -> None:
-    method = moments(study(features=50, norm=1.0))
+    method = moments(study(data=data(features=50, norm=1.0)))
     function: Any = method.function
     rng = np.random.default_rng(0)
     around_zero = rng.normal(size=(1000, 50))
@@ -171,8 +165,8 @@ def test_cleaning_brings_the_noisy_matrix_closer_to_the_true_one() -> None:
 
 @pytest.mark.parametrize("function", ["softmax", "logistic-regression", "discriminant"])
 def test_padding_adds_nothing(function: str) -> None:
-    data = {"features": 3, "intercept": True} if function == "discriminant" else {}
-    method = moments(study(method={"function": function}, data=data))
+    described = data(features=3, intercept=True) if function == "discriminant" else data()
+    method = moments(study(method={"function": function}, data=described))
     rng = np.random.default_rng(2)
     features, labels = rng.normal(size=(2, 6, 4)) / 3, rng.integers(0, 3, (2, 6))
     features[1, 4:], labels[1, 4:] = 0.0, 0
@@ -187,8 +181,9 @@ def test_without_noise_the_discriminant_is_scikit_learn_s() -> None:
     model = unspoken.PrivateClassifier("none", classes=range(10), norm=10.0, options=options)
     model.fit(features[:1400], labels[:1400])
     reference = LinearDiscriminantAnalysis().fit(features[:1400], labels[:1400])
-    assert np.abs(model.predict_proba(features) - reference.predict_proba(features)).max() < 1e-3
-    assert (model.predict(features) == reference.predict(features)).mean() > 0.995
+    # 2e-12 whatever the processor: pixels that are always blank and the constant must not be divided by their rounding.
+    assert np.abs(model.predict_proba(features) - reference.predict_proba(features)).max() < 1e-7
+    assert (model.predict(features) == reference.predict(features)).all()
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -202,7 +197,7 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 def test_one_class_a_party_is_as_good_as_any_other_spread(kind: str) -> None:
     """Digits at epsilon 2: 0.93 on average, with a deviation of 0.01 a run (blind averaging: 0.81, 0.77)."""
     features, labels = digits()
-    agreed = study(10, 64, 1.0, privacy={"epsilon": 2.0, "delta": 1e-5})
+    agreed = study(data=data(10, 64, 1.0), epsilon=2.0, delta=1e-5)
     groups = split(kind, labels[:1400], 20, seed=0)
     accuracies = [
         unspoken.simulate(

@@ -12,10 +12,11 @@ from scipy import stats
 from sklearn.datasets import load_digits
 
 import unspoken
+from factories import make
 from unspoken.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
 from unspoken.methods.multiparty import Multiparty
 from unspoken.noise.stream import SecretStream
-from unspoken.study import StudyError, make_study
+from unspoken.study import StudyError
 
 KEY = bytes(range(32))
 
@@ -24,14 +25,11 @@ def method(folder: Path, classes: int = 2, records: int = 30, **keys: Any) -> Mu
     rng = np.random.default_rng(0)
     np.savez(folder / "public.npz", X=rng.normal(size=(records, 3)))
     return Multiparty(
-        make_study(
-            {
-                "study": {"name": "votes", "task": "classification"},
-                "data": {"features": 3, "classes": classes},
-                "parties": {"count": 5, "max_records": 10},
-                "privacy": {"epsilon": 1.0, "delta": 1e-6, "unit": "party"},
-                "method": {"name": "multiparty", "public": str(folder / "public.npz"), "regularization": 0.1, **keys},
-            }
+        make(
+            data={"features": 3, "classes": classes},
+            parties={"count": 5, "max_records": 10},
+            method={"name": "multiparty", "public": str(folder / "public.npz"), "regularization": 0.1, **keys},
+            unit="party",
         )
     )
 

@@ -17,6 +17,7 @@ import skops.io
 from sklearn.datasets import load_digits
 
 import unspoken
+from factories import make
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_records
@@ -40,15 +41,12 @@ def study(folder: Path, privacy: dict[str, Any] | None = None, **keys: Any) -> S
     public = folder / "public.npz"
     if not public.exists():
         np.savez(public, X=np.random.default_rng(0).normal(size=(20, 2)))
-    return make_study(
-        {
-            "study": {"name": "votes", "task": "classification"},
-            "data": {"features": 2, "classes": 3, "norm": 5.0},
-            "parties": {"count": 8, "records": 6, "max_records": 6},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6, **(privacy or {})},
-            "method": {"name": "voting", "public": str(public), "queries": 20, **keys},
-            "summation": {"protocol": "ideal"},
-        }
+    return make(
+        data={"features": 2, "classes": 3, "norm": 5.0},
+        parties={"count": 8, "records": 6, "max_records": 6},
+        privacy=privacy or {},
+        method={"name": "voting", "public": str(public), "queries": 20, **keys},
+        summation="ideal",
     )
 
 
@@ -336,7 +334,7 @@ def test_a_tallier_that_dies_ends_a_run_in_an_abort_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = study(tmp_path).model_dump(exclude_none=True)
-    agreed = make_study({**content, "summation": {"protocol": "tally", "deadline": 3.0}})
+    agreed = make_study({**content, "summation": {"protocol": "tally", "deadline": 500.0}})
     rng = np.random.default_rng(0)
     finish, start, pids = TallyCoordinator.finish, HelperProcess.start, []
 
@@ -353,7 +351,8 @@ def test_a_tallier_that_dies_ends_a_run_in_an_abort_that_names_it(
     started = time.monotonic()
     with pytest.raises(Aborted, match=r"tallier:1 died \(killed by SIGKILL\); nothing was revealed"):
         unspoken.simulate(agreed, rng.normal(size=(48, 2)), rng.integers(0, 3, 48), np.arange(48) % 8, processes=True)
-    assert time.monotonic() - started < 30.0
+    # At once, long before the deadline.
+    assert time.monotonic() - started < 250.0
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
@@ -366,18 +365,24 @@ def test_processes_are_for_talliers_only(tmp_path: Path) -> None:
 
 
 def test_a_student_learns_more_when_labels_spread_to_public_records_nearby(tmp_path: Path) -> None:
-    """The same noisy winners of 60 queries, and 240 public records that were not asked about."""
+    """The same noisy winners of 60 queries, and 240 public records that were not asked about.
+
+    A run gains 0.07 with a deviation of 0.035, so that the mean of five gains something but for a chance of 1e-5. The
+    secrets are fixed, but which records they make noisy depends on the last digits of distances, and so on the
+    processor.
+    """
     content, (features, labels, groups), test = digits(tmp_path, 60)
     content["privacy"] = {"noise_multiplier": 16.0, "delta": 1e-5, "unit": "party"}
-    found = []
-    for spreading in (False, True):
-        content["method"] |= {"queries": 60, "spreading": spreading}
+    found = np.empty((2, 5))
+    for spreading in (0, 1):
+        content["method"] |= {"queries": 60, "spreading": bool(spreading)}
         agreed = make_study(content)
         federation, method = ArrayFederation(agreed, Records(features, labels), groups), Voting(agreed)
-        outcome = local.run(method, method.plan(), federation, secrets=SecretStream(bytes(32)))
-        found.append(float((predict(outcome.release.weights, test["X_test"]) == test["y_test"]).mean()))
-    assert found[1] > found[0] + 0.02
-    assert found[0] > 0.4
+        plan = method.plan()
+        for run in range(5):
+            outcome = local.run(method, plan, federation, secrets=SecretStream(bytes([run] * 32)))
+            found[spreading, run] = (predict(outcome.release.weights, test["X_test"]) == test["y_test"]).mean()
+    assert found[1].mean() > found[0].mean() > 0.4
 
 
 def test_a_scikit_learn_classifier_may_be_the_student_and_is_saved_as_it_is(tmp_path: Path) -> None:

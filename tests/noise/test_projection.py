@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from scipy.linalg import hadamard
@@ -71,7 +71,6 @@ def test_layers_projected_and_lifted_are_the_identity_on_average(size: int) -> N
 
 
 @VECTORS
-@settings(max_examples=50, deadline=None)
 @given(dimension=st.integers(1, 700), seed=st.integers(0, 2**64 - 1), turn=st.integers(0, 2**64 - 1), data=st.data())
 def test_projections_are_linear_and_adjoint_to_their_lifts(
     kind: Vectors, dimension: int, seed: int, turn: int, data: st.DataObject
@@ -86,7 +85,6 @@ def test_projections_are_linear_and_adjoint_to_their_lifts(
     np.testing.assert_allclose(images @ vector, rows @ projected.lift(vector), rtol=1e-4, atol=2e-3)
 
 
-@settings(max_examples=50, deadline=None)
 @given(
     shapes=st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)), min_size=1, max_size=4),
     seed=st.integers(0, 2**64 - 1),
@@ -123,7 +121,6 @@ def test_each_example_is_clipped_after_its_projection() -> None:
     np.testing.assert_allclose(projected.clipped_sum(backs, inputs, clip), clipped.sum(axis=0), atol=1e-9)
 
 
-@settings(max_examples=50, deadline=None)
 @given(scale=st.floats(1e-3, 1e300), seed=st.integers(0, 1_000))
 def test_one_example_moves_a_clipped_sum_by_no_more_than_the_clip(scale: float, seed: int) -> None:
     projected, rng = LayerProjection([(8, 9), (3, 9)], 12, seed), np.random.default_rng(seed)
@@ -260,7 +257,6 @@ def test_every_weight_gets_noise_of_the_deviation_that_was_added() -> None:
     np.testing.assert_allclose(rows, 1.0)
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     shapes=st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1, max_size=5),
     fraction=st.floats(0.0, 1.0),

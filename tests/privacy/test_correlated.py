@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken.privacy.correlated import (
@@ -42,7 +42,6 @@ def brute_force_mu(change: float, common: float, own: float, sites: int, colludi
     return float(np.linalg.norm(least))
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_the_formula_is_the_brute_force_view(data: st.DataObject) -> None:
     sites = data.draw(st.integers(2, 40))

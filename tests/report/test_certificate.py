@@ -4,7 +4,6 @@ import json
 import math
 import re
 from importlib.metadata import version
-from typing import Any
 
 import numpy as np
 import pytest
@@ -12,20 +11,17 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation
 from dp_accounting.pld import PLDAccountant
 
 import unspoken
+from factories import maker
 from unspoken.simulation import Simulation
 
-
-def study(**privacy: Any) -> unspoken.Study:
-    return unspoken.make_study(
-        {
-            "study": {"name": "certified", "task": "classification"},
-            "data": {"features": 4, "classes": 3},
-            "parties": {"count": 20, "records": 5},
-            "privacy": {"epsilon": 1.5, "delta": 1e-5, "colluding": 0.25, "dropouts": 2, **privacy},
-            "method": {"name": "helmet"},
-            "summation": {"protocol": "compute-nodes", "nodes": 2},
-        }
-    )
+study = maker(
+    parties={"count": 20, "records": 5},
+    summation={"protocol": "compute-nodes", "nodes": 2},
+    epsilon=1.5,
+    delta=1e-5,
+    colluding=0.25,
+    dropouts=2,
+)
 
 
 def run(agreed: unspoken.Study, drop: int = 0) -> Simulation:

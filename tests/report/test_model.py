@@ -9,12 +9,13 @@ import pytest
 import skops.io
 from scipy.special import softmax
 
+from factories import make
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
 from unspoken.methods.base import Release
 from unspoken.report.evaluation import classify, predict, predict_numbers, scores_of, with_constant
 from unspoken.report.model import save, to_sklearn
-from unspoken.study import Study, make_study
+from unspoken.study import Study
 
 LEARNERS = ["softmax", "logistic", "svm"]
 # Not in alphabetical order, so that a model that sorts them is found out.
@@ -28,18 +29,6 @@ COLUMNS: dict[str, Any] = {
     "blood__pressure": {"min": -1, "max": 1},
     "remainder": {"min": -5.5, "max": 7.25},
 }
-
-
-def study(learner: str, data: dict[str, Any]) -> Study:
-    return make_study(
-        {
-            "study": {"name": "model", "task": "classification"},
-            "data": data,
-            "parties": {"count": 10},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "method": {"name": "helmet", "learner": learner},
-        }
-    )
 
 
 def release(agreed: Study, rng: np.random.Generator) -> Release:
@@ -79,7 +68,11 @@ def people(rng: np.random.Generator, classes: list[str], count: int = 300) -> pd
 @pytest.mark.parametrize("intercept", [True, False])
 def test_a_matrix_model_predicts_as_unspoken_does(tmp_path: Path, learner: str, classes: int, intercept: bool) -> None:
     rng = np.random.default_rng(classes)
-    agreed = study(learner, {"features": 7, "classes": classes, "intercept": intercept, "norm": 0.8})
+    agreed = make(
+        parties=10,
+        method={"learner": learner},
+        data={"features": 7, "classes": classes, "intercept": intercept, "norm": 0.8},
+    )
     released = release(agreed, rng)
     model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
     features = rng.normal(size=(500, 7))
@@ -98,7 +91,7 @@ def test_a_table_model_takes_data_frames_with_the_study_s_columns(
 ) -> None:
     rng = np.random.default_rng(classes)
     data = {"label": "died", "classes": CLASSES[classes], "columns": COLUMNS, "intercept": intercept}
-    agreed = study(learner, data)
+    agreed = make(method={"learner": learner}, data=data)
     released = release(agreed, rng)
     model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
     frame = people(rng, CLASSES[classes])
@@ -122,7 +115,7 @@ def order_of(agreed: Study) -> list[int]:
 @pytest.mark.parametrize("names", [["yes", "no"], [1, 0], [True, False], ["c", "a", "b"], [30, 10, 20]])
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_predictions_are_the_study_s_own_labels(tmp_path: Path, learner: str, names: list[Any]) -> None:
-    agreed = study(learner, {"features": 3, "classes": names})
+    agreed = make(method={"learner": learner}, data={"features": 3, "classes": names})
     released = release(agreed, np.random.default_rng(0))
     model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
     features = np.random.default_rng(1).normal(size=(100, 3))
@@ -133,7 +126,7 @@ def test_predictions_are_the_study_s_own_labels(tmp_path: Path, learner: str, na
 @pytest.mark.parametrize("learner", ["softmax", "logistic"])
 @pytest.mark.parametrize("classes", [2, 4])
 def test_probabilities_agree_with_predictions(learner: str, classes: int) -> None:
-    agreed = study(learner, {"features": 5, "classes": CLASSES[classes]})
+    agreed = make(method={"learner": learner}, data={"features": 5, "classes": CLASSES[classes]})
     model = to_sklearn(agreed, release(agreed, np.random.default_rng(0)))
     features = np.random.default_rng(1).normal(size=(100, 5))
     probabilities = model.predict_proba(features)
@@ -142,24 +135,12 @@ def test_probabilities_agree_with_predictions(learner: str, classes: int) -> Non
 
 
 def test_an_unknown_category_is_refused_by_the_saved_model(tmp_path: Path) -> None:
-    agreed = study("softmax", {"label": "died", "classes": ["no", "yes"], "columns": COLUMNS})
+    agreed = make(method={"learner": "softmax"}, data={"label": "died", "classes": ["no", "yes"], "columns": COLUMNS})
     model = saved_and_loaded(to_sklearn(agreed, release(agreed, np.random.default_rng(0))), tmp_path)
     frame = people(np.random.default_rng(0), ["no", "yes"], count=3)
     frame["sex"] = "x"
     with pytest.raises(ValueError, match="unknown categories"):
         model.predict(frame)
-
-
-def agreed_on(task: str, data: dict[str, Any], method: dict[str, Any]) -> Study:
-    return make_study(
-        {
-            "study": {"name": "model", "task": task},
-            "data": data,
-            "parties": {"count": 10},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "method": method,
-        }
-    )
 
 
 def table_data(folder: Path, agreed: Study, frame: pd.DataFrame) -> np.ndarray:
@@ -173,7 +154,7 @@ def test_a_regression_of_a_table_predicts_as_unspoken_does(
     tmp_path: Path, intercept: bool, bounds: list[float]
 ) -> None:
     data = {"label": "died", "label_bounds": bounds, "columns": COLUMNS, "intercept": intercept}
-    agreed = agreed_on("regression", data, {"name": "cape"})
+    agreed = make("cape", task="regression", data=data)
     rng = np.random.default_rng(0)
     released = Release(rng.normal(size=(1, agreed.data.dimension)), None, {})
     model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
@@ -191,7 +172,7 @@ def test_a_regression_of_a_table_predicts_as_unspoken_does(
 def test_a_regression_of_a_matrix_predicts_as_unspoken_does(tmp_path: Path, intercept: bool) -> None:
     """Also of records beyond the norm, which are clipped for learning only."""
     data = {"features": 5, "label_bounds": [10, 30], "intercept": intercept, "norm": 0.5}
-    agreed = agreed_on("regression", data, {"name": "cape"})
+    agreed = make("cape", task="regression", data=data)
     rng = np.random.default_rng(0)
     released = Release(rng.normal(size=(1, agreed.data.dimension)), None, {})
     model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
@@ -208,7 +189,7 @@ def test_a_network_predicts_as_unspoken_does(tmp_path: Path, table: bool, classe
     names = CLASSES[classes]
     data: dict[str, Any] = {"classes": names, "intercept": intercept}
     data |= {"label": "died", "columns": COLUMNS} if table else {"features": 6}
-    agreed = agreed_on("classification", data, {"name": "cape", "function": "network", "hidden": 7})
+    agreed = make("cape", data=data, method={"function": "network", "hidden": 7})
     rng = np.random.default_rng(1)
     hidden = rng.normal(size=(7, agreed.data.dimension + 1))
     if table:

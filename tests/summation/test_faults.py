@@ -1,7 +1,7 @@
-"""Thousands of runs with faults, on a simulated clock: each ends in the exact sum over its survivors or in an abort.
+"""Many runs with faults, on a simulated clock: each ends in the exact sum over its survivors or in an abort.
 
 Parties vanish at any time; messages are slow, lost, doubled, overtaken and damaged; the coordinator is stopped and
-started again from its dump. Every run has its seed, so that a failure can be replayed.
+started again from its dump. Every run has its seed, so that a failure can be replayed. With --soak, thousands of runs.
 """
 
 from __future__ import annotations
@@ -169,10 +169,14 @@ def world(name: str, seed: int, faulty: bool) -> World:
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_every_run_ends_in_the_exact_sum_over_its_survivors_or_in_an_abort(name: str) -> None:
+def test_every_run_ends_in_the_exact_sum_over_its_survivors_or_in_an_abort(
+    name: str, runs: Callable[[int, int], int]
+) -> None:
+    """Seen: 45 to 80 % exact, 20 to 55 % aborted, 6 to 13 faults in a run."""
     outcomes: Counter[str] = Counter()
     faults: Counter[str] = Counter()
-    for seed in range(MAKERS[name][0]):
+    count = runs(60, MAKERS[name][0])
+    for seed in range(count):
         simulated = world(name, seed, faulty=True)
         agreed = simulated.protocol.session
         try:
@@ -190,10 +194,10 @@ def test_every_run_ends_in_the_exact_sum_over_its_survivors_or_in_an_abort(name:
                 assert seeds == [simulated.parties[index].seeds[number] for number in numbers], f"seed {seed}: noise"
             outcomes["exact"] += 1
         faults += simulated.faults
-    print(f"{name}: {MAKERS[name][0]} runs, {dict(outcomes)}, faults {dict(faults)}")
-    assert outcomes["exact"] > 20
-    assert outcomes["aborted"] > 20
-    assert sum(faults.values()) > 1000
+    print(f"{name}: {count} runs, {dict(outcomes)}, faults {dict(faults)}")
+    assert outcomes["exact"] > 0.1 * count
+    assert outcomes["aborted"] > 0.05 * count
+    assert sum(faults.values()) > 2 * count
 
 
 @pytest.mark.parametrize("name", MAKERS)

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from factories import make
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study, make_study
 from unspoken.summation.base import (
     COORDINATOR,
     Coordinator,
@@ -31,19 +31,6 @@ OPENING = pytest.mark.parametrize("name", ["secagg", "secagg+", "compute-nodes"]
 KEY = bytes(range(32))
 
 
-def study(name: str) -> Study:
-    return make_study(
-        {
-            "study": {"name": "sum", "task": "classification"},
-            "data": {"features": 2, "classes": 2},
-            "parties": {"count": 6},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            "method": {"name": "helmet"},
-            "summation": {"protocol": name},
-        }
-    )
-
-
 def session(
     parties: int = 6, dropouts: int = 2, length: int = 5, bits: int = 64, sum_name: str = "model", opening: bool = False
 ) -> Session:
@@ -52,7 +39,7 @@ def session(
 
 
 def opened(name: str, agreed: Session, key: bytes | None = None) -> Protocol:
-    return open_session(study(name), agreed, SecretStream(key))
+    return open_session(make(parties=6, summation=name), agreed, SecretStream(key))
 
 
 def vectors(agreed: Session, seed: int = 0) -> Words:
@@ -202,7 +189,6 @@ def test_messages_of_another_study_or_sum_are_rejected(name: str) -> None:
 
 
 @EACH
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(name: str, data: st.DataObject) -> None:
     """One message of a run, of any kind and in any direction, arrives damaged first and then as it was sent."""
@@ -247,7 +233,6 @@ def damage(body: bytes, data: st.DataObject, *, flips: bool) -> bytes:
 
 
 @EACH
-@settings(max_examples=300, deadline=None)
 @given(garbage=st.binary(min_size=1, max_size=400))
 def test_no_decoder_crashes_or_hangs_on_garbage(name: str, garbage: bytes) -> None:
     network = NETWORKS.setdefault(name, Network(opened(name, session())))

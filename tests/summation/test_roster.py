@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from factories import maker
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study, make_study
 from unspoken.summation.base import Rejected, Roster, Session
@@ -18,18 +19,10 @@ IDENTITIES = [Identity(bytes([number]) * 32) for number in range(1, 5)]
 SECRET = bytes([99]) * 32
 
 
-def study(**roster: Any) -> Study:
-    keys = {"parties": [identity.public.hex() for identity in IDENTITIES], "coordinator": public_key(SECRET).hex()}
-    return make_study(
-        {
-            "study": {"name": "roster", "task": "classification"},
-            "data": {"features": 2, "classes": 2},
-            "parties": {"count": 4},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5},
-            "method": {"name": "helmet"},
-            "roster": {**keys, **roster},
-        }
-    )
+study = maker(
+    parties=4,
+    roster={"parties": [identity.public.hex() for identity in IDENTITIES], "coordinator": public_key(SECRET).hex()},
+)
 
 
 def endpoints(agreed: Study, identities: list[Identity]) -> tuple[SecAggCoordinator, list[SecAggParty]]:
@@ -68,7 +61,7 @@ def test_someone_who_is_not_in_the_roster_is_refused() -> None:
 
 def test_another_roster_is_another_study() -> None:
     other = public_key(bytes([98]) * 32).hex()
-    assert study().digest() != study(coordinator=other).digest()
+    assert study().digest() != study(roster={"coordinator": other}).digest()
 
 
 @pytest.mark.parametrize(
@@ -85,7 +78,7 @@ def test_another_roster_is_another_study() -> None:
 )
 def test_a_wrong_roster_is_explained(roster: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        study(**roster)
+        study(roster=roster)
 
 
 def test_a_study_without_a_roster_cannot_leave_simulation() -> None:

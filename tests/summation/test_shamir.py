@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -12,7 +12,6 @@ from unspoken.noise.stream import SecretStream
 from unspoken.summation.shamir import PRIME, combine, split, weights_at_zero
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data(), secret=st.binary(min_size=32, max_size=32))
 def test_any_threshold_of_shares_gives_the_secret_back(data: st.DataObject, secret: bytes) -> None:
     count = data.draw(st.integers(1, 30))

@@ -26,12 +26,13 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from factories import make
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study, StudyError, make_study
+from unspoken.study import Study, StudyError
 from unspoken.summation import ballots as messages
 from unspoken.summation.ballots import MOST, TALLIERS, Agreement, Ballot, Count, Framed, Opening, Relay, address
 from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Message, Rejected, Session, bitmap
@@ -169,7 +170,11 @@ def totals_of(kind: str, queries: int, classes: int, seed: int) -> Integers:
 @pytest.mark.parametrize("classes", [2, 3, 10, 12])
 @pytest.mark.parametrize("queries", [1, 1500])
 @pytest.mark.parametrize("kind", ["random", "small", "negative", "extreme", "equal", "one apart"])
-def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, queries: int, kind: str) -> None:
+def test_the_winners_are_those_of_the_totals(
+    talliers: int, classes: int, queries: int, kind: str, runs: Callable[[int, int], int]
+) -> None:
+    if kind != "random":
+        queries = min(queries, runs(150, queries))
     for seed in range(1 if queries > 1 else 5 if kind == "equal" else 2):
         totals = totals_of(kind, queries, classes, seed)
         winners = run_in_process(shared_out(totals, 4, seed), talliers=talliers)
@@ -178,7 +183,6 @@ def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, querie
             assert (winners == totals.argmax(axis=1)).all()
 
 
-@settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_the_winners_of_any_ballots(data: st.DataObject) -> None:
     talliers = data.draw(st.sampled_from(TALLIERS))
@@ -221,7 +225,7 @@ def test_the_winners_are_those_of_mpyc(talliers: int, queries: int, tmp_path: Pa
     # The processes that it starts are in its session, and end with it.
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
-        printed, _ = process.communicate(timeout=60)
+        printed, _ = process.communicate(timeout=500)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -764,7 +768,6 @@ def test_one_opening_is_known_to_be_enough(talliers: int) -> None:
         vote.hold(random_ballots())
 
 
-@settings(max_examples=120, deadline=None)
 @given(data=st.data())
 def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(data: st.DataObject) -> None:
     """One message of a vote, of any kind and in any direction, arrives damaged first and then as it was sent."""
@@ -800,7 +803,6 @@ def damage(body: bytes, data: st.DataObject) -> bytes:
     return data.draw(st.binary(max_size=200).filter(lambda random: random != body))
 
 
-@settings(max_examples=80, deadline=None)
 @given(data=st.data())
 def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataObject) -> None:
     """It can frame what it likes; it cannot make one tallier's words to another one's, or of another round."""
@@ -834,7 +836,6 @@ def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataO
     assert counted == talliers * (2 * (talliers - 1) + vote.sharing.threshold * vote.poll.rounds) >= relayed
 
 
-@settings(max_examples=200, deadline=None)
 @given(garbage=st.binary(min_size=1, max_size=400))
 def test_no_decoder_crashes_or_hangs_on_garbage(garbage: bytes) -> None:
     for endpoint in GARBAGE.endpoints.values():
@@ -955,16 +956,7 @@ def test_what_must_be_assumed_is_said(talliers: int, rounds: int, assumption: st
 
 def agreed(**options: Any) -> Study:
     """A study of a vote with the options of its summation."""
-    return make_study(
-        {
-            "study": {"name": "votes", "task": "classification"},
-            "data": {"features": 2, "classes": 3, "norm": 5.0},
-            "parties": {"count": 8, "records": 6, "max_records": 6},
-            "privacy": {"epsilon": 1.0, "delta": 1e-6},
-            "method": {"name": "voting"},
-            "summation": {"protocol": "tally", **options},
-        }
-    )
+    return make("voting", parties=8, summation={"protocol": "tally", **options})
 
 
 @pytest.mark.parametrize(
@@ -1001,14 +993,16 @@ def test_a_vote_with_more_talliers_is_another_vote() -> None:
 
 @pytest.mark.parametrize("talliers", [3, 5])
 def test_100_ballots_of_3000_queries_take_a_fraction_of_a_second(talliers: int) -> None:
-    """Seen: 0.05 and 0.07 CPU-seconds a tallier, with all its messages; the goal for three is 0.1."""
+    """Seen: 0.05 and 0.07 CPU-seconds a tallier, with all its messages; the goal for three is 0.1.
+
+    A slow or busy processor may take ten times as long."""
     vote = Vote(parties=100, queries=3000, classes=10, talliers=talliers)
     messages = [vote.party(index).submit(rows) for index, rows in enumerate(random_ballots(100, 3000, 10))]
     started = time.process_time()
     for envelopes in messages:
         vote.deliver(envelopes)
     vote.count()
-    assert (time.process_time() - started) / talliers < 0.5
+    assert (time.process_time() - started) / talliers < 1.0
 
 
 def test_the_channels_between_talliers_are_not_those_to_the_coordinator() -> None:

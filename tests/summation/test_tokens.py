@@ -108,7 +108,7 @@ def assert_nobody_accepts(run: Run) -> None:
             party.all_tokens()
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(counts=st.lists(st.integers(0, 5), min_size=1, max_size=5), name=st.text(max_size=3))
 def test_the_list_has_every_token_once_and_parties_know_where_theirs_are(counts: list[int], name: str) -> None:
     run = Run(counts, name).finish()
@@ -524,7 +524,6 @@ def moments() -> list[tuple[bytes, str, bytes]]:
 MOMENTS = moments()
 
 
-@settings(max_examples=400, deadline=None)
 @given(data=st.data())
 def test_damaged_messages_change_nothing_or_end_the_run(data: st.DataObject) -> None:
     """In particular an outsider, who cannot sign, can never end a run: all damage is rejected."""
@@ -549,7 +548,6 @@ def damages(body: bytes) -> st.SearchStrategy[bytes]:
     return st.one_of(flips, cuts, longer, st.binary(min_size=1, max_size=64))
 
 
-@settings(max_examples=150, deadline=None)
 @given(data=st.data(), kind=st.sampled_from([Announce, Submit, Publish, Confirm]), index=st.integers(0, 2))
 def test_whatever_a_party_signs_nobody_accepts_a_list_without_all_honest_tokens(
     data: st.DataObject, kind: type[Signed], index: int
@@ -572,10 +570,11 @@ def test_whatever_a_party_signs_nobody_accepts_a_list_without_all_honest_tokens(
 
 
 def test_ten_parties_with_a_hundred_tokens_each_take_seconds() -> None:
-    started = time.perf_counter()
+    """Seen: 1 to 2 processor seconds."""
+    started = time.process_time()
     run = Run([100] * 10, "speed").finish()
     assert len(run.coordinator.tokens()) == 1_000
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_endpoints_are_made_by_the_protocol() -> None:

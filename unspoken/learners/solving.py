@@ -20,6 +20,8 @@ _FAILURE = 0.05
 _ROUNDS = 4
 _LEAST_EXPLAINED = 0.02
 """Of the labels' largest square: less is never believed to be explained."""
+_ROUNDING = 1e-12
+"""Of the largest eigenvalue: less is what rounding left of a direction without any spread."""
 
 
 def solve(
@@ -35,6 +37,9 @@ def solve(
     - "adassp": a ridge that lifts the smallest eigenvalue to the noise's bound γ√log(2d²/ρ), γ = deviation·√d (Wang
       2018, with the smallest eigenvalue taken from the released matrix).
     - "none": the pseudo-inverse, as published.
+
+    Directions in which records do not spread (`_ROUNDING`) are left out, as a pseudo-inverse does: a constant would
+    have the same weight for all classes, and so large a one that their differences are lost in its rounding.
     """
     if repair == "none":
         return np.asarray(np.linalg.pinv(second, hermitian=True) @ mixed)
@@ -49,8 +54,9 @@ def solve(
         values = cleaned_eigenvalues(observed, scale)
         known = _ridge(moments, values, turned, deviation, records)
         ridge = np.maximum(known, 1.5 * scale**2 / np.maximum(values + scale, 1e-300))
-    least = max(1e-12 * float(values.max(initial=0.0)), 1e-300)
-    solved: Floats = vectors @ (turned / (values + np.maximum(ridge, least))[:, None])
+    values = values + ridge
+    kept = values > _ROUNDING * float(values.max(initial=0.0))
+    solved: Floats = vectors[:, kept] @ (turned[kept] / values[kept, None])
     return solved
 
 
