@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+import factories
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
@@ -23,7 +24,7 @@ from unspoken.methods.plan import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study, StudyError, make_study
+from unspoken.study import Study, StudyError
 from unspoken.summation.base import Aborted
 from unspoken.summation.registry import PROTOCOLS
 
@@ -107,34 +108,21 @@ class Case:
     dropouts: int = 0
     sizes: tuple[int, int] = SIZES[0]
     protocol: str = "ideal"
-    colluding: int = 0
-    summation: tuple[tuple[str, Any], ...] = ()
 
     def study(self, public: Path) -> Study:
         options: dict[str, Any] = {"name": self.method, **dict(self.options)}
         if self.method in ("voting", "multiparty"):
             options["public"] = str(public)
-        target = {
-            "classification": {"classes": CLASSES},
-            "regression": {"label_bounds": [-1.0, 1.0]},
-            "statistics": {},
-        }[self.task]
+        target = {"classification": {"classes": CLASSES}, "regression": {"label_bounds": [-1, 1]}, "statistics": {}}
         intercept = options.get("function") == "discriminant"
-        return make_study(
-            {
-                "study": {"name": "attacked", "task": self.task},
-                "data": {"features": FEATURES, "norm": 1.0, "intercept": intercept, **target},
-                "parties": {"count": PARTIES, "records": self.sizes[0], "max_records": self.sizes[1]},
-                "privacy": {
-                    "epsilon": 1.0,
-                    "delta": 1e-5,
-                    "unit": self.unit,
-                    "colluding": self.colluding,
-                    "dropouts": self.dropouts,
-                },
-                "method": options,
-                "summation": {"protocol": self.protocol, **dict(self.summation)},
-            }
+        return factories.make(
+            task=self.task,
+            data={"features": FEATURES, "intercept": intercept, **target[self.task]},
+            parties={"count": PARTIES, "records": self.sizes[0], "max_records": self.sizes[1]},
+            unit=self.unit,
+            dropouts=self.dropouts,
+            method=options,
+            summation=self.protocol,
         )
 
 

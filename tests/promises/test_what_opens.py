@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pytest
 
+import factories
 from unspoken.methods.mechanisms import Turnout
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for
@@ -31,15 +32,12 @@ from unspoken.summation.registry import PROTOCOLS
 
 
 def study(parties: int, colluding: int, dropouts: int, protocol: str, **summation: Any) -> Any:
-    return make_study(
-        {
-            "study": {"name": "opened", "task": "classification"},
-            "data": {"features": 4, "classes": 3},
-            "parties": {"count": parties, "records": 10, "max_records": 10},
-            "privacy": {"epsilon": 1.0, "delta": 1e-5, "colluding": colluding, "dropouts": dropouts},
-            "method": {"name": "helmet"},
-            "summation": {"protocol": protocol, **summation},
-        }
+    return factories.make(
+        parties={"count": parties, "records": 10, "max_records": 10},
+        delta=1e-5,
+        colluding=colluding,
+        dropouts=dropouts,
+        summation={"protocol": protocol, **summation},
     )
 
 
