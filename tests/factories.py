@@ -29,26 +29,26 @@ def make(method: str | None = None, /, **said: Any) -> Study:
 
 def maker(method: str | None = None, /, **held: Any) -> Callable[..., Study]:
     """`make`, in which all that is said here holds otherwise."""
+    before = _sections(method, held)
 
     def make(method: str | None = None, /, **said: Any) -> Study:
-        content = _sections({"method": "helmet", "parties": 5, "epsilon": 1.0, "delta": 1e-6})
-        for sections in (before, _sections(said if method is None else {"method": {"name": method}, **said})):
+        content = _sections("helmet", {"parties": 5, "epsilon": 1.0, "delta": 1e-6})
+        for sections in (before, _sections(method, said)):
             for name, section in sections.items():
                 content[name] = section if name == "data" else content.get(name, {}) | section
-            if "noise_multiplier" in sections.get("privacy", {}) and "epsilon" not in sections["privacy"]:
+            promise = sections.get("privacy", {})
+            if "noise_multiplier" in promise and "epsilon" not in promise:
                 content["privacy"].pop("epsilon", None)
-        task = content.setdefault("study", {}).setdefault("task", "classification")
-        content["study"].setdefault("name", "test")
-        content.setdefault("data", {"features": 4, **_LABELS[task]})
+        content["study"] = {"name": "test", "task": "classification", **content.get("study", {})}
+        content.setdefault("data", {"features": 4, **_LABELS[content["study"]["task"]]})
         return make_study(content)
 
-    before = _sections(held if method is None else {"method": {"name": method}, **held})
     return make
 
 
-def _sections(said: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _sections(method: str | None, said: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Everything in the section that it belongs to."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, dict[str, Any]] = {} if method is None else {"method": {"name": method}}
     for name, value in said.items():
         if name == "task":
             found.setdefault("study", {})["task"] = value

@@ -6,16 +6,16 @@ import subprocess
 import sys
 
 PROGRAM = """
-import numpy, scipy.linalg, sklearn.neighbors, numba, torch
+import numpy, scipy.linalg, numba
 from threadpoolctl import threadpool_info
 numpy.ones((2, 2)) @ numpy.ones((2, 2))
-print(*{pool["num_threads"] for pool in threadpool_info()}, numba.get_num_threads(), torch.get_num_threads())
+print(*{pool["num_threads"] for pool in threadpool_info()}, numba.get_num_threads())
 """
 
 
 def test_a_program_that_a_test_starts_has_one_thread_of_each_library() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.split() == ["1", "1", "1"]
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=500, check=True)
+    assert done.stdout.split() == ["1", "1"]
 
 
 def test_a_test_has_one_thread_of_each_library() -> None:

@@ -46,7 +46,7 @@ def clipped(records: np.ndarray, norm: float) -> np.ndarray:
     return records * (norm / np.maximum(np.linalg.norm(records, axis=1), norm))[:, None]
 
 
-def largest_distance(method: Moments, parameters: np.ndarray | None, trials: int = 4) -> float:
+def largest_distance(method: Moments, parameters: np.ndarray | None, trials: int = 2) -> float:
     """How far apart two records' contributions are at most, by a search over both, for equal and other labels."""
     rng, reached, size = np.random.default_rng(0), 0.0, method.study.data.dimension
     for second_label in (0, 1):

@@ -166,21 +166,27 @@ def totals_of(kind: str, queries: int, classes: int, seed: int) -> Integers:
             return np.asarray(most - 1 + (rng.random(size).argsort(axis=1) == 0))
 
 
+KINDS = ("random", "small", "negative", "extreme", "equal", "one apart")
+
+
 @EACH_NUMBER
 @pytest.mark.parametrize("classes", [2, 3, 10, 12])
-@pytest.mark.parametrize("queries", [1, 1500])
-@pytest.mark.parametrize("kind", ["random", "small", "negative", "extreme", "equal", "one apart"])
-def test_the_winners_are_those_of_the_totals(
-    talliers: int, classes: int, queries: int, kind: str, runs: Callable[[int, int], int]
-) -> None:
-    if kind != "random":
-        queries = min(queries, runs(150, queries))
-    for seed in range(1 if queries > 1 else 5 if kind == "equal" else 2):
-        totals = totals_of(kind, queries, classes, seed)
-        winners = run_in_process(shared_out(totals, 4, seed), talliers=talliers)
-        assert_largest(winners, totals)
-        if kind in ("random", "one apart"):
-            assert (winners == totals.argmax(axis=1)).all()
+def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, runs: Callable[[int, int], int]) -> None:
+    """All kinds of totals in one vote: what is computed for a query has nothing to do with the others."""
+    kinds = [(kind, seed) for kind in KINDS for seed in range(5 if kind == "equal" else 2)]
+    each = runs(100, 1500)
+    totals = np.concatenate([totals_of(kind, each, classes, seed) for kind, seed in kinds])
+    winners = run_in_process(shared_out(totals, 4, 0), talliers=talliers)
+    assert_largest(winners, totals)
+    alone = np.repeat([kind in ("random", "one apart") for kind, _ in kinds], each)
+    assert (winners == totals.argmax(axis=1))[alone].all()
+
+
+@EACH_NUMBER
+@pytest.mark.parametrize(("classes", "kind"), [(2, "equal"), (3, "extreme"), (12, "random"), (12, "one apart")])
+def test_the_winner_of_a_single_query_is_that_of_its_totals(talliers: int, classes: int, kind: str) -> None:
+    totals = totals_of(kind, 1, classes, 1)
+    assert_largest(run_in_process(shared_out(totals, 4, 1), talliers=talliers), totals)
 
 
 @given(data=st.data())

@@ -187,11 +187,11 @@ def unshuffled(party: TokenParty) -> Callable[[], bytes]:
 
 
 @pytest.mark.parametrize("knowing", [{1}, {1, 2}, {0, 1}, {0, 2}], ids=str)
-def test_to_a_coalition_the_honest_tokens_come_in_any_order(knowing: set[int]) -> None:
+def test_to_a_coalition_the_honest_tokens_come_in_any_order(knowing: set[int], runs: Callable[[int, int], int]) -> None:
     """A coalition of all but the two honest parties, and one honest-but-curious party with it, which knows its own
-    shuffle: χ² over the 3! orders of the honest tokens in 420 runs; false alarms: 1 in 10,000 for each case.
+    shuffle: χ² over the 3! orders of the honest tokens in 120 runs or more; false alarms: 1 in 10,000 for each case.
     """
-    seen = honest_orders(knowing, 420)
+    seen = honest_orders(knowing, runs(120, 420))
     assert len(seen) == 6
     assert stats.chisquare(list(seen.values())).pvalue > 1e-4
 
@@ -209,13 +209,13 @@ def test_between_two_lists_of_an_honest_party_nothing_is_alike() -> None:
 
 
 def test_onions_of_the_same_token_have_nothing_in_common_but_their_length() -> None:
-    """Bytes behind each seal's own key are uniform whatever the token: χ²; false alarms: 1 in 10⁵ (fresh seals)."""
+    """Bytes behind each seal's own key are uniform whatever the token: χ²; false alarms: 1 in 10⁷ (fresh seals)."""
     keys = [onion_key(bytes([number] * 32)) for number in range(3)]
     onions = [wrap(bytes(TOKEN_BYTES), keys)[0] for _ in range(400)]
     assert {len(onion) for onion in onions} == {onion_bytes(3)}
     assert len({onion[start : start + 16] for onion in onions for start in range(0, 160, 16)}) == 400 * 10
     body = np.frombuffer(b"".join(onion[32:] for onion in onions), dtype=np.uint8)
-    assert stats.chisquare(np.bincount(body, minlength=256)).pvalue > 1e-5
+    assert stats.chisquare(np.bincount(body, minlength=256)).pvalue > 1e-7
 
 
 def test_layers_come_off_in_the_agreed_order_only() -> None:
