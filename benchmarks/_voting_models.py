@@ -52,10 +52,16 @@ class Remembering:
         return self
 
     def predict(self, queries: Floats) -> Integers:
-        return self._votes[[_places[row.tobytes()] for row in queries]]
+        places = np.array([_places.get(row.tobytes(), -1) for row in queries])
+        if not len(self._votes):
+            return np.full(len(places), -1)
+        # Of what is not public it has no opinion.
+        return np.where(places < 0, -1, self._votes[places])
 
     def votes(self, features: Floats, labels: Integers) -> Integers:
         """On the public records, by a model of these records."""
+        if not len(_public):
+            return np.empty(0, dtype=np.int64)
         return np.asarray(SVC().fit(features, labels).predict(_public))
 
 

@@ -36,7 +36,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Whatever does more with --soak is marked, so that `--soak -m soak` runs nothing twice for nothing."""
     for item in items:
         by_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if by_hypothesis or "runs" in getattr(item, "fixturenames", ()):
+        if by_hypothesis or {"runs", "only_with_soak"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("soak")
 
 
@@ -45,3 +45,10 @@ def runs(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
     """How often to repeat something: `runs(20, 500)` is 20, and 500 with --soak."""
     soak: bool = request.config.getoption("--soak")
     return lambda few, many: many if soak else few
+
+
+@pytest.fixture
+def only_with_soak(request: pytest.FixtureRequest) -> None:
+    """For what takes long and tests the benchmarks rather than the package."""
+    if not request.config.getoption("--soak"):
+        pytest.skip("runs with --soak")

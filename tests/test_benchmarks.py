@@ -52,6 +52,7 @@ def test_memory_does_not_grow_with_the_number_of_parties() -> None:
     assert result["accuracy"] > 0.7
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written(tmp_path: Path) -> None:
     made = claims(run("convergence.py", "--plot", str(tmp_path / "plot.png")))
     assert len(made["slope"]) == 2
@@ -60,6 +61,7 @@ def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
     # The mean of three runs was 87.6 with a standard deviation of 1.3, so 78 fails by chance less often than 1e-6.
     result = run("accuracy.py")
@@ -96,6 +98,7 @@ def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) ->
     assert (tmp_path / "plot.png").stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_moments_beat_blind_averaging_on_digits() -> None:
     # Five points above at epsilon 4, with a standard deviation of 0.6 for the mean of three runs.
     result = run("moments.py")
@@ -109,6 +112,7 @@ def test_cape_is_fast_in_all_of_its_parts() -> None:
     assert claims(result)["message"][0]["holds"]
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_cape_beats_independent_noise_and_its_figures_are_written(tmp_path: Path) -> None:
     # The logarithm of conv's error over capeFM's was 0.61 with a standard deviation of 0.10 over seven executions.
     result = run("cape_figures.py", "--output", str(tmp_path))
@@ -125,6 +129,7 @@ def test_cape_beats_independent_noise_and_its_figures_are_written(tmp_path: Path
         assert (tmp_path / "images" / f"cape_{name}.png").stat().st_size > 10_000
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
     result = run("cross_silo.py")
     found = claims(result)
@@ -134,6 +139,7 @@ def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
     assert len(found["opacus"]) == 6
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_path: Path) -> None:
     # On digits at ε = 0.5, two runs each: 34 points ahead of local privacy with a standard deviation of 7, so that less
     # than 3 fails by chance less often than 1e-5.
@@ -161,6 +167,7 @@ def test_votes_and_neighbours_are_timed() -> None:
     assert all(claim["measured"] > 0.0 for claim in found["neighbours"])
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_votes_beat_private_averages_and_the_tables_are_written(tmp_path: Path) -> None:
     # On digits with 20 parties, two runs each: 5 points ahead of fedavg, with a standard deviation of about 5, so that
     # 20 behind it fails by chance less often than 1e-6.
