@@ -439,7 +439,7 @@ def test_the_certified_solver_reaches_its_tolerance_for_records_that_are_hard(
     monkeypatch.setattr(certified, "MAXIMUM_STEPS", 50_000)
     rng = np.random.default_rng(0)
     for count, features in ((20, 5), (5, 20)):
-        learner = LinearLearner(loss, norm, regularization, most=count)
+        learner = LinearLearner(loss, norm, regularization)
         rows = rng.normal(size=(count, features))
         rows *= norm / np.linalg.norm(rows, axis=1, keepdims=True)
         scales = 10.0 ** rng.uniform(-8, 0, size=(count, 1))
@@ -455,7 +455,7 @@ def test_the_certified_solver_reaches_its_tolerance_for_records_that_are_hard(
             )
             assert np.isfinite(one).all()
             assert np.linalg.norm(one - two) <= learner.sensitivity(count)
-            assert np.linalg.norm(one - two) * count <= learner.scaled_sensitivity()
+            assert np.linalg.norm(one - two) * count <= learner.scaled_sensitivity(count)
     assert max(float(each.max()) for each in taken) <= 1.0 + 1e-6
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,13 +19,12 @@ import factories
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.methods.base import Method, Pool, Request, Total
+from unspoken.methods.base import Collect, Method, Pool, Request, Sum, Total, Vote
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study, StudyError
-from unspoken.summation.base import Aborted
 from unspoken.summation.registry import PROTOCOLS
 
 FEATURES, CLASSES, PARTIES = 4, 3, 6
@@ -94,7 +93,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
 }
 """Keys of [method] to be tried. A method that is not here is tried with its defaults, for every task that it takes."""
 ELSEWHERE = {"dp-fm", "objective-perturbation"}
-"""Pooled baselines with noise of their own kind: tests/methods/test_baselines.py attacks them."""
+"""Pooled baselines with noise of their own kind: test_baselines.py and test_objective_perturbation.py attack them."""
 
 
 @dataclass(frozen=True)
@@ -108,6 +107,9 @@ class Case:
     dropouts: int = 0
     sizes: tuple[int, int] = SIZES[0]
     protocol: str = "ideal"
+
+    def __str__(self) -> str:
+        return " ".join([self.task, self.method, *(f"{key}={value}" for key, value in self.options)])
 
     def study(self, public: Path) -> Study:
         options: dict[str, Any] = {"name": self.method, **dict(self.options)}
@@ -135,15 +137,14 @@ def public_records(folder: Path) -> Path:
     return path
 
 
-def variants() -> list[tuple[str, tuple[tuple[str, Any], ...], str]]:
-    """Every method of the registry with its variants, for every task that it takes."""
-    found = []
-    for name in METHODS:
-        if name in ELSEWHERE:
-            continue
-        for options, task in itertools.product(VARIANTS.get(name, [{}]), TASKS):
-            found.append((name, tuple(options.items()), task))
-    return found
+def variants() -> list[Case]:
+    """Every method of the registry with its variants, for every task, whether it takes it or not."""
+    return [
+        Case(name, tuple(options.items()), task)
+        for name in METHODS
+        if name not in ELSEWHERE
+        for options, task in itertools.product(VARIANTS.get(name, [{}]), TASKS)
+    ]
 
 
 def planned(case: Case, public: Path) -> tuple[Method, Plan] | None:
@@ -164,6 +165,12 @@ def settings() -> Iterator[dict[str, Any]]:
         best = max(product, key=lambda setting: len(wanted & _pairs(setting)))
         wanted -= _pairs(best)
         yield best
+
+
+def cheap_settings() -> Iterator[dict[str, Any]]:
+    """Units and sizes, where nothing is masked and nobody drops out."""
+    for unit, sizes in itertools.product(UNITS, SIZES):
+        yield {"unit": unit, "sizes": sizes}
 
 
 def all_settings() -> Iterator[dict[str, Any]]:
@@ -200,40 +207,44 @@ def _base(case: Case) -> tuple[Any, Any]:
     return groups, [together] if size == 1 else [together, spread]
 
 
+ROUNDED = "opposite, rounded away"
 _UNIT = np.eye(FEATURES)
 _TILT = math.sqrt(1.0 - 0.5**2)
 _EVEN = np.full(FEATURES, 1.0 / math.sqrt(FEATURES))
-_REPLACED: list[tuple[Any, Any, Any, Any, Any]] = [
-    # what all other records are (direction, label), the record that is replaced, and what replaces it
-    ((_UNIT[3] * 1e-3, 0), (_UNIT[0], 0), (-_UNIT[0], 0), "opposite", None),
-    ((_UNIT[0], 0), (_UNIT[0], 0), (_UNIT[0], 1), "relabelled", None),
-    ((_UNIT[3] * 1e-3, 0), (_UNIT[0] * 100.0, 0), (_UNIT[1] * 100.0, 1), "turned, far out of bounds", None),
-    ((_UNIT[0], 1), (-0.5 * _UNIT[0] + _TILT * _UNIT[1], 1), (-0.5 * _UNIT[0] - _TILT * _UNIT[1], 1), "mirrored", None),
-    ((_UNIT[0], None), (_UNIT[0], 0), (_UNIT[0], 1), "the scales tipped", None),
-    ((np.zeros(FEATURES), 0), (_EVEN, 0), (-_EVEN, 0), "opposite, rounded away", "rounded"),
+_REPLACED: list[tuple[str, Any, Any, Any]] = [
+    # All other records (direction, label; None: half of each party's have 0, half 1), what is replaced, and by what.
+    ("opposite", (_UNIT[3] * 1e-3, 0), (_UNIT[0], 0), (-_UNIT[0], 0)),
+    ("relabelled", (_UNIT[0], 0), (_UNIT[0], 0), (_UNIT[0], 1)),
+    ("turned, far out of bounds", (_UNIT[3] * 1e-3, 0), (_UNIT[0] * 100.0, 0), (_UNIT[1] * 100.0, 1)),
+    ("mirrored", (_UNIT[0], 1), (-0.5 * _UNIT[0] + _TILT * _UNIT[1], 1), (-0.5 * _UNIT[0] - _TILT * _UNIT[1], 1)),
+    ("the scales tipped", (_UNIT[0], None), (_UNIT[0], 0), (_UNIT[0], 1)),
+    (ROUNDED, (np.zeros(FEATURES), 0), (_EVEN, 0), (-_EVEN, 0)),
 ]
 
 
-def neighbours(case: Case, plan: Plan, chosen: slice = slice(None)) -> Iterator[tuple[str, Neighbours]]:
+KINDS = len(_REPLACED)
+
+
+def neighbours(case: Case, plan: Plan, chosen: Iterable[int] | None = None) -> Iterator[tuple[str, Neighbours]]:
     """Pairs of data sets that are built to be as far apart as a method can be driven."""
     groups, places = _base(case)
-    for (others, label), (before, one), (after, other), name, twist in _REPLACED[chosen]:
+    for name, (others, label), (before, one), (after, other) in (
+        _REPLACED if chosen is None else [_REPLACED[number] for number in chosen]
+    ):
         for rows in places:
             features = np.tile(others, (len(groups), 1)).astype(float)
             labels = _halves(groups) if label is None else np.full(len(groups), label)
             pair = []
             for record, number in ((before, one), (after, other)):
                 moved, named = features.copy(), labels.copy()
-                moved[rows], named[rows] = _twisted(record, twist, plan), number
+                moved[rows], named[rows] = _off_the_grid(record, plan) if name == ROUNDED else record, number
                 pair.append(Records(moved, _labels(case, named)))
             yield f"{name}, rows {rows[:3].tolist()}…", Neighbours(groups, pair[0], pair[1])
 
 
-def _twisted(record: Any, twist: str | None, plan: Plan) -> Any:
+def _off_the_grid(record: Any, plan: Plan) -> Any:
     """A record as long as allowed whose numbers lie half a unit off the grid, where a total is of the records: so all
     of them are rounded away from zero, and those of its opposite the other way."""
-    if twist is None or not plan.sums:
-        return record
     scale = plan.sums[-1].encoding.scale
     units = np.full(FEATURES, max(math.floor(scale / math.sqrt(FEATURES) - 0.5), 0) + 0.5 + 1e-6)
     for place in range(FEATURES):
@@ -271,7 +282,6 @@ class Recorded:
     totals: list[Total] = field(default_factory=list)
     encoded: list[tuple[Encoding, Any]] = field(default_factory=list)
     release: Any = None
-    outcome: Any = None
 
 
 class Listening(Method):
@@ -314,19 +324,12 @@ def run(
     groups: Any,
     script: Sequence[Request] | None = None,
 ) -> Recorded:
-    """One run through the real engine, under the same secrets as any other, with as many dropouts as are allowed; or
-    with none, if the protocol cannot go on without those who are gone."""
-    try:
-        return _run(method, plan, records, groups, script, case.dropouts)
-    except Aborted:
-        return _run(method, plan, records, groups, script, 0)
-
-
-def _run(
-    method: Method, plan: Plan, records: Records, groups: Any, script: Sequence[Request] | None, drop: int
-) -> Recorded:
+    """One run through the real engine, under the same secrets as any other, with as many dropouts as are allowed: but
+    pairwise masks cannot be taken away without those who are gone."""
+    drop = 0 if case.protocol == "pairwise" else case.dropouts
     listening = Listening(method, script)
-    method.secrets = SecretStream(KEY)  # type: ignore[attr-defined]
+    if hasattr(method, "secrets"):
+        method.secrets = SecretStream(KEY)
     federation = ArrayFederation(method.study, records, groups)
     heard = listening.heard
     original = Encoding.encode
@@ -341,7 +344,7 @@ def _run(
         outcome = local.run(listening, plan, federation, drop=drop, secrets=SecretStream(KEY))
     finally:
         Encoding.encode = original  # type: ignore[method-assign]
-    heard.release, heard.outcome = outcome.release, outcome
+    heard.release = outcome.release
     return heard
 
 
@@ -375,20 +378,16 @@ def distances(case: Case, method: Method, plan: Plan, pair: Neighbours) -> list[
     if isinstance(one.requests[0], Pool) or plan.sums[0].total_std(PARTIES) == 0.0:
         return _of_encoded(plan, one, other)
     found = []
-    asked = [request for request in one.requests if getattr(request, "name", None) and not _prepares(request)]
-    for request, first, second in zip(asked, *(_with_numbers(plan, heard) for heard in (one, other)), strict=True):
+    asked = [request for request in one.requests if isinstance(request, Sum | Vote | Collect)]
+    for request, first, second in zip(asked, *(_with_numbers(heard) for heard in (one, other)), strict=True):
         moved = float(np.linalg.norm(first.noisy - second.noisy))
-        found.append(Distance(request.name, moved, stated(plan, request.name)))  # type: ignore[union-attr]
+        found.append(Distance(request.name, moved, stated(plan, request.name)))
         if not (first.exact == second.exact).all():
             raise AssertionError(f"exact numbers of {request} differ between neighbours")
     return found
 
 
-def _prepares(request: Request) -> bool:
-    return type(request).__name__ == "ZeroSum"
-
-
-def _with_numbers(plan: Plan, heard: Recorded) -> list[Total]:
+def _with_numbers(heard: Recorded) -> list[Total]:
     return [total for total in heard.totals if total.noisy.size]
 
 
@@ -406,7 +405,7 @@ ROUNDING = 1.0 + 1e-9
 """Of the comparison itself: decoded totals are divided by a power of two, and norms are taken of them."""
 
 
-def attacked(case: Case, public: Path, chosen: slice = slice(None)) -> float | None:
+def attacked(case: Case, public: Path, chosen: Iterable[int] | None = None) -> float | None:
     """The largest ratio of what neighbours moved to what was stated; None if the study is refused."""
     found = planned(case, public)
     if found is None:
@@ -416,6 +415,6 @@ def attacked(case: Case, public: Path, chosen: slice = slice(None)) -> float | N
     for name, pair in neighbours(case, plan, chosen):
         for distance in distances(case, method, plan, pair):
             if distance.moved > distance.stated * ROUNDING:
-                raise AssertionError(f"{case}: {name}: {distance}")
+                raise AssertionError(f"{case!r}: {name}: {distance}")
             worst = max(worst, distance.ratio)
     return worst

@@ -16,16 +16,18 @@ from unspoken.data import federation
 from unspoken.learners.linear import LinearLearner
 from unspoken.methods import plan as planning
 from unspoken.methods.multiparty import Multiparty
-from unspoken.methods.plan import DeclaredSum, PlannedSum
 from unspoken.methods.voting import Voting
 from unspoken.summation import base, ideal, secagg
 
 MEAN = Case("moments", (), "statistics", {"group": 3})
-SVM = Case("helmet", tuple(attacks.VARIANTS["helmet"][1].items()), "classification")
-BALLOTS = Case("voting", tuple(attacks.VARIANTS["voting"][1].items()), "classification", {"group": 3})
-WEIGHTED = Case("multiparty", tuple(attacks.VARIANTS["multiparty"][1].items()), "classification", dropouts=4)
+SVM = Case("helmet", (("learner", "svm"), ("regularization", 20.0)), "classification")
+_VOTES = (("queries", attacks.QUERIES), ("asking", "first"), ("spreading", False))
+BALLOTS = Case("voting", (*_VOTES, ("ballots", "neighbours"), ("neighbours", 2)), "classification", {"group": 3})
+_TRAINED = (("noise", "gaussian"), ("local_regularization", 0.01), ("regularization", 20.0))
+WEIGHTED = Case("multiparty", (("labels", "weighted"), *_TRAINED), "classification", dropouts=4)
 
-AVERAGE = Case("multiparty", tuple(attacks.VARIANTS["multiparty"][0].items()), "classification", "party")
+_AVERAGE = (("labels", "average"), ("learner", "svm"), ("noise", "gaussian"), ("regularization", 2700.0))
+AVERAGE = Case("multiparty", _AVERAGE, "classification", "party")
 
 
 @pytest.fixture(scope="module")
@@ -35,12 +37,12 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def halve_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
     whole = LinearLearner.scaled_sensitivity
-    patch.setattr(LinearLearner, "scaled_sensitivity", lambda self: whole(self) / 2.0)
+    patch.setattr(LinearLearner, "scaled_sensitivity", lambda self, most: whole(self, most) / 2.0)
 
 
 def count_rounding_once(patch: pytest.MonkeyPatch) -> None:
     right = planning._with_fineness
-    patch.setattr(planning, "_with_fineness", lambda *facts: right(*facts[:-1], 1))
+    patch.setattr(planning, "_with_fineness", lambda *facts, rounded: right(*facts, rounded=1))
 
 
 def divide_by_survivors(patch: pytest.MonkeyPatch) -> None:
@@ -49,12 +51,12 @@ def divide_by_survivors(patch: pytest.MonkeyPatch) -> None:
 
 
 def forget_the_rounding_of_an_average(patch: pytest.MonkeyPatch) -> None:
-    def votes(self: Multiparty) -> PlannedSum:
-        declared = DeclaredSum("votes", self._size, self.local.model_bound, 1.0, noise="inside")
-        coarse = planning.plan_sum(self.study, planning.trust_of(self.study), declared, 1.0, False)
-        return replace(coarse, sensitivity=2.0 * self.local.model_bound, noise_std=0.0)
-
-    patch.setattr(Multiparty, "_votes", property(votes))
+    right = Multiparty._votes.func
+    patch.setattr(
+        Multiparty,
+        "_votes",
+        property(lambda self: replace(right(self), sensitivity=2.0 * self.local.model_bound)),
+    )
 
 
 def forget_the_group(patch: pytest.MonkeyPatch) -> None:

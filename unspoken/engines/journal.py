@@ -34,10 +34,10 @@ class Entry(msgspec.Struct):
     prepared: int
     moved: int
     largest: int
-    counted: bytes
-    """Which parties are in a sum or a vote"""
     common: tuple[bytes, bytes, bytes] | None = None
     """Of common noise: the secret that it is drawn from, who takes part, and its sum"""
+    counted: bytes = b""
+    """Which parties are in a sum or a vote: a private analysis is of their ballots"""
 
 
 class Journal:

@@ -198,7 +198,7 @@ class _Run:
         if isinstance(request, Sum | Vote):
             counted = self.counted[request.name].tobytes()
         numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
-        return Entry(*numbers, prepared, moved, largest, counted, common)
+        return Entry(*numbers, prepared, moved, largest, common, counted)
 
     def _recall(self, request: Request, entry: Entry) -> Total:
         self.bytes, self.largest = self.bytes + entry.moved, self.largest + entry.largest

@@ -5,9 +5,9 @@ has norm at most γ lies within γ/Λ of the minimiser. So the only thing that m
 norm at the point it returns. Reference: ERM output perturbation (Chaudhuri et al. 2011), with the optimiser's proof
 replaced by this check; it also repairs DP-Helmet's DP_SVM_SMO, private there only "if converged".
 
-A party that said that it did not reach the tolerance would say something about its records. So a tolerance must be one
-that is always reached: above the rounding errors of a gradient (`rounding`), and within the steps that accelerated
-descent needs for it at worst.
+If a party reported that it missed the tolerance, that report would depend on its records, without noise. So a tolerance
+must be one that is always reached: above the rounding errors of a gradient (`rounding`), and within the steps that
+accelerated descent needs for it at worst.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def minimise(
 ) -> Floats:
     """Coefficients of every party's model with ‖∇J‖ at most its tolerance, for J(W) = Λ/2‖W‖² + Σ weight·loss.
 
-    Where a tolerance is too small to be reached at all, the point of the last step: it never fails.
+    Where a tolerance is too small to be reached at all, the point of the last step. Such a model is not certified;
+    `rounding` and `MAXIMUM_STEPS` are chosen so that this does not happen.
 
     Accelerated descent (FISTA with restarts, O'Donoghue & Candès 2015), preconditioned by the curvature bound
     H ⪯ M = curvature·Xᵀ diag(weight) X + Λ (Böhning 1992), so that the number of steps hardly depends on Λ.

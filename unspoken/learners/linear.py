@@ -45,8 +45,6 @@ class LinearLearner:
     batch: int = 20
     epochs: int = 50
     seed: int = 0
-    most: int = 1
-    """No party has more records"""
 
     @property
     def lipschitz(self) -> float:
@@ -72,12 +70,13 @@ class LinearLearner:
         """How far replacing one record moves the model of a party that has at least `records` of them."""
         return min(2.0 * self.model_bound, self._moved(records) / records)
 
-    def scaled_sensitivity(self) -> float:
-        """How far replacing one record moves N·W, whatever the party's number N of records."""
-        return self._moved(self.most)
+    def scaled_sensitivity(self, most: int) -> float:
+        """How far replacing one record moves N·W at a party with N records, `most` of them at most."""
+        return self._moved(most)
 
     def _moved(self, records: int) -> float:
-        """The same of a party with so many records at most."""
+        """N times how far one record moves the model of a party with N records: 2L(1 + τ)/Λ. It grows with N, and
+        divided by N it falls."""
         imbalance, slack = sgd.worst_imbalance(self.batch), SLACK
         if self.solver == "certified":
             imbalance, slack = 1.0, SLACK + 2.0 * records * certified.rounding(self._condition(self.norm))

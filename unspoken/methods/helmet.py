@@ -67,7 +67,6 @@ class Helmet(Method):
             batch=self.options.batch,
             epochs=self.options.epochs,
             seed=self.options.seed,
-            most=study.parties.max_records,
         )
 
     def plan(self) -> Plan:
@@ -75,7 +74,7 @@ class Helmet(Method):
         if group is None:
             sensitivity = learner.party_sensitivity()
         elif self.by_records:
-            sensitivity = group * learner.scaled_sensitivity()
+            sensitivity = group * learner.scaled_sensitivity(parties.max_records)
         else:
             # The k records may lie at k different parties.
             sensitivity = group * learner.sensitivity(parties.records)

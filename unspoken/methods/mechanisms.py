@@ -35,11 +35,7 @@ class Mechanism(ABC):
         """What is hidden if the adversary knows the noise of `known` of `present` parties, more than planned for."""
         return self.hidden(Turnout(present, present))
 
-    def sessions(self, count: int) -> int:
-        """How many secure sums there are if the total is asked for so often."""
-        return 0
-
-    def alone(self) -> float:
+    def hidden_alone(self) -> float:
         """What is hidden if the adversary can open every party's vector by itself, and all that may be opened of it."""
         return self.hidden(Turnout(1, 1))
 
@@ -74,10 +70,7 @@ class Shares(Mechanism):
     def weakened(self, present: int, known: int) -> float:
         return self.schedule.kept(present) * (present - known) - integer.LOST_VARIANCE
 
-    def sessions(self, count: int) -> int:
-        return count
-
-    def alone(self) -> float:
+    def hidden_alone(self) -> float:
         return self.schedule.base - integer.LOST_VARIANCE
 
     def total(self, turnout: Turnout) -> float:
@@ -101,6 +94,7 @@ class Correlated(Mechanism):
     own: float
     """The variance of g."""
     withheld: int = 0
+    """Parties that were said to be in the sum of ê and may have been left out of it."""
 
     @classmethod
     def plan(cls, trust: Trust, hidden: float, ratio: float) -> Correlated:
@@ -114,11 +108,8 @@ class Correlated(Mechanism):
     def weakened(self, present: int, known: int) -> float:
         return correlated.integer_hidden_variance(self.common, self.own, present - known)
 
-    def sessions(self, count: int) -> int:
-        return 1
-
-    def alone(self) -> float:
-        return correlated.integer_hidden_variance(self.common, self.own, 1)
+    def hidden_alone(self) -> float:
+        return self.weakened(1, 0)
 
     def total(self, turnout: Turnout) -> float:
         return turnout.sent * self.own + (turnout.prepared - turnout.sent) * self.common

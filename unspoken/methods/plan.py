@@ -61,6 +61,11 @@ class DeclaredSum:
     rows: int = ROWS
     """How many records are added up before their sum joins others: see `arithmetic`."""
 
+    @property
+    def sessions(self) -> int:
+        """How many secure sums it takes: noise that parties have in common is made once for all turns."""
+        return {"shares": self.count, "correlated": 1}.get(self.noise, 0)
+
 
 @dataclass(frozen=True)
 class PlannedSum:
@@ -77,6 +82,8 @@ class PlannedSum:
     noise_std: float
     """What is left of the noise without the shares of colluders and dropped parties."""
     count: int = 1
+    sessions: int = 0
+    """How many secure sums it takes."""
 
     @property
     def length(self) -> int:
@@ -232,12 +239,13 @@ class Plan:
         delta, known = self.study.privacy.delta - self.slack, max(colluding, self.trust.known)
         present, alone = self.trust.least_survivors, False
         if protocol is not None:
-            opening, planned_for = protocol.opening(colluding), protocol.opening(self.trust.colluding)
-            sessions = sum(planned.noise.sessions(planned.count) for planned in self.sums)
-            more = sessions * (opening.exposure - planned_for.exposure)
+            opening, planned_for = protocol.openable(colluding), protocol.openable(self.trust.colluding)
+            more = sum(planned.sessions for planned in self.sums) * (opening.exposure - planned_for.exposure)
             present, alone = opening.parties, opening.alone or more >= delta
             delta -= 0.0 if alone else more
-        hidden = [planned.noise.alone() if alone else planned.noise.weakened(present, known) for planned in self.sums]
+        hidden = [
+            planned.noise.hidden_alone() if alone else planned.noise.weakened(present, known) for planned in self.sums
+        ]
         return {"colluding": colluding, "epsilon": self._epsilon_if(hidden, delta, known), "alone": alone}
 
     def _epsilon_if(self, hidden: Sequence[float], delta: float, known: int) -> float:
@@ -363,11 +371,10 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
     trust = trust_of(study)
     epsilon = min(study.privacy.epsilon or integer.LARGEST_EPSILON, integer.LARGEST_EPSILON)
     drawing = integer.slack(epsilon, _samples(study, declared))
-    secure = [release for release in declared if release.noise in ("shares", "correlated")]
-    if not secure:
+    if not (sessions := sum(release.sessions for release in declared)):
         return Setting(trust, CURATOR if declared[0].noise == "curator" else (), drawing)
     protocol = _agreed_protocol(study, trust)
-    opening = protocol.opening(trust.colluding)
+    opening = protocol.openable(trust.colluding)
     trust = replace(trust, withheld=trust.least_survivors - opening.parties)
     if trust.honest_survivors < 1:
         lost = f"{trust.dropouts} may drop out" + (
@@ -378,7 +385,6 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
             f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise and {lost}; "
             "lower colluding or dropouts, or have more parties",
         )
-    sessions = sum(1 if release.noise == "correlated" else release.count for release in secure)
     assumptions = protocol.assumptions + (ENCLAVES if trust.enclaves else ())
     return Setting(trust, assumptions, sessions * opening.exposure + drawing, protocol.opens_noise)
 
@@ -406,13 +412,13 @@ def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_
     rounded, summed = min(study.group or 1, trust.parties), study.parties.max_records
     if release.noise == "curator":
         rounded, summed = 1, min(trust.parties * study.parties.max_records, MOST_POOLED)
-    norms = release.bound * summed / study.parties.max_records
-    inexact = rounded * inexactness(summed, release.rows) * norms
+    norm_bound = release.bound * summed / study.parties.max_records
+    inexact = rounded * inexactness(summed, release.rows) * norm_bound
     release = replace(release, sensitivity=release.sensitivity + inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS
         while fineness >= coarsest:
-            planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits, rounded)
+            planned = _with_fineness(trust, release, mu, opens_noise, fineness, bits, rounded=rounded)
             if max(_largest_total(trust, planned, release.most), counts) < 2.0 ** (bits - 1):
                 return planned
             fineness /= 2.0
@@ -420,7 +426,7 @@ def plan_sum(study: Study, trust: Trust, release: DeclaredSum, mu: float, opens_
 
 
 def _with_fineness(
-    trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool, fineness: float, bits: int, rounded: int
+    trust: Trust, release: DeclaredSum, mu: float, opens_noise: bool, fineness: float, bits: int, *, rounded: int
 ) -> PlannedSum:
     """The noise of a sum whose sensitivity is at least `fineness` times what rounding at `rounded` parties adds."""
     rounding = rounded * Encoding.rounding(release.dimension)
@@ -450,6 +456,7 @@ def _with_fineness(
         sensitivity=units / scale,
         noise_std=math.sqrt(hidden) / scale,
         count=release.count,
+        sessions=release.sessions,
     )
 
 

@@ -21,21 +21,22 @@ class NoiseSchedule:
     parties: int
     known: int
     """Shares that the adversary knows: those of the colluders, or a curious party's own."""
-    dropouts: int
+    absent: int
+    """Parties that may be missing from a total: dropped out, or left out of it."""
     needed: float
     """The variance that the honest survivors' noise must have together."""
     base: float
     components: tuple[float, ...]
 
     @classmethod
-    def plan(cls, parties: int, known: int, dropouts: int, needed: float, least: float) -> NoiseSchedule:
+    def plan(cls, parties: int, known: int, absent: int, needed: float, least: float) -> NoiseSchedule:
         """Split shares so that any allowed number of survivors keeps `needed`; no part has a variance below `least`."""
-        most = needed / (parties - known - dropouts)
+        most = needed / (parties - known - absent)
         removable = most - min(most, max(least, needed / (parties - known)))
         components = [removable / 2.0**level for level in range(1, COMPONENTS + 1)]
         while components and components[-1] < least:
             components.pop()
-        return cls(parties, known, dropouts, needed, most - sum(components), tuple(components))
+        return cls(parties, known, absent, needed, most - sum(components), tuple(components))
 
     @property
     def whole(self) -> float:
@@ -44,7 +45,7 @@ class NoiseSchedule:
 
     def opened(self, survivors: int) -> tuple[int, ...]:
         """The components that are not needed when so many parties survive: as much as possible, never more."""
-        if survivors < self.parties - self.dropouts or survivors > self.parties:
+        if survivors < self.parties - self.absent or survivors > self.parties:
             return ()
         spare = self.whole - self.needed / (survivors - self.known)
         chosen = []

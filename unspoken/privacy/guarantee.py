@@ -20,7 +20,8 @@ class Trust:
     enclaves: bool = False
     """Is the noise drawn where not even its own party can see it?"""
     withheld: int = 0
-    """How many parties more than `dropouts` an adversary can keep out of a total, by the summation's topology."""
+    """How many parties more than `dropouts` an adversary can keep out of a total, because not every helper sees all
+    parties."""
 
     @property
     def known(self) -> int:

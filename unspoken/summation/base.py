@@ -136,7 +136,7 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Opening:
+class Openable:
     """The smallest total that an adversary can bring a protocol to open, and how surely it opens no smaller one."""
 
     parties: int
@@ -234,9 +234,9 @@ class Protocol(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
 
-    def opening(self, colluding: int) -> Opening:
-        """The smallest total that can open if so many parties collude: the session's number, or more."""
-        return Opening(self.session.least_survivors)
+    @abstractmethod
+    def openable(self, colluding: int) -> Openable:
+        """The smallest total that can be brought to open if so many parties collude: noise is sized by it."""
 
     @property
     def parameters(self) -> dict[str, int]:

@@ -38,7 +38,7 @@ from unspoken.summation.base import (
     Endpoint,
     Envelope,
     Message,
-    Opening,
+    Openable,
     Party,
     Protocol,
     Rejected,
@@ -471,10 +471,10 @@ class ComputeNodes(Protocol):
         """How many nodes may pool what they receive: as many as leave every two parties an honest node in common."""
         return 2 * self._per_party - self._count - 1
 
-    def opening(self, colluding: int) -> Opening:
+    def openable(self, colluding: int) -> Openable:
         """Of all parties but those that a lying coordinator can leave out: D at each node that may be honest."""
         allowed = self.session.parties - self.session.least_survivors
-        return Opening(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
+        return Openable(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
 
     def coordinator(self) -> NodesCoordinator:
         return NodesCoordinator(self.session, self._roster, self._per_party, self._secret)

@@ -16,6 +16,7 @@ from unspoken.summation.base import (
     Endpoint,
     Envelope,
     Message,
+    Openable,
     Party,
     Protocol,
     Session,
@@ -102,6 +103,9 @@ class Ideal(Protocol):
             'the coordinator forgets what each party sent, because the summation "ideal" adds in the clear and only '
             "simulates a secure sum",
         )
+
+    def openable(self, colluding: int) -> Openable:
+        return Openable(self.session.least_survivors)
 
     def coordinator(self) -> IdealCoordinator:
         return IdealCoordinator(self.session)

@@ -19,6 +19,7 @@ from unspoken.summation.base import (
     Endpoint,
     Envelope,
     Message,
+    Openable,
     Party,
     Protocol,
     Roster,
@@ -116,6 +117,9 @@ class Openly(Protocol):
     @property
     def assumptions(self) -> tuple[str, ...]:
         return ()
+
+    def openable(self, colluding: int) -> Openable:
+        return Openable(self.session.least_survivors)
 
     def coordinator(self) -> OpenCoordinator:
         return OpenCoordinator(self.session, self._roster)

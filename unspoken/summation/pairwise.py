@@ -15,7 +15,7 @@ from pydantic import Field
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
-from unspoken.summation.base import Aborted, Envelope, Message, Opening, Rejected, Roster, Session, Unsuitable, decode
+from unspoken.summation.base import Aborted, Envelope, Message, Openable, Rejected, Roster, Session, Unsuitable, decode
 from unspoken.summation.graph import SECURITY_BITS, Degree, disconnected
 from unspoken.summation.keys import Identity
 from unspoken.summation.masks import add_masks
@@ -132,9 +132,9 @@ class Pairwise(NeighbourProtocol):
             )
         super().__init__(session, Degree(degree, max(1, degree - allowed)), secrets)
 
-    def opening(self, colluding: int) -> Opening:
+    def openable(self, colluding: int) -> Openable:
         exposure = self._cut_off(colluding)
-        return Opening(self.session.least_survivors, exposure, alone=exposure >= 1.0)
+        return Openable(self.session.least_survivors, exposure, alone=exposure >= 1.0)
 
     def coordinator(self) -> PairwiseCoordinator:
         return PairwiseCoordinator(self.session, self._roster, self.degree, self._coordinator_secret, self._secrets)

@@ -29,7 +29,7 @@ from unspoken.summation.base import (
     Aborted,
     Envelope,
     Message,
-    Opening,
+    Openable,
     Rejected,
     Roster,
     Session,
@@ -398,7 +398,7 @@ class SecAgg(NeighbourProtocol):
 
     def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
         super().__init__(session, self._degree(session), secrets)
-        if self.opening(session.colluding).alone:
+        if self.openable(session.colluding).alone:
             raise Unsuitable(
                 "privacy.colluding",
                 f"comes to {session.colluding} of {session.parties} parties, but where "
@@ -406,11 +406,11 @@ class SecAgg(NeighbourProtocol):
                 'another; lower colluding or dropouts, have more parties, or use "compute-nodes"',
             )
 
-    def opening(self, colluding: int) -> Opening:
+    def openable(self, colluding: int) -> Openable:
         """Colluders unmask a neighbour if they hold `threshold` of its shares: for sure, or by the graph's dice."""
         session = self.session
         exposure = surrounded(session.parties, colluding, self.degree) + self._cut_off(colluding)
-        return Opening(session.least_survivors, exposure, alone=exposure >= 1.0)
+        return Openable(session.least_survivors, exposure, alone=exposure >= 1.0)
 
     def _degree(self, session: Session) -> Degree:
         return complete_degree(session.parties, session.parties - session.least_survivors)

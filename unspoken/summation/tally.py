@@ -56,6 +56,7 @@ from unspoken.summation.base import (
     Coordinator,
     Endpoint,
     Envelope,
+    Openable,
     Protocol,
     Rejected,
     Roster,
@@ -251,6 +252,9 @@ class Tally(Protocol):
             "themselves what they receive",
             f"all {words[count]} talliers compute as agreed (one that does not can change winners)",
         )
+
+    def openable(self, colluding: int) -> Openable:
+        return Openable(self.session.least_survivors)
 
     @property
     def parameters(self) -> dict[str, int]:
