@@ -99,12 +99,12 @@ def contents(folder: Path) -> dict[str, bytes | None]:
     return {str(path): path.read_bytes() if path.is_file() else None for path in folder.rglob("*")}
 
 
-def complaint(folder: Path, *arguments: str, run: Run = in_process) -> str:
+def complaint(folder: Path, *arguments: str, run: Run = in_process, status: int = 2) -> str:
     """The one sentence on standard error of a command that failed, and left everything as it was."""
     before = contents(folder)
     done = run(folder, *arguments)
     assert contents(folder) == before
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr.startswith("unspoken: ")
     assert done.stderr.count("\n") == 1
     assert done.stderr.endswith("\n")
@@ -246,7 +246,9 @@ def test_a_matrix_is_learnt(tmp_path: Path) -> None:
 
 
 def test_more_dropouts_than_allowed_end_the_run_and_nothing_is_written(folder: Path) -> None:
-    message = complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3", "--json", run=unspoken)
+    message = complaint(
+        folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3", "--json", run=unspoken, status=3
+    )
     assert message.startswith("only 17 of 20 parties are in the sum and the study asks for at least 18; nothing was")
 
 
@@ -728,6 +730,6 @@ def test_without_torch_the_extra_is_named(shapes: Path) -> None:
         return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=500, check=False)
 
     assert complaint(shapes, "simulate", "study.toml", "--data", "train.npz", run=run) == (
-        "this method needs PyTorch, which is not installed; install it with pip install 'unspoken[torch]' (from a "
-        "clone: pip install '.[torch]')."
+        "this method needs PyTorch, which is not installed; in a clone, install it with pip install '.[torch]' (or, "
+        "once it is published, with pip install 'unspoken[torch]')."
     )

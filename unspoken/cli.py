@@ -56,7 +56,8 @@ Result = TypeVar("Result")
 
 
 def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Tell a mistake in one sentence on standard error, and exit with status 2."""
+    """Tell what went wrong in one sentence on standard error; exit with 2 for a mistake of the caller, 3 for a run that
+    was given up and revealed nothing."""
 
     @wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -64,7 +65,8 @@ def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Re
             return command(*args, **kwargs)
         except UnspokenError as error:
             print(f"unspoken: {error}", file=sys.stderr)
-            raise typer.Exit(2) from None
+            # By its name, since `--help` must not wait for what defines it.
+            raise typer.Exit(3 if type(error).__name__ == "Aborted" else 2) from None
         except BrokenPipeError:
             raise typer.Exit(1) from None
 

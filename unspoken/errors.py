@@ -10,6 +10,6 @@ class UnspokenError(Exception):
 def missing_package(what: str, package: str, extra: str) -> UnspokenError:
     """The error for something that needs a package of one of our extras: it says how to install it."""
     return UnspokenError(
-        f"{what} needs {package}, which is not installed; install it with pip install 'unspoken[{extra}]' (from a "
-        f"clone: pip install '.[{extra}]')."
+        f"{what} needs {package}, which is not installed; in a clone, install it with pip install '.[{extra}]' (or, "
+        f"once it is published, with pip install 'unspoken[{extra}]')."
     )

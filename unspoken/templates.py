@@ -5,7 +5,7 @@ from __future__ import annotations
 from unspoken.errors import UnspokenError
 
 _HEAD = """\
-# A unspoken study: what all parties agree on before anyone touches data.
+# A study for unspoken: what all parties agree on before anyone touches data.
 # Everyone runs the same file; `unspoken plan {path}` says what it promises and costs.
 
 [study]
@@ -105,7 +105,7 @@ learning_rate = 0.5
     "voting": """
 [method]
 name = "voting"               # parties vote on public records; a student learns from the winners
-public = "public.npz"         # public records without labels: NPZ with X, or a table
+public = "public.csv"         # public records without labels: a table as above, or for matrices an NPZ file with X
 # public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
 queries = 100                 # how many of them are asked about: each takes a part of epsilon
 ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
@@ -115,7 +115,7 @@ student = "softmax"           # likewise
     "multiparty": """
 [method]
 name = "multiparty"           # parties' classifiers label public records for a trainer whom all trust
-public = "public.npz"         # public records without labels: NPZ with X, or a table
+public = "public.csv"         # public records without labels: a table as above, or for matrices an NPZ file with X
 # public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
 labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
 learner = "softmax"           # or "logistic", "svm"

@@ -449,3 +449,48 @@ def test_a_clipped_gradient_is_as_long_as_the_clip_and_not_longer_by_a_rounding(
     for count in (1, 1_000):
         total = model.clipped_gradients(weights, features[:count], labels[:count], np.array([count]), clip)[0]
         assert np.linalg.norm(total) == pytest.approx(count * clip, rel=1e-12)
+
+
+class Turning(nn.Module):
+    """Turns its sign if any number of its rows is negative: three rows between 0 and 1 do not show it."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer(rows)
+        return scores * (1.0 - 2.0 * (rows < 0.0).any())
+
+
+class Teacher(nn.Module):
+    """Keeps the mean of what it saw in a frozen weight, and adds it."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, outputs)
+        self.mean = nn.Parameter(torch.zeros(features), requires_grad=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        self.mean.data += rows.detach().mean(dim=0)
+        scores: Tensor = self.layer(rows + 100.0 * self.mean)
+        return scores
+
+
+@pytest.mark.parametrize("kind", [Turning, Teacher])
+def test_an_example_moves_a_sum_by_its_own_gradient_whatever_a_module_does_with_others(kind: type[nn.Module]) -> None:
+    model = make(here(kind))
+    weights, (features, labels) = model.initial(), examples(here(kind), 20)
+    features = np.abs(features)
+    moved = features.copy()
+    moved[0] *= -1.0
+    one, other = (model.clipped_gradients(weights, rows, labels, np.array([20]), 0.5) for rows in (features, moved))
+    assert np.linalg.norm(one - other) <= 2 * 0.5 * (1 + 1e-6)
+
+
+def test_frozen_weights_are_released_as_they_were_made() -> None:
+    model = make(here(Teacher))
+    weights, (features, labels) = model.initial(), examples(here(Teacher), 20)
+    model.clipped_gradients(weights, features, labels, np.array([20]), 0.5)
+    model.trained(weights, features, labels, 1, 5, 0.1, np.random.default_rng(0))
+    assert not model.state(weights)["mean"].any()

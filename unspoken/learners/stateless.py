@@ -2,7 +2,9 @@
 
 A module may change more than its output in a pass: a running mean in a buffer, a counter, a cache. What an example
 gives would then depend on examples that went through before it, which no sensitivity allows for, and a buffer is
-released with the weights, without any noise. So buffers and attributes are put back before every pass and release.
+released with the weights, without any noise. So buffers, attributes and weights, frozen ones too, are put back before
+every pass and release. What a module keeps elsewhere (in globals, closures, objects of its own) is out of reach: the
+guarantee says so.
 """
 
 from __future__ import annotations
@@ -18,10 +20,11 @@ _OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
 
 
 class Stateless:
-    """A module, and how its buffers and attributes were when it was made."""
+    """A module, and how its buffers, attributes and frozen weights were when it was made."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self.hold()
         parts = list(module.modules())
         self._buffers = [
             (part._buffers, {name: _copied(value) for name, value in part._buffers.items()}) for part in parts
@@ -39,8 +42,14 @@ class Stateless:
         output: Tensor = self.module(rows)
         return output
 
+    def hold(self) -> None:
+        """Take the weights as they are now for those that every pass starts from."""
+        self._weights = [(weights, weights.detach().clone()) for weights in self.module.parameters()]
+
     def restore(self) -> nn.Module:
-        """The module as it was made, but for its weights."""
+        """The module as it was made, with the weights that it was last given."""
+        for weights, held in self._weights:
+            weights.data.copy_(held)
         for there, first in self._buffers:
             for name in there.keys() - first.keys():
                 del there[name]
@@ -68,4 +77,6 @@ def _copied(value: Any) -> Any:
             return made
         case set():
             return copy(value)
+        case tuple() if type(value) is tuple:
+            return tuple(_copied(part) for part in value)
     return value

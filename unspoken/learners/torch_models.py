@@ -224,6 +224,7 @@ class TorchModel:
                     slopes = torch.autograd.grad(losses.mean(), weights, materialize_grads=True)
                     for tensor, slope in zip(weights, slopes, strict=True):
                         tensor.data.sub_(rate * slope)
+                    module.hold()
         return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().numpy()
 
     def state(self, flat: Floats) -> dict[str, np.ndarray]:
@@ -422,11 +423,20 @@ class TorchModel:
         module: Stateless = self._local.module
         with np.errstate(over="ignore"):
             start, tensor = 0, torch.from_numpy(np.array(flat, dtype=np.float32))
+        module.restore()
         for _, weights in _trained(module.module):
             weights.data = tensor[start : start + weights.numel()].view(weights.shape)
             weights.requires_grad_(False)
             start += weights.numel()
+        module.hold()
         return module
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What sums of clipped gradients rest on and we cannot check, in words that follow 'assumes that'."""
+        alike = "PyTorch computes an example's gradient alike, to the last bit, whichever examples it computes with it"
+        kept = "the module keeps nothing of an example but in its weights, buffers and attributes"
+        return (alike, kept) if ":" in self._arguments[0] else (alike,)
 
     def _made(self) -> Stateless:
         """The module with its first weights; torch's own generator is left as it was."""
@@ -451,7 +461,13 @@ class TorchModel:
             raise ModelError(name, f"gives an array of shape {shape} for two records, but should give {(2, outputs)}")
 
     def _linear_layers(self, module: Stateless) -> list[Layer] | None:
-        """The trained layers if all are linear and each sees one row an example, once; else None."""
+        """The trained layers if all are linear and each sees one row an example, once; else None.
+
+        Only for modules that are made of parts which are known to treat each row for itself: no number of tried rows
+        would show that for others.
+        """
+        if not all(map(_treats_rows_alone, module.module.modules())):
+            return None
         layers: list[Layer] = []
         for name, part in module.module.named_modules():
             own = [weights for weights in part.parameters(recurse=False) if weights.unspoken_trained]
@@ -516,6 +532,22 @@ def _factors(norms: Tensor, clip: float) -> tuple[Tensor, Tensor]:
     """Which gradients are within floating point, and what brings each of those to the norm `clip` at most."""
     kept = torch.isfinite(norms)
     return kept, torch.where(kept, clip / norms.clamp(min=clip), 0.0)
+
+
+_ROWWISE: frozenset[type[nn.Module]] = frozenset(
+    {
+        *(SmallCNN, nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.LayerNorm, nn.Flatten, nn.Identity),
+        *(nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus),
+    }
+)
+"""Modules of torch's own, and ours, whose output for a row depends on that row alone."""
+
+
+def _treats_rows_alone(part: nn.Module) -> bool:
+    """Is it one of those, or a plain sequence?"""
+    kind = type(part)
+    plain = isinstance(part, nn.Sequential) and kind.forward is nn.Sequential.forward
+    return kind in _ROWWISE or (plain and kind.__call__ is nn.Module.__call__)
 
 
 def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:

@@ -237,7 +237,8 @@ class CrossSilo(Method):
             most=None if self.noise == "inside" else self.projection.bound * self._largest_batch(),
             rows=self.projection.rows,
         )
-        return make_sampled_plan(self.study, self.name, declared, self.schedule(), tuple(self._notes()))
+        schedule, notes = self.schedule(), tuple(self._notes())
+        return make_sampled_plan(self.study, self.name, declared, schedule, notes, self.model.assumptions)
 
     def _notes(self) -> Iterator[str]:
         parties = self.study.parties

@@ -56,7 +56,7 @@ from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Section, Study
 from unspoken.types import Floats
 
-_TRAINER = "the trainer, whom all parties trust, keeps the votes to itself and adds the noise"
+_TRAINER = "the trainer, whom all parties trust, keeps to itself what it receives and adds the noise"
 _FAILURE = 0.05
 """How often each part of Theorem 4 may fail."""
 
@@ -153,7 +153,7 @@ class Multiparty(Method):
         if self.averages:
             return ()
         bound = self.risk_bound()
-        worth = f"at most {bound:.3g}" if bound < 10.0 else f"{bound:.3g}, which says nothing"
+        worth = f"at most {bound:.3g}" + ("" if bound < 10.0 else ", a bound so large that it says nothing")
         return (f"by Theorem 4 the excess risk over a model of norm 1 is {worth}, nine times in ten", self._file.note)
 
     @property

@@ -222,29 +222,31 @@ class Plan:
             return self.guarantee
         mu = compose(planned.released_mu(turnout) for planned in self.sums for turnout in turnouts[planned.name])
         spent = epsilon_of(mu, self.study.privacy.delta - self.slack)
+        check_kept(spent, self.guarantee.epsilon)
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent), mu=mu)
 
     def weakening(self) -> list[dict[str, float]]:
         """ε if more parties collude than the study allows, and as many vanish as it does.
 
-        From some number on, colluders are likely to get around the protocol (`alone`): then every honest party stands
-        alone, with its own share of the noise.
+        From some number on, colluders get around the protocol with a chance above δ (`alone`): then every honest party
+        stands alone, with its own share of the noise. Empty where it does not matter how many collude.
         """
+        if not self.is_summed:
+            return []
         fewest = self.trust.least_survivors - self.trust.withheld
         counts = np.unique(np.linspace(self.trust.colluding, fewest - 1, 9).astype(int)).tolist()
-        protocol = _agreed_protocol(self.study, self.trust) if self.is_summed else None
+        protocol = _agreed_protocol(self.study, self.trust)
         return [self._weakened(protocol, count) for count in counts]
 
-    def _weakened(self, protocol: Protocol | None, colluding: int) -> dict[str, float]:
+    def _weakened(self, protocol: Protocol, colluding: int) -> dict[str, float]:
         delta, known = self.study.privacy.delta - self.slack, max(colluding, self.trust.known)
-        present, alone = self.trust.least_survivors, False
-        if protocol is not None:
-            opening, planned_for = protocol.openable(colluding), protocol.openable(self.trust.colluding)
-            more = sum(planned.sessions for planned in self.sums) * (opening.exposure - planned_for.exposure)
-            present, alone = opening.parties, opening.alone or more >= delta
-            delta -= 0.0 if alone else more
+        opening, planned_for = protocol.openable(colluding), protocol.openable(self.trust.colluding)
+        more = sum(planned.sessions for planned in self.sums) * (opening.exposure - planned_for.exposure)
+        alone = opening.alone or more >= delta
+        delta -= 0.0 if alone else more
         hidden = [
-            planned.noise.hidden_alone() if alone else planned.noise.weakened(present, known) for planned in self.sums
+            planned.noise.hidden_alone() if alone else planned.noise.weakened(opening.parties, known)
+            for planned in self.sums
         ]
         return {"colluding": colluding, "epsilon": self._epsilon_if(hidden, delta, known), "alone": alone}
 
@@ -324,17 +326,26 @@ def make_plan(
         for release in declared
     )
     mu = compose(planned.mu for planned in sums for _ in range(planned.count))
+    spent = epsilon_of(mu, delta - slack)
+    check_kept(spent, epsilon)
     guarantee = Guarantee(
-        epsilon=min(epsilon, epsilon_of(mu, delta - slack)),
+        epsilon=min(epsilon, spent),
         delta=delta,
         group=study.group,
         trust=trust,
         mu=mu,
         assumptions=setting.assumptions,
         seen=seen_of(declared),
+        slack=slack,
     )
     plan = Plan(study, method, sums, guarantee, slack, notes)
-    return replace(plan, notes=notes + cautions(plan))
+    return replace(plan, notes=notes + setting.notes + cautions(plan))
+
+
+def check_kept(spent: float, promised: float) -> None:
+    """Noise that is too small for what was promised is our own mistake: it must not be hidden by the smaller number."""
+    if spent > promised * (1.0 + 1e-6):
+        raise RuntimeError(f"The noise keeps epsilon = {spent:g} only, where {promised:g} was promised.")
 
 
 def _check_adjacency(study: Study, method: str) -> None:
@@ -364,6 +375,7 @@ class Setting:
     slack: float
     """What the protocol's dice and the drawing of noise cost in δ"""
     opens_noise: bool = False
+    notes: tuple[str, ...] = ()
 
 
 def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
@@ -375,18 +387,22 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
         return Setting(trust, CURATOR if declared[0].noise == "curator" else (), drawing)
     protocol = _agreed_protocol(study, trust)
     opening = protocol.openable(trust.colluding)
-    trust = replace(trust, withheld=trust.least_survivors - opening.parties)
     if trust.honest_survivors < 1:
-        lost = f"{trust.dropouts} may drop out" + (
-            f" and a lying coordinator may leave out {trust.withheld} more" if trust.withheld else ""
-        )
         raise study.error(
             "privacy",
-            f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise and {lost}; "
-            "lower colluding or dropouts, or have more parties",
+            f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise and "
+            f"{trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
+        )
+    if (trust := replace(trust, withheld=trust.least_survivors - opening.parties)).honest_survivors < 1:
+        raise study.error(
+            "summation",
+            f"leaves no honest party: where {trust.dropouts} of {trust.parties} parties may drop out, a lying "
+            f"coordinator may leave out {trust.withheld} more, since helpers do not see all parties; let each party "
+            "use all nodes (leave per_party out), or lower dropouts",
         )
     assumptions = protocol.assumptions + (ENCLAVES if trust.enclaves else ())
-    return Setting(trust, assumptions, sessions * opening.exposure + drawing, protocol.opens_noise)
+    slack = sessions * opening.exposure + drawing
+    return Setting(trust, assumptions, slack, protocol.opens_noise, protocol.notes)
 
 
 def _agreed_protocol(study: Study, trust: Trust) -> Protocol:

@@ -18,6 +18,7 @@ from unspoken.methods.plan import (
     Plan,
     PlannedSum,
     cautions,
+    check_kept,
     plan_sum,
     seen_of,
     setting_of,
@@ -76,6 +77,7 @@ class SampledPlan(Plan):
         noises = Counter(1.0 / planned.released_mu(turnout) for turnout in turnouts[planned.name])
         rounds = [Rounds(noise, self.schedule.rate, count) for noise, count in sorted(noises.items())]
         spent = epsilon_of(rounds, self._delta, self._adjacency, self.schedule.sampling)
+        check_kept(spent, self.guarantee.epsilon)
         return replace(self.guarantee, epsilon=min(self.guarantee.epsilon, spent))
 
     def _epsilon_if(self, hidden: Sequence[float], delta: float, known: int) -> float:
@@ -108,7 +110,12 @@ _ENCLAVED_BATCHES = ("a party does not know either which of its own records are 
 
 
 def make_sampled_plan(
-    study: Study, method: str, declared: DeclaredSum, schedule: Schedule, notes: tuple[str, ...] = ()
+    study: Study,
+    method: str,
+    declared: DeclaredSum,
+    schedule: Schedule,
+    notes: tuple[str, ...] = (),
+    assumptions: tuple[str, ...] = (),
 ) -> SampledPlan:
     """Noise for a wanted ε, or the ε of a wanted noise. `declared.sensitivity` is a record's largest contribution."""
     adjacency, delta, rounds = study.privacy.adjacency, study.privacy.delta, declared.count * schedule.steps
@@ -128,6 +135,8 @@ def make_sampled_plan(
         noise = noise_multiplier_for(epsilon, delta - slack, schedule.rate, rounds, adjacency, schedule.sampling)
     planned = plan_sum(study, trust, declared, 1.0 / noise, setting.opens_noise)
     spent = epsilon_of([Rounds(1.0 / planned.mu, schedule.rate, rounds)], delta - slack, adjacency, schedule.sampling)
+    if study.privacy.epsilon is not None:
+        check_kept(spent, study.privacy.epsilon)
     success = delta_of([Rounds(1.0 / planned.mu, schedule.rate, rounds)], 0.0, adjacency, schedule.sampling)
     hidden_batches = trust.enclaves and schedule.sampling == "without-replacement"
     guarantee = Guarantee(
@@ -136,10 +145,11 @@ def make_sampled_plan(
         group=study.group,
         trust=trust,
         mu=None,
-        assumptions=setting.assumptions + (_ENCLAVED_BATCHES if hidden_batches else ()),
+        assumptions=setting.assumptions + (_ENCLAVED_BATCHES if hidden_batches else ()) + assumptions,
         adjacency=adjacency,
         seen=seen_of([declared]),
         advantage=success,
+        slack=slack,
     )
     plan = SampledPlan(study, method, (planned,), guarantee, slack, notes, schedule=schedule)
-    return replace(plan, notes=notes + cautions(plan))
+    return replace(plan, notes=notes + setting.notes + cautions(plan))

@@ -355,12 +355,13 @@ class Voting(Method):
             totals += ballots.sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         planned = plan.planned("ballots")
-        scale = planned.encoding.scale
+        scale, drawn = planned.encoding.scale, planned.total_std(int(counted.sum()))
         found = data_dependent_epsilon(
             totals,
-            continuous_deviation(planned.total_std(int(counted.sum())) * scale) / scale,
+            continuous_deviation(drawn * scale) / scale,
             self.sensitivity(self.study.group, 1),
             self.study.privacy.delta - plan.slack,
+            drawn,
         )
         return {
             "warning": "private: it depends on the records, and no noise protects it; never publish it",

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from unspoken.privacy.gaussian import advantage as gaussian_advantage
-from unspoken.privacy.gaussian import epsilon_of
 
 
 @dataclass(frozen=True)
@@ -61,6 +60,8 @@ class Guarantee:
     """What is public, in words that follow 'sees'"""
     advantage: float | None = None
     """δ at ε = 0, where it is known and μ is not: how much better than a coin flip the best attacker is."""
+    slack: float = 0.0
+    """What of δ is set aside for dice and draws, beside the trade-off of μ or of the advantage"""
 
     @property
     def unit(self) -> str | dict[str, int]:
@@ -77,17 +78,11 @@ class Guarantee:
     def attack_success(self) -> float:
         """How often, at best, an attacker who knows all else is right about which of two neighbours was used."""
         if self.mu is not None:
-            return (1.0 + gaussian_advantage(self.mu)) / 2.0
+            return min(1.0, (1.0 + gaussian_advantage(self.mu) + self.slack) / 2.0)
         if self.advantage is not None:
-            return (1.0 + self.advantage) / 2.0
+            return min(1.0, (1.0 + self.advantage + self.slack) / 2.0)
         # For (ε, δ) alone: 1/(1 + e^−ε), and δ more.
         return min(1.0, 1.0 / (1.0 + math.exp(-self.epsilon)) + self.delta)
-
-    def epsilon_at(self, delta: float) -> float:
-        """The ε of the same release for another δ."""
-        if self.mu is None:
-            return self.epsilon if delta >= self.delta else math.inf
-        return epsilon_of(self.mu, delta)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -120,5 +115,5 @@ class Guarantee:
             f"even knowing all the other data: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
         )
         if self.assumptions:
-            promise += "; this assumes that " + " and that ".join(self.assumptions)
+            promise += "; this assumes that " + "; that ".join(self.assumptions)
         return promise + "."

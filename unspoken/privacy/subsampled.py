@@ -105,6 +105,9 @@ def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
     if honest < 1:
         raise ValueError(f"Expected records > known, got records={records}, known={known}.")
     largest = int(hypergeom.isf(slack, records, honest, batch)) if slack > 0.0 else min(batch, honest)
+    # The inverse tail is not exact where it is tiny.
+    while slack > 0.0 and largest < min(batch, honest) and hypergeom.sf(largest, records, honest, batch) > slack:
+        largest += 1
     return min(largest, batch, honest) / honest
 
 

@@ -27,11 +27,14 @@ from unspoken.types import Floats
 _ORDERS = np.concatenate([np.arange(1.5, 10.0, 0.25), np.geomspace(10.0, 10_000.0, 200)])
 
 
-def data_dependent_epsilon(totals: Floats, deviation: float, move: float, delta: float) -> float:
+def data_dependent_epsilon(
+    totals: Floats, deviation: float, move: float, delta: float, drawn: float | None = None
+) -> float:
     """ε of the labels of all queries, for these totals of ballots: (Q, K), without noise.
 
-    `deviation` is that of the noise in each total, `move` how far whom the promise is for may move one query's ballots,
-    in L2 norm. Never more than what holds for all data.
+    `deviation` is what the noise in each total is worth, `drawn` what it is (whole numbers are worth a little less);
+    `move` is how far whom the promise is for may move one query's ballots, in L2 norm. Never more than what holds for
+    all data.
 
     >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
     >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
@@ -40,7 +43,7 @@ def data_dependent_epsilon(totals: Floats, deviation: float, move: float, delta:
     4.38
     """
     scale = deviation * math.sqrt(2.0) / move
-    spent = sum(renyi_bound(float(log_q), scale, _ORDERS) for log_q in log_mistake(totals, deviation))
+    spent = sum(renyi_bound(float(log_q), scale, _ORDERS) for log_q in log_mistake(totals, drawn or deviation))
     whatever = epsilon_of(math.sqrt(len(totals)) * move / deviation, delta)
     return min(_epsilon_from_renyi(np.asarray(spent), delta), whatever)
 

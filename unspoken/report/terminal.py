@@ -107,7 +107,7 @@ def show_weakening(table: list[dict[str, float]]) -> None:
     out.print()
     out.print(shown)
     if any(row["alone"] for row in table):
-        out.print("* So many can get around the summation: each honest party is left with its own share of the noise.")
+        out.print("* So many get around the summation with a chance above delta: a party then has its own noise alone.")
 
 
 def show_comparison(points: list[dict[str, Any]], metric: str) -> None:

@@ -234,6 +234,11 @@ class Protocol(ABC):
     def assumptions(self) -> tuple[str, ...]:
         """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should be told of this session beforehand."""
+        return ()
+
     @abstractmethod
     def openable(self, colluding: int) -> Openable:
         """The smallest total that can be brought to open if so many parties collude: noise is sized by it."""

@@ -1,4 +1,4 @@
-"""Secure sum by compute nodes: one message a party to each node, and the total is safe while one node keeps its share.
+"""Secure sum by compute nodes: one message a party to each node; with all nodes, safe while one keeps its share.
 
 Cross-silo, Algorithm 1 (DCA). A party splits its vector y into M shares that add up to y modulo 2^b. M − 1 of them
 are uniformly random and travel as 32-byte seeds (the paper sends whole vectors), so a party uploads little more than

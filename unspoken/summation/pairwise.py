@@ -132,6 +132,12 @@ class Pairwise(NeighbourProtocol):
             )
         super().__init__(session, Degree(degree, max(1, degree - allowed)), secrets)
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.session.least_survivors == self.session.parties:
+            return ()
+        return ('parties may drop out before keys are exchanged only: "pairwise" cannot go on without one that did',)
+
     def openable(self, colluding: int) -> Openable:
         exposure = self._cut_off(colluding)
         return Openable(self.session.least_survivors, exposure, alone=exposure >= 1.0)
