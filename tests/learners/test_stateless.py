@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import unspoken
+from factories import make
 from unspoken.learners.projected import after_projection
 from unspoken.learners.stateless import Stateless
 from unspoken.learners.torch_models import TorchModel
@@ -112,18 +113,18 @@ def test_buffers_are_released_as_they_were_by_all_other_ways_to_train(
 
 
 def buffers_are_released_as_they_were(method: str, kind: type[nn.Module], tmp_path: Path) -> None:
-    options = {"name": method, "model": f"found_here:{kind.__name__}", **TRAINING[method]}
+    options = {"model": f"found_here:{kind.__name__}", **TRAINING[method]}
     if method == "voting":
         np.savez(tmp_path / "public.npz", X=examples(20, 5)[0])
         options |= {"public": str(tmp_path / "public.npz"), "student": options["model"]}
-    agreed = unspoken.make_study(
-        {
-            "study": {"name": "remembered", "task": "classification"},
-            "data": {"features": FEATURES, "classes": OUTPUTS},
-            "parties": {"count": PARTIES, "records": EACH, "max_records": EACH},
-            "privacy": {"epsilon": 4.0, "delta": 1e-4, "unit": "party" if method == "fedavg" else "record"},
-            "method": options,
-        }
+    agreed = make(
+        method,
+        data={"features": FEATURES, "classes": OUTPUTS},
+        parties={"count": PARTIES, "records": EACH, "max_records": EACH},
+        epsilon=4.0,
+        delta=1e-4,
+        unit="party" if method == "fedavg" else "record",
+        method=options,
     )
     features, labels = examples(PARTIES * EACH)
     simulation = unspoken.simulate(

@@ -8,23 +8,22 @@ import numpy as np
 import pytest
 from scipy.special import expit
 
+from factories import make
 from unspoken.methods.objective_perturbation import ObjectivePerturbation
-from unspoken.study import make_study
 from unspoken.types import Floats
 
 
 def perturbation(epsilon: float, regularization: float, task: str = "classification") -> ObjectivePerturbation:
     kind = {"classes": 2} if task == "classification" else {"label_bounds": [-1.0, 1.0]}
     return ObjectivePerturbation(
-        make_study(
-            {
-                "study": {"name": "perturbed", "task": task},
-                "data": {"features": 3, "norm": 1.0, **kind},
-                "parties": {"count": 5, "records": 10},
-                "privacy": {"epsilon": epsilon, "delta": 1e-6},
-                "method": {"name": "objective-perturbation", "regularization": regularization},
-                "summation": {"protocol": "ideal"},
-            }
+        make(
+            "objective-perturbation",
+            task=task,
+            data={"features": 3, "norm": 1.0, **kind},
+            parties={"records": 10},
+            epsilon=epsilon,
+            method={"regularization": regularization},
+            summation="ideal",
         )
     )
 

@@ -23,6 +23,7 @@ from hypothesis.extra.numpy import arrays
 from torch import Tensor, nn
 
 import unspoken
+from factories import make
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
@@ -147,15 +148,8 @@ def study(name: str, folder: Path, **more: Any) -> unspoken.Study:
     if method in ("voting", "multiparty"):
         np.savez(folder / "public.npz", X=np.random.default_rng(5).normal(size=(20, FEATURES)))
         keys["public"] = str(folder / "public.npz")
-    return unspoken.make_study(
-        {
-            "study": {"name": "asked", "task": task},
-            "data": data,
-            "parties": {"count": 3, "records": 1, "max_records": MOST},
-            "privacy": {"epsilon": 2.0, "delta": 1e-4, "unit": unit},
-            "method": {"name": method, **keys},
-        }
-    )
+    parties = {"count": 3, "records": 1, "max_records": MOST}
+    return make(method, task=task, data=data, parties=parties, epsilon=2.0, delta=1e-4, unit=unit, method=keys)
 
 
 METHOD_OF: dict[str, tuple[Method, Plan]] = {}
