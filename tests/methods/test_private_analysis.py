@@ -84,7 +84,7 @@ def test_a_run_that_goes_on_from_its_checkpoint_knows_whose_ballots_were_counted
 def test_a_model_that_draws_lots_votes_alike_whenever_it_is_asked(tmp_path: Path) -> None:
     agreed, features, labels, groups = votes(
         tmp_path,
-        method={"ballots": "ensemble", "model": "sklearn.ensemble:ExtraTreesClassifier"},
+        method={"ballots": "ensemble", "model": "sklearn.tree:ExtraTreeClassifier"},
         parties={"count": 5, "records": 24, "max_records": 24},
         dropouts=0,
     )
