@@ -121,7 +121,7 @@ def buffers_are_released_as_they_were(method: str, kind: type[nn.Module], tmp_pa
         method,
         data={"features": FEATURES, "classes": OUTPUTS},
         parties={"count": PARTIES, "records": EACH, "max_records": EACH},
-        noise_multiplier=1.0,
+        noise_multiplier=4.0,
         delta=1e-4,
         unit="party" if method == "fedavg" else "record",
         method=options,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -39,12 +40,12 @@ def log_volume(features: Floats, weights: Floats, ridge: float, task: str) -> fl
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(("epsilon", "regularization"), [(0.5, 1e-3), (0.5, 0.02), (2.0, 1e-3), (8.0, 1e-4)])
 def test_the_budget_pays_for_the_largest_change_of_volume_and_for_no_more(
-    task: str, epsilon: float, regularization: float
+    task: str, epsilon: float, regularization: float, runs: Callable[[int, int], int]
 ) -> None:
     """Random neighbours of norm 1 or less among random others, many or few, long or short."""
     method, source = perturbation(epsilon, regularization, task), np.random.default_rng(0)
     nearest = 0.0
-    for _ in range(3000):
+    for _ in range(runs(1000, 6000)):
         count = int(source.integers(1, 40))
         directions = source.normal(size=(count + 1, 3))
         lengths = source.uniform(size=count + 1) ** source.choice([0.2, 1.0, 30.0])

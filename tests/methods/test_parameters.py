@@ -150,7 +150,7 @@ def study(name: str, folder: Path, **more: Any) -> unspoken.Study:
         keys["public"] = str(folder / "public.npz")
     parties = {"count": 3, "records": 1, "max_records": MOST}
     # The noise for an epsilon takes seconds to find if batches are sampled.
-    promise = {"noise_multiplier": 1.0} if "rounds" in keys else {"epsilon": 2.0}
+    promise = {"noise_multiplier": 4.0} if "rounds" in keys else {"epsilon": 2.0}
     return make(method, task=task, data=data, parties=parties, delta=1e-4, unit=unit, method=keys, **promise)
 
 

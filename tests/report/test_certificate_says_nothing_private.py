@@ -66,7 +66,7 @@ def study(name: str, folder: Path, **parties: int) -> unspoken.Study:
         np.savez(folder / "public.npz", X=np.random.default_rng(5).normal(size=(20, FEATURES)))
         options["public"] = str(folder / "public.npz")
     # The noise for an epsilon takes seconds to find if batches are sampled.
-    promise = {"noise_multiplier": 1.0} if "rounds" in options else {"epsilon": 2.0}
+    promise = {"noise_multiplier": 4.0} if "rounds" in options else {"epsilon": 2.0}
     promise |= {"delta": 1e-4} | {key: keys[key] for key in ("unit", "adjacency") if key in keys}
     summation = {key: keys[key] for key in ("protocol",) if key in keys}
     return make(
