@@ -15,7 +15,7 @@ print(*{pool["num_threads"] for pool in threadpool_info()}, numba.get_num_thread
 
 def test_a_program_that_a_test_starts_has_one_thread_of_each_library() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=500, check=True)
-    assert done.stdout.split() == ["1", "1"]
+    assert set(done.stdout.split()) == {"1"}
 
 
 def test_a_test_has_one_thread_of_each_library() -> None:
@@ -23,7 +23,7 @@ def test_a_test_has_one_thread_of_each_library() -> None:
     import scipy.linalg  # noqa: F401
     from threadpoolctl import threadpool_info
 
-    assert {pool["num_threads"] for pool in threadpool_info()} == {1}
+    assert {pool["num_threads"] for pool in threadpool_info()} <= {1}
     assert numba.get_num_threads() == 1
     if torch := sys.modules.get("torch"):
         assert torch.get_num_threads() == 1

@@ -52,7 +52,7 @@ def mixed_classes() -> Federation:
     signs = rng.choice([-1.0, 1.0], size=(4, 30))
     features = 0.3 * signs[:, :, None] + 0.6 * rng.standard_normal((4, 30, 10))
     features /= np.maximum(1.0, np.linalg.norm(features, axis=2, keepdims=True))
-    return Federation(features, signs, regularization=2.0, radius=0.5, repetitions=16)
+    return Federation(features, signs, regularization=2.0, radius=0.5, repetitions=8)
 
 
 def one_class_each(regularization: float = 20.0) -> Federation:
@@ -63,7 +63,7 @@ def one_class_each(regularization: float = 20.0) -> Federation:
     points = centres[:, None, :] + 0.7 * rng.standard_normal((2, 500, 2))
     features = np.concatenate([np.ones((2, 500, 1)), points], axis=2)
     features *= np.minimum(1.0, 5.0 / np.linalg.norm(features, axis=2, keepdims=True))
-    return Federation(features, signs, regularization, radius=20.0 / regularization, repetitions=32)
+    return Federation(features, signs, regularization, radius=20.0 / regularization, repetitions=16)
 
 
 LARGE = {"mixed classes": mixed_classes(), "one class each": one_class_each()}

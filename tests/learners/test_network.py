@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import log_softmax
@@ -24,7 +24,6 @@ def gradient(network: Network, flat: np.ndarray, features: np.ndarray, label: in
     )
 
 
-@settings(max_examples=25, derandomize=True)
 @given(
     st.integers(1, 4),
     st.integers(1, 4),
@@ -50,7 +49,6 @@ def test_it_is_the_sum_of_the_records_gradients_each_clipped(
     )
 
 
-@settings(max_examples=100, derandomize=True)
 @given(st.floats(1e-3, 10.0), st.sampled_from([1e-3, 1.0, 1e3, 1e80, 1e160, 1e300]), st.integers(0, 2**32 - 1))
 def test_no_record_contributes_more_than_the_clip_whatever_the_weights(clip: float, spread: float, seed: int) -> None:
     """Also for weights that have run away so far that gradients are beyond floating point."""

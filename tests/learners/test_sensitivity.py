@@ -116,7 +116,7 @@ def ratios_of(
     """The largest distance found over the stated one, for each setting."""
     ratios = []
     for records, regularization in settings:
-        learner = LinearLearner(LOSSES[name], NORM, regularization, solver=solver, batch=batch, epochs=60)
+        learner = LinearLearner(LOSSES[name], NORM, regularization, solver=solver, batch=batch, epochs=40)
         stated = group * learner.sensitivity(records)
         steps = 10 if solver == "certified" else 4
         ratios.append(worst(learner, records, group, steps, batches) / stated)

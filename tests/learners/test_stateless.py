@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import unspoken
+from factories import make
 from unspoken.learners.projected import after_projection
 from unspoken.learners.stateless import Stateless
 from unspoken.learners.torch_models import TorchModel
@@ -93,21 +94,37 @@ TRAINING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("method", TRAINING)
+EVERY_WAY = [(method, kind) for method in TRAINING for kind in KINDS]
+TELLING = [(method, kind) for method, kind in EVERY_WAY if method in ("central", "cross-silo") or kind is Centring]
+"""All modules where gradients are clipped, at the parties and by a curator; else the one that uses what it keeps."""
+
+
+@pytest.mark.parametrize(("method", "kind"), TELLING)
 def test_buffers_are_released_as_they_were_before_training(method: str, kind: type[nn.Module], tmp_path: Path) -> None:
-    options = {"name": method, "model": f"found_here:{kind.__name__}", **TRAINING[method]}
+    buffers_are_released_as_they_were(method, kind, tmp_path)
+
+
+@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.parametrize(("method", "kind"), [way for way in EVERY_WAY if way not in TELLING])
+def test_buffers_are_released_as_they_were_by_all_other_ways_to_train(
+    method: str, kind: type[nn.Module], tmp_path: Path
+) -> None:
+    buffers_are_released_as_they_were(method, kind, tmp_path)
+
+
+def buffers_are_released_as_they_were(method: str, kind: type[nn.Module], tmp_path: Path) -> None:
+    options = {"model": f"found_here:{kind.__name__}", **TRAINING[method]}
     if method == "voting":
         np.savez(tmp_path / "public.npz", X=examples(20, 5)[0])
         options |= {"public": str(tmp_path / "public.npz"), "student": options["model"]}
-    agreed = unspoken.make_study(
-        {
-            "study": {"name": "remembered", "task": "classification"},
-            "data": {"features": FEATURES, "classes": OUTPUTS},
-            "parties": {"count": PARTIES, "records": EACH, "max_records": EACH},
-            "privacy": {"epsilon": 4.0, "delta": 1e-4, "unit": "party" if method == "fedavg" else "record"},
-            "method": options,
-        }
+    agreed = make(
+        method,
+        data={"features": FEATURES, "classes": OUTPUTS},
+        parties={"count": PARTIES, "records": EACH, "max_records": EACH},
+        noise_multiplier=4.0,
+        delta=1e-4,
+        unit="party" if method == "fedavg" else "record",
+        method=options,
     )
     features, labels = examples(PARTIES * EACH)
     simulation = unspoken.simulate(

@@ -3,28 +3,28 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from scipy.special import expit
 
+from factories import make
 from unspoken.methods.objective_perturbation import ObjectivePerturbation
-from unspoken.study import make_study
 from unspoken.types import Floats
 
 
 def perturbation(epsilon: float, regularization: float, task: str = "classification") -> ObjectivePerturbation:
     kind = {"classes": 2} if task == "classification" else {"label_bounds": [-1.0, 1.0]}
     return ObjectivePerturbation(
-        make_study(
-            {
-                "study": {"name": "perturbed", "task": task},
-                "data": {"features": 3, "norm": 1.0, **kind},
-                "parties": {"count": 5, "records": 10},
-                "privacy": {"epsilon": epsilon, "delta": 1e-6},
-                "method": {"name": "objective-perturbation", "regularization": regularization},
-                "summation": {"protocol": "ideal"},
-            }
+        make(
+            "objective-perturbation",
+            task=task,
+            data={"features": 3, "norm": 1.0, **kind},
+            parties={"records": 10},
+            epsilon=epsilon,
+            method={"regularization": regularization},
+            summation="ideal",
         )
     )
 
@@ -40,12 +40,12 @@ def log_volume(features: Floats, weights: Floats, ridge: float, task: str) -> fl
 @pytest.mark.parametrize("task", ["classification", "regression"])
 @pytest.mark.parametrize(("epsilon", "regularization"), [(0.5, 1e-3), (0.5, 0.02), (2.0, 1e-3), (8.0, 1e-4)])
 def test_the_budget_pays_for_the_largest_change_of_volume_and_for_no_more(
-    task: str, epsilon: float, regularization: float
+    task: str, epsilon: float, regularization: float, runs: Callable[[int, int], int]
 ) -> None:
     """Random neighbours of norm 1 or less among random others, many or few, long or short."""
     method, source = perturbation(epsilon, regularization, task), np.random.default_rng(0)
     nearest = 0.0
-    for _ in range(3000):
+    for _ in range(runs(1000, 6000)):
         count = int(source.integers(1, 40))
         directions = source.normal(size=(count + 1, 3))
         lengths = source.uniform(size=count + 1) ** source.choice([0.2, 1.0, 30.0])

@@ -10,35 +10,29 @@ import numpy as np
 import pytest
 
 import unspoken
+from factories import maker
 from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.study import Study
 from unspoken.types import Flags, Floats, Integers
 
 PARTIES, QUERIES, CLASSES = 40, 12, 3
 
 
-def votes(folder: Path, **method: Any) -> tuple[dict[str, Any], Floats, Integers, Integers]:
+def votes(folder: Path, **said: Any) -> tuple[Study, Floats, Integers, Integers]:
     """A study of 40 parties, of which half may drop out, and its records: of most parties all of one class."""
     source = np.random.default_rng(3)
     np.savez(folder / "public.npz", X=source.normal(size=(QUERIES, 2)))
     groups = np.repeat(np.arange(PARTIES), 3)
     labels = np.where(groups % 4 == 0, 1, np.where(groups % 7 == 0, 2, 0))
-    content = {
-        "study": {"name": "votes", "task": "classification"},
-        "data": {"features": 2, "classes": CLASSES, "norm": 5.0},
-        "parties": {"count": PARTIES, "records": 3, "max_records": 3},
-        "privacy": {"epsilon": 8.0, "delta": 1e-5, "unit": "party", "dropouts": 20},
-        "method": {
-            "name": "voting",
-            "public": str(folder / "public.npz"),
-            "queries": QUERIES,
-            "asking": "first",
-            "ballots": "neighbours",
-            "neighbours": 1,
-            **method,
-        },
-        "summation": {"protocol": "tally"},
-    }
-    return content, source.normal(size=(len(groups), 2)), labels, groups
+    agreed = maker(
+        "voting",
+        data={"features": 2, "classes": CLASSES, "norm": 5.0},
+        parties={"count": PARTIES, "records": 3, "max_records": 3},
+        privacy={"epsilon": 8.0, "delta": 1e-5, "unit": "party", "dropouts": 20},
+        method={"public": str(folder / "public.npz"), "queries": QUERIES, "asking": "first"},
+        summation="tally",
+    )(**{"method": {"ballots": "neighbours", "neighbours": 1}, **said})
+    return agreed, source.normal(size=(len(groups), 2)), labels, groups
 
 
 def by_hand(folder: Path, features: Floats, labels: Integers, groups: Integers, counted: Flags) -> Floats:
@@ -57,8 +51,8 @@ def by_hand(folder: Path, features: Floats, labels: Integers, groups: Integers, 
 def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_was_left(
     drop: int, tmp_path: Path
 ) -> None:
-    content, features, labels, groups = votes(tmp_path)
-    done = unspoken.simulate(content, features, labels, groups, drop=drop, seed=5, private_analysis=True)
+    agreed, features, labels, groups = votes(tmp_path)
+    done = unspoken.simulate(agreed, features, labels, groups, drop=drop, seed=5, private_analysis=True)
     gone = np.random.default_rng(5).permutation(PARTIES)[:drop]
     counted = ~np.isin(np.arange(PARTIES), gone)
     assert done.outcome.counted["ballots"].tolist() == counted.tolist()
@@ -78,27 +72,29 @@ def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_
 
 
 def test_a_run_that_goes_on_from_its_checkpoint_knows_whose_ballots_were_counted(tmp_path: Path) -> None:
-    content, *records = votes(tmp_path)
+    agreed, *records = votes(tmp_path)
     kept = tmp_path / "journal"
     first, again = (
-        unspoken.simulate(content, *records, drop=9, seed=2, private_analysis=True, checkpoint=kept) for _ in range(2)
+        unspoken.simulate(agreed, *records, drop=9, seed=2, private_analysis=True, checkpoint=kept) for _ in range(2)
     )
     assert first.private == again.private
     assert first.outcome.counted["ballots"].tolist() == again.outcome.counted["ballots"].tolist()
 
 
 def test_a_model_that_draws_lots_votes_alike_whenever_it_is_asked(tmp_path: Path) -> None:
-    content, *records = votes(tmp_path, ballots="ensemble", model="sklearn.ensemble:ExtraTreesClassifier")
-    content["parties"] |= {"count": 5, "records": 24, "max_records": 24}
-    content["privacy"] |= {"dropouts": 0}
-    features, labels, groups = records
-    records = [features, np.arange(len(labels)) % 3, groups // 8]
-    found = [unspoken.simulate(content, *records, private_analysis=True).private for _ in range(3)]
-    assert found[0] == found[1] == found[2]
+    agreed, features, labels, groups = votes(
+        tmp_path,
+        method={"ballots": "ensemble", "model": "sklearn.tree:ExtraTreeClassifier"},
+        parties={"count": 5, "records": 24, "max_records": 24},
+        dropouts=0,
+    )
+    records = features, np.arange(len(labels)) % 3, groups // 8
+    one, other = (unspoken.simulate(agreed, *records, private_analysis=True).private for _ in range(2))
+    assert one == other
 
 
 def test_an_analysis_that_cannot_be_is_refused_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    content, *records = votes(tmp_path)
+    agreed, *records = votes(tmp_path, summation="ideal")
     monkeypatch.setattr("unspoken.engines.local.run", lambda *_, **__: pytest.fail("it ran"))
     with pytest.raises(unspoken.UnspokenError, match="by which the noisy totals become known"):
-        unspoken.simulate({**content, "summation": {"protocol": "ideal"}}, *records, private_analysis=True)
+        unspoken.simulate(agreed, *records, private_analysis=True)

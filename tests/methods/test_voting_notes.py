@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from factories import make
 from unspoken.methods.voting import Voting
-from unspoken.study import make_study
 
 RUNS = 100_000
 
@@ -18,18 +18,15 @@ RUNS = 100_000
 def note_on_leads(folder: Path, classes: int, parties: int, **privacy: Any) -> tuple[str, float]:
     """The plan's note, and the noise in each total."""
     np.savez(folder / "public.npz", X=np.zeros((20, 2)))
-    plan = Voting(
-        make_study(
-            {
-                "study": {"name": "votes", "task": "classification"},
-                "data": {"features": 2, "classes": classes, "norm": 5.0},
-                "parties": {"count": parties, "records": 6, "max_records": 6},
-                "privacy": {"delta": 1e-6, **privacy},
-                "method": {"name": "voting", "public": str(folder / "public.npz"), "queries": 20},
-                "summation": {"protocol": "ideal"},
-            }
-        )
-    ).plan()
+    agreed = make(
+        "voting",
+        data={"features": 2, "classes": classes, "norm": 5.0},
+        parties={"count": parties, "records": 6, "max_records": 6},
+        method={"public": str(folder / "public.npz"), "queries": 20},
+        summation="ideal",
+        **privacy,
+    )
+    plan = Voting(agreed).plan()
     (note,) = (note for note in plan.notes if "times in 100" in note)
     return note, plan.planned("ballots").total_std(parties)
 

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import unspoken
+from factories import make
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
@@ -60,25 +61,23 @@ def study(name: str, folder: Path, **parties: int) -> unspoken.Study:
     if "norm" in keys:
         data["norm"] = keys["norm"]
     data |= {"classification": {"classes": 2}, "regression": {"label_bounds": [-1, 1]}, "statistics": {}}[task]
-    options = {"name": method, **keys.get("method", {})}
+    options = dict(keys.get("method", {}))
     if method in ("voting", "multiparty"):
         np.savez(folder / "public.npz", X=np.random.default_rng(5).normal(size=(20, FEATURES)))
         options["public"] = str(folder / "public.npz")
-    content = {
-        "study": {"name": "silent", "task": task},
-        "data": data,
-        "parties": {"count": PARTIES, **parties},
-        "privacy": {
-            "epsilon": 2.0,
-            "delta": 1e-4,
-            "unit": keys.get("unit", "record"),
-            "adjacency": keys.get("adjacency", "replace"),
-        },
-        "method": options,
-    }
-    if protocol := keys.get("protocol"):
-        content["summation"] = {"protocol": protocol}
-    return unspoken.make_study(content)
+    # The noise for an epsilon takes seconds to find if batches are sampled.
+    promise = {"noise_multiplier": 4.0} if "rounds" in options else {"epsilon": 2.0}
+    promise |= {"delta": 1e-4} | {key: keys[key] for key in ("unit", "adjacency") if key in keys}
+    summation = {key: keys[key] for key in ("protocol",) if key in keys}
+    return make(
+        method,
+        task=task,
+        data=data,
+        parties={"count": PARTIES, **parties},
+        privacy=promise,
+        method=options,
+        summation=summation,
+    )
 
 
 def certified(agreed: unspoken.Study, features: np.ndarray, labels: np.ndarray, groups: np.ndarray) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -108,7 +108,6 @@ def assert_nobody_accepts(run: Run) -> None:
             party.all_tokens()
 
 
-@settings(max_examples=20)
 @given(counts=st.lists(st.integers(0, 5), min_size=1, max_size=5), name=st.text(max_size=3))
 def test_the_list_has_every_token_once_and_parties_know_where_theirs_are(counts: list[int], name: str) -> None:
     run = Run(counts, name).finish()
