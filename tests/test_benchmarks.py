@@ -12,6 +12,7 @@ import runpy
 import subprocess
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -66,7 +67,7 @@ def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None
 
 
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:
-    result = run_apart("local_training.py", "--million", "--parties", "20000")
+    result = run_apart("local_training.py", "--million", "--parties", "10000")
     assert claims(result)["flat"][0]["holds"], result["resident_mb"]
     assert len(result["resident_mb"]) == 10
     assert result["accuracy"] > 0.7
@@ -129,9 +130,12 @@ def test_cape_is_fast_in_all_of_its_parts() -> None:
     assert claims(result)["message"][0]["holds"]
 
 
-def test_cape_beats_independent_noise_and_its_figures_are_written(tmp_path: Path) -> None:
-    # The logarithm of conv's error over capeFM's was 0.61 with a standard deviation of 0.10 over seven executions.
-    result = run("cape_figures.py", "--output", str(tmp_path))
+def test_cape_beats_independent_noise_and_its_figures_are_written(
+    tmp_path: Path, runs: Callable[[int, int], int]
+) -> None:
+    # Over four runs, the logarithm of conv's error over capeFM's was 0.61 with a standard deviation of 0.10: two runs
+    # fail by chance once in 10⁵.
+    result = run("cape_figures.py", "--output", str(tmp_path), "--runs", str(runs(2, 4)))
     for other in ("conv", "local", "dp-fm"):
         assert all(claim["holds"] for claim in claims(result)[other]), result["claims"]
     assert claims(result)["noise"][0]["holds"]
