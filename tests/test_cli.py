@@ -134,7 +134,7 @@ def changed(folder: Path, old: str, new: str) -> None:
 
 
 def test_the_demo_learns_and_says_what_privacy_costs(tmp_path: Path) -> None:
-    text = shown(tmp_path, "demo", run=unspoken)
+    text = shown(tmp_path, "demo")
     private, pooled, alone = (
         float(re.search(rf"{re.escape(name)} +(\d+\.\d) %", text)[1])
         for name in ("accuracy, private", "not private, all data in one place", "of a party alone (average)")

@@ -24,6 +24,9 @@ class Stateless:
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
+        self._frozen = [
+            (weights, weights.detach().clone()) for weights in module.parameters() if not weights.requires_grad
+        ]
         self.hold()
         parts = list(module.modules())
         self._buffers = [
@@ -43,12 +46,15 @@ class Stateless:
         return output
 
     def hold(self) -> None:
-        """Take the weights as they are now for those that every pass starts from."""
-        self._weights = [(weights, weights.detach().clone()) for weights in self.module.parameters()]
+        """Take the trained weights as they are now for those that every pass starts from."""
+        frozen = {id(weights) for weights, _ in self._frozen}
+        self._trained = [
+            (weights, weights.detach().clone()) for weights in self.module.parameters() if id(weights) not in frozen
+        ]
 
     def restore(self) -> nn.Module:
         """The module as it was made, with the weights that it was last given."""
-        for weights, held in self._weights:
+        for weights, held in self._frozen + self._trained:
             weights.data.copy_(held)
         for there, first in self._buffers:
             for name in there.keys() - first.keys():
