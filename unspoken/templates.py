@@ -105,7 +105,7 @@ learning_rate = 0.5
     "voting": """
 [method]
 name = "voting"               # parties vote on public records; a student learns from the winners
-public = "public.csv"         # public records without labels: a table as above, or for matrices an NPZ file with X
+public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
 # public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
 queries = 100                 # how many of them are asked about: each takes a part of epsilon
 ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
@@ -115,7 +115,7 @@ student = "softmax"           # likewise
     "multiparty": """
 [method]
 name = "multiparty"           # parties' classifiers label public records for a trainer whom all trust
-public = "public.csv"         # public records without labels: a table as above, or for matrices an NPZ file with X
+public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
 # public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
 labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
 learner = "softmax"           # or "logistic", "svm"
@@ -180,6 +180,7 @@ def study_text(
         delta=delta,
         colluding=colluding,
         dropouts=dropouts,
+        public="public.npz" if matrix else "public.csv",
         regularization=regularization,
         function=_FUNCTIONS[task],
     )
