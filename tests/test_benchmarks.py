@@ -66,6 +66,7 @@ def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None
     assert made["speed"][0]["measured"] > 1.0
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:
     result = run_apart("local_training.py", "--million", "--parties", "10000")
     assert claims(result)["flat"][0]["holds"], result["resident_mb"]

@@ -16,10 +16,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from unspoken.arithmetic import MOST_POOLED
 from unspoken.data.block import Block
@@ -416,7 +417,7 @@ class _Exchange:
             else:
                 self.post.endpoints.update(self._protocol.helpers())
             # Parties are what is done in parallel: threads within their own arithmetic would only wait for each other.
-            stack.enter_context(threadpool_limits(limits=1))
+            stack.enter_context(_arithmetic_threads().limit(limits=1))
             self._pool = stack.enter_context(ThreadPoolExecutor(os.cpu_count() or 1, initializer=_torch_alone))
             self._stack = stack.pop_all()
         return self
@@ -504,6 +505,13 @@ class _Exchange:
             messages.append(party.submit(vector))
             party.forget_vector()
         return messages
+
+
+@lru_cache(maxsize=1)
+def _arithmetic_threads() -> ThreadpoolController:
+    """The thread pools of the linear algebra that is loaded. Finding them takes milliseconds: once is enough, since
+    numpy and scipy are loaded by now and PyTorch is told by itself."""
+    return ThreadpoolController()
 
 
 def _torch_alone() -> None:
