@@ -44,7 +44,7 @@ from unspoken.engines import local
 from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
 from unspoken.learners.torch_models import TorchModel, make_module
 from unspoken.methods.base import Private, Sum
-from unspoken.methods.mechanisms import Turnout
+from unspoken.methods.mechanisms import Participation
 from unspoken.methods.registry import method_for
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
@@ -226,7 +226,7 @@ class Setting:
         words = post.timed(COORDINATOR, coordinator.total)
         started = time.thread_time()
         if made.reveals_contributions:
-            variance = planned.noise.total(Turnout(self.parties, self.parties))
+            variance = planned.noise.total(Participation(self.parties, self.parties))
             words += sample(math.sqrt(variance), planned.dimension, SecretStream()).view(np.uint64)
         drawn_once = time.thread_time() - started
         coordinating = post.seconds.pop(COORDINATOR)

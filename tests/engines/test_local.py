@@ -15,7 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
 from unspoken.engines.local import run
-from unspoken.methods.mechanisms import Turnout
+from unspoken.methods.mechanisms import Participation
 from unspoken.methods.registry import method_for
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
@@ -75,7 +75,7 @@ def test_noise_without_the_colluders_and_the_dropped_is_what_the_guarantee_needs
     alarms: 1 in 10,000.
     """
     plan = method_for(study(parties=30, summation="compute-nodes", colluding=10, dropouts=4)).plan()
-    planned, schedule, stream = plan.planned("model"), plan.planned("model").schedule, SecretStream(KEY)
+    planned, schedule, stream = plan.planned("model"), plan.planned("model").noise.schedule, SecretStream(KEY)
     honest, survivors = 20 - dropped, 30 - dropped
     parts = [schedule.base, *schedule.components]
     kept = [part for number, part in enumerate(parts) if number - 1 not in schedule.opened(survivors)]
@@ -85,8 +85,8 @@ def test_noise_without_the_colluders_and_the_dropped_is_what_the_guarantee_needs
     # Up to 1/64 of the removable noise may stay.
     assert least * planned.noise_std < left.std() < most * planned.noise_std * 1.003
     assert planned.noise_std == pytest.approx(planned.sensitivity / plan.guarantee.mu)
-    assert plan.released({"model": [Turnout(survivors, survivors)]}).epsilon <= plan.guarantee.epsilon
-    assert plan.released({"model": [Turnout(survivors, survivors)]}).epsilon == pytest.approx(1.0, rel=0.005)
+    assert plan.released({"model": [Participation(survivors, survivors)]}).epsilon <= plan.guarantee.epsilon
+    assert plan.released({"model": [Participation(survivors, survivors)]}).epsilon == pytest.approx(1.0, rel=0.005)
 
 
 @RECOVERING
@@ -139,10 +139,10 @@ def test_every_secure_protocol_gives_the_same_total_from_the_same_secrets() -> N
 def test_dropouts_within_the_allowance_do_not_change_how_much_noise_there_is() -> None:
     """With unneeded components opened, the noise of a run hardly depends on how many parties dropped out."""
     planned = method_for(study(parties=100, summation="secagg+", colluding=20, dropouts=20)).plan().planned("model")
-    honest = [planned.schedule.kept(100 - gone) * (80 - gone) for gone in range(21)]
+    honest = [planned.noise.schedule.kept(100 - gone) * (80 - gone) for gone in range(21)]
     assert max(honest) < 1.006 * min(honest)
     # Without opening, a run without dropouts would carry a third more variance than it needs.
-    assert planned.schedule.whole * 80 > 1.3 * min(honest)
+    assert planned.noise.schedule.whole * 80 > 1.3 * min(honest)
 
 
 @PROTOCOLS

@@ -18,7 +18,7 @@ from unspoken.engines import local
 from unspoken.methods.baselines import Conv, Local
 from unspoken.methods.cape import Cape
 from unspoken.methods.functions import Ask, Custom, FunctionMethod
-from unspoken.methods.mechanisms import Correlated, Independent, Turnout
+from unspoken.methods.mechanisms import CorrelatedNoise, IndependentNoise, Participation
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study, StudyError, make_study
 from unspoken.summation.base import Aborted, Rejected
@@ -96,7 +96,7 @@ def test_the_best_attack_on_a_run_stays_below_the_promised_curve_and_comes_close
     method = repeated(agreed, trials)
     plan = method.plan()
     planned = plan.planned("function")
-    assert isinstance(planned.noise, Correlated)
+    assert isinstance(planned.noise, CorrelatedNoise)
     accomplices = set(range(sites - colluding, sites))
     honest = sites - colluding
     # Each trial is one number, whose sensitivity is 1 and some rounding.
@@ -138,7 +138,7 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
     agreed = study(parties=sites, method={"correlation": float(sites)})
     cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, Conv)
     noise = cape.plan().planned("function").noise
-    assert isinstance(noise, Correlated)
+    assert isinstance(noise, CorrelatedNoise)
     scale = cape.plan().planned("function").encoding.scale
     # What a site alone would need: τ², of which CAPE makes ê of variance τ² and g of τ²/S.
     tau_squared = (noise.common - 12.5) / scale**2
@@ -146,7 +146,7 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
     measured = float(totals(cape, sites_with(agreed, [0.0] * sites)).var()) / sites**2
     pooled = tau_squared / sites**2
     assert measured == pytest.approx(pooled, rel=0.02)
-    conventional = Independent(sites, noise.common).total(Turnout(sites, sites)) / scale**2 / sites**2
+    conventional = IndependentNoise(noise.common, sites).total(Participation(sites, sites)) / scale**2 / sites**2
     assert conventional / measured == pytest.approx(sites, rel=0.02)
     # At equal true μ the gain is 1/[1/h + (1 − 1/h)/(κ + 1)], h = 4 honest sites.
     measured_conv = float(totals(conv, sites_with(agreed, [0.0] * sites)).var()) / sites**2
@@ -176,20 +176,20 @@ def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None
     method = repeated(agreed, count)
     plan = method.plan()
     outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), drop=2, secrets=SecretStream(KEY))
-    assert outcome.turnouts == {"function": [Turnout(prepared=7, sent=6)]}
+    assert outcome.participation == {"function": [Participation(prepared=7, sent=6)]}
     total = np.array(outcome.release.statistics["total"])
     planned = plan.planned("function")
-    assert isinstance(planned.noise, Correlated)
+    assert isinstance(planned.noise, CorrelatedNoise)
     expected = math.sqrt(6 * planned.noise.own + planned.noise.common) / planned.encoding.scale
     assert outcome.release.details["noise_std"] == pytest.approx(expected)
     assert total.std() == pytest.approx(expected, rel=0.02)
     assert abs(total.mean() - 3.0) < 5 * expected / math.sqrt(count)
     # The guarantee counts the seven whose noise was summed, one of them a colluder.
-    assert plan.released(outcome.turnouts).epsilon <= plan.guarantee.epsilon
-    mu = plan.released(outcome.turnouts).mu
+    assert plan.released(outcome.participation).epsilon <= plan.guarantee.epsilon
+    mu = plan.released(outcome.participation).mu
     assert mu is not None
     assert mu == pytest.approx(
-        planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.hidden(Turnout(7, 7)))
+        planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.hidden(Participation(7, 7)))
     )
 
 
@@ -211,7 +211,7 @@ def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -
     records = Records(rng.normal(size=(40, 2)), rng.integers(0, 2, 40))
     outcome = local.run(method, plan, ArrayFederation(agreed, records, np.arange(40) % 4))
     assert plan.rounds == 4
-    assert outcome.turnouts == {"function": [Turnout(4, 4)] * 3}
+    assert outcome.participation == {"function": [Participation(4, 4)] * 3}
     drawn = [local._common_noise(KEY, party, turn, 100.0, 5).tobytes() for party in range(4) for turn in range(3)]
     assert len(set(drawn)) == 12
     # Three releases of the whole: μ is √3 times that of one.
@@ -235,7 +235,7 @@ def test_local_hears_one_site_only() -> None:
     agreed = study(parties=4)
     method = repeated(agreed, 50_000, Local)
     outcome = local.run(method, method.plan(), sites_with(agreed, [0.25, 9.0, 9.0, 9.0]), secrets=SecretStream(KEY))
-    assert outcome.turnouts == {"function": [Turnout(1, 1)]}
+    assert outcome.participation == {"function": [Participation(1, 1)]}
     total = np.array(outcome.release.statistics["total"])
     assert total.mean() == pytest.approx(0.25, abs=5 * outcome.release.details["noise_std"] / math.sqrt(50_000))
 

@@ -28,9 +28,9 @@ from unspoken.learners.projected import BeforeProjection
 from unspoken.methods import cross_silo, training_baselines
 from unspoken.methods.base import Dealt, Private, Sum, Tokens
 from unspoken.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
-from unspoken.methods.plan import DeclaredSum, plan_sum, trust_of
+from unspoken.methods.plan import DeclaredSum
+from unspoken.methods.planning import Setting, plan_sum, trust_of
 from unspoken.methods.registry import method_for
-from unspoken.methods.sampled import SampledPlan
 from unspoken.methods.training_baselines import CentralTraining
 from unspoken.noise.projection import projected_bound
 from unspoken.noise.stream import SecretStream
@@ -246,9 +246,9 @@ def test_a_round_s_noise_has_the_stated_deviation_and_enough_of_it_is_unknown(
     plan, totals = method.plan(), totals_of(method)
     outcome = run(method, plan, drop=drop)
     sent, known = parties - drop, 0 if agreed.privacy.enclaves else max(agreed.colluding, 1)
-    assert {turnout.sent for turnout in outcome.turnouts["gradient"]} == {sent}
+    assert {there.sent for there in outcome.participation["gradient"]} == {sent}
     measured = np.concatenate(totals).std()
-    planned = plan.rounds_sum
+    planned = plan.sums[0]
     assert measured == pytest.approx(planned.total_std(sent), rel=0.02)
     assert outcome.release.details["noise_std_per_step"] == pytest.approx(measured / (1e-9 * 30), rel=0.02)
     # What colluders (or one curious party) cannot subtract: σ·clip, with rounding and the last component as room.
@@ -300,7 +300,7 @@ def test_the_plan_says_what_dp_accounting_says(adjacency: str, promise: dict[str
 def test_the_noise_of_a_promise_and_the_promise_of_a_noise_agree() -> None:
     options = {"rounds": 30, "rate": 0.05}
     promised = CrossSilo(study(options, epsilon=2.0)).plan()
-    noisy = CrossSilo(study(options, noise_multiplier=promised.noise_multiplier)).plan()
+    noisy = CrossSilo(study(options, noise_multiplier=(1.0 / promised.sums[0].mu))).plan()
     assert noisy.guarantee.epsilon == pytest.approx(promised.guarantee.epsilon, rel=1e-3)
 
 
@@ -387,10 +387,10 @@ def test_gaussian_projections_exceed_their_bound_as_rarely_as_stated() -> None:
         np.linalg.norm(loose.sums(weights, features, labels, np.array([1]), turn)) for turn in range(1000)
     ])  # fmt: skip
     assert 25 < (norms > loose.bound).sum() < 80
-    assert norms.max() < plan.rounds_sum.sensitivity
+    assert norms.max() < plan.sums[0].sensitivity
     # Half of a hundredth of δ is shared among rounds, twice each for a replaced record.
     assert method.projection.bound == pytest.approx(projected_bound(clip, size, 1e-5 * 0.01 / 100))
-    assert method.schedule().slack == pytest.approx(1e-7)
+    assert method.sampling().slack == pytest.approx(1e-7)
     assert any("nobody chose records by the seed" in note for note in plan.notes)
     assert (np.mean(norms**2)) == pytest.approx(clip**2, rel=0.1)
 
@@ -399,7 +399,7 @@ def test_a_projection_must_fit_the_model() -> None:
     with pytest.raises(StudyError, match=r"\[method\] projection is 11, but the model has 10 weights only"):
         CrossSilo(study({"projection": 11}))
     plan = CrossSilo(study({"projection": 6, "rounds": 2}, classes=3)).plan()
-    assert plan.rounds_sum.dimension <= 6
+    assert plan.sums[0].dimension <= 6
 
 
 def test_with_a_projection_it_still_learns() -> None:
@@ -514,14 +514,14 @@ def test_tokens_count_in_the_upload_and_the_run_keeps_its_promise() -> None:
     assert plan.upload_bytes == pytest.approx(outcome.party_bytes, rel=0.2)
     tokens = CrossSilo(study({**FIXED, "sampling": "poisson"}, (3, 40))).plan().upload_bytes
     assert plan.upload_bytes - tokens > 4 * 40 * 3 * 48
-    assert plan.released(outcome.turnouts).epsilon <= plan.guarantee.epsilon
+    assert plan.released(outcome.participation).epsilon <= plan.guarantee.epsilon
 
 
 def test_batches_without_replacement_are_accounted_for_as_such() -> None:
     """A replaced record against those that make room for it: the add-remove pair at half the noise, and a little more,
     as either of the two may be the one at hand in each round."""
     plan = CrossSilo(study(FIXED, (3, 40), noise_multiplier=2.0)).plan()
-    rate = plan.schedule.rate
+    rate = plan.sums[0].sampling.rate
     assert rate == effective_rate(36, 120, 40, 1e-7 / 4)
     assert 0.3 < rate < 0.5
     one_way = accounted(1.0, rate, 4, 1e-5 * 0.99, "add-remove")
@@ -541,7 +541,7 @@ def test_the_planned_rate_holds_for_any_numbers_of_records_that_a_study_allows(
     content["parties"]["max_records"] = most
     content["privacy"] |= {"enclaves": True} if known == 0 else {"colluding": known}
     method = CrossSilo(make_study(content))
-    planned, allowed = method.schedule().rate, 1e-7 / 4
+    planned, allowed = method.sampling().rate, 1e-7 / 4
     for honest, theirs in itertools.product(
         np.linspace((count - known) * fewest, (count - known) * most, 25).astype(int).tolist(),
         {known * fewest, known * (fewest + most) // 2, known * most},
@@ -581,7 +581,7 @@ def test_a_run_that_was_cut_off_deals_the_same_tokens_again(tmp_path: Path, monk
     assert totals[3] == totals[2]
     assert len(totals) == 5
     assert len(set(totals)) == 4
-    assert len(outcome.turnouts["gradient"]) == 4
+    assert len(outcome.participation["gradient"]) == 4
 
 
 def test_a_party_needs_tokens_before_a_batch_and_weights_before_either() -> None:
@@ -625,8 +625,7 @@ def test_dropouts_within_the_allowance_cost_no_more_than_planned_and_more_end_th
 
 def test_enclaves_need_no_share_for_the_curious() -> None:
     with_them, without = (CrossSilo(study(parties=(4, 10), **more)).plan() for more in ({"enclaves": True}, {}))
-    assert isinstance(with_them, SampledPlan)
-    ratio = with_them.rounds_sum.total_std(4) / without.rounds_sum.total_std(4)
+    ratio = with_them.sums[0].total_std(4) / without.sums[0].total_std(4)
     assert ratio == pytest.approx(math.sqrt(3 / 4), rel=1e-3)
     assert with_them.guarantee.epsilon == pytest.approx(without.guarantee.epsilon, rel=1e-3)
     assert "trusted execution environments" in with_them.guarantee.sentence()
@@ -739,7 +738,8 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
     else:
         content |= {"method": {"name": "helmet"}, "privacy": {"epsilon": 1.0, "delta": 1e-5, "unit": {"group": group}}}
         agreed = make_study(content)
-        planned = plan_sum(agreed, trust_of(agreed), DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows), 1.0, False)
+        declared = DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows)
+        planned = plan_sum(agreed, Setting(trust_of(agreed)), declared, 1.0)
     rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
     off = group * inexactness(records, rows) * 2.0 * records
     assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)

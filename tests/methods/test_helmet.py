@@ -97,7 +97,7 @@ def test_what_is_left_of_the_noise_keeps_the_promise_exactly(
     assert delta_of(planned.mu, epsilon) <= 1e-6
     assert epsilon_of(planned.mu, 1e-6) == pytest.approx(epsilon, rel=1e-4)
     assert plan.guarantee.epsilon <= epsilon
-    worst = planned.schedule.kept(trust.least_survivors) * trust.honest_survivors
+    worst = planned.noise.schedule.kept(trust.least_survivors) * trust.honest_survivors
     left = math.sqrt(worst) / planned.encoding.scale
     assert planned.noise_std <= left
     assert planned.noise_std == pytest.approx(left, rel=1e-3)
@@ -116,7 +116,8 @@ def test_the_totals_fit_the_word_with_the_largest_parties_allowed() -> None:
     for max_records in (5, 1_000_000):
         method = method_for(study(parties={"count": 1000, "max_records": max_records}))
         planned = method.plan().planned("model")
-        largest = 1000 * planned.encoding.bound * planned.encoding.scale + 14 * math.sqrt(1000 * planned.schedule.whole)
+        whole = planned.noise.schedule.whole
+        largest = 1000 * planned.encoding.bound * planned.encoding.scale + 14 * math.sqrt(1000 * whole)
         assert largest < 2.0 ** (planned.encoding.bits - 1)
     assert method_for(study(method={"weights": "equal"})).plan().planned("model").encoding.bits == 32
 

@@ -18,7 +18,7 @@ from unspoken.engines import local
 from unspoken.methods import training_baselines
 from unspoken.methods.base import Collect, Private, Sum
 from unspoken.methods.cross_silo import CrossSilo
-from unspoken.methods.mechanisms import Curator, Independent, Inside, Turnout
+from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, Participation, PreNoised
 from unspoken.methods.registry import method_for
 from unspoken.methods.training_baselines import CentralTraining, FedAvg, FedSgd, LocalTraining, PlainTraining
 from unspoken.noise.stream import SecretStream
@@ -105,9 +105,9 @@ def test_the_curator_s_noise_is_the_multiplier_s_and_local_noise_is_larger_by_th
 def test_their_plans_say_who_draws_the_noise_and_what_is_public() -> None:
     options = {"rounds": 5, "rate": 0.2}
     plans = {name: method_for(study(name, options)).plan() for name in ("central", "local", "fedsgd", "cross-silo")}
-    assert isinstance(plans["central"].sums[0].noise, Curator)
-    assert isinstance(plans["local"].sums[0].noise, Independent)
-    assert isinstance(plans["fedsgd"].sums[0].noise, Inside)
+    assert isinstance(plans["central"].sums[0].noise, CuratorNoise)
+    assert isinstance(plans["local"].sums[0].noise, IndependentNoise)
+    assert isinstance(plans["fedsgd"].sums[0].noise, PreNoised)
     assert [plan.is_summed for plan in plans.values()] == [False, False, False, True]
     assert [plan.is_pooled for plan in plans.values()] == [True, False, False, False]
     assert {name for name, plan in plans.items() if "every message" in plan.guarantee.sentence()} == {"local", "fedsgd"}
@@ -188,7 +188,7 @@ def test_without_noise_fedavg_is_the_mean_of_clipped_updates(monkeypatch: pytest
     # One batch of all ten records at each party, so that their order does not matter.
     expected = method.model.initial() + updates(method, 1).mean(axis=0)
     np.testing.assert_allclose(weights_of(outcome), expected, atol=1e-4)
-    noise = method.plan().rounds_sum.total_std(4) / 4
+    noise = method.plan().sums[0].total_std(4) / 4
     assert outcome.release.details["noise_std_per_step"] == pytest.approx(noise)
 
 
@@ -221,7 +221,7 @@ def test_the_noise_of_fedsgd_is_in_what_a_party_sends(records: int) -> None:
     block = Block(np.zeros((2, 1, 200)), np.zeros((2, 1), dtype=np.int64), np.ones(2, dtype=np.int64))
     privates = [Private(SecretStream(bytes([party]) * 32)) for party in range(2)]
     one, other = method.contribute(Collect("gradient", method.model.initial()), block, privates).noisy
-    planned = method.plan().rounds_sum
+    planned = method.plan().sums[0]
     # What is sent is within the encoding's bound, and coarse rounding does not touch it.
     assert np.linalg.norm(one) < planned.encoding.bound
     assert one.std() * planned.encoding.scale > 100
@@ -255,7 +255,7 @@ def test_none_is_the_average_of_models_that_parties_train() -> None:
     """One batch of all its records at each party: the same whatever the order."""
     method = PlainTraining(study("none", {"rounds": 3, "batch": 10, "epochs": 2, "local_rate": 0.2}))
     outcome = run(method)
-    assert outcome.turnouts == {"model": [Turnout(4, 4)] * 3}
+    assert outcome.participation == {"model": [Participation(4, 4)] * 3}
     ((_, block),) = federation(method.study).blocks()
     weights, order = method.model.initial(), np.random.default_rng(0)
     for _ in range(3):

@@ -17,10 +17,12 @@ import numpy as np
 import pytest
 
 import factories
-from unspoken.methods.mechanisms import Turnout
+from unspoken.methods.mechanisms import Participation
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy import accounting
+from unspoken.privacy.events import Spend
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.study import StudyError, make_study
@@ -45,7 +47,7 @@ def left(plan: Plan, honest: int, unmasked: bool) -> float:
     """The standard deviation that the adversary faces: of one honest party's base if it can be unmasked alone, else of
     what all honest parties in the smallest total have kept."""
     planned = plan.sums[0]
-    schedule = planned.schedule
+    schedule = planned.noise.schedule
     variance = schedule.base if unmasked else honest * schedule.kept(plan.trust.least_survivors)
     return math.sqrt(variance - LOST_VARIANCE) / planned.encoding.scale
 
@@ -219,9 +221,9 @@ def test_nodes_that_see_part_of_the_parties_open_no_noise() -> None:
     """How many components may be opened depends on the list of survivors, and each node checks its own part of it."""
     some = method_for(study(12, 1, 1, "compute-nodes", nodes=12, per_party=11)).plan().sums[0]
     everyone = method_for(study(12, 1, 1, "compute-nodes", nodes=12)).plan().sums[0]
-    assert not some.schedule.components
-    assert everyone.schedule.components
-    assert some.schedule.whole > everyone.schedule.whole
+    assert not some.noise.schedule.components
+    assert everyone.noise.schedule.components
+    assert some.noise.schedule.whole > everyone.noise.schedule.whole
 
 
 def test_more_colluders_than_planned_leave_what_the_protocol_leaves() -> None:
@@ -230,7 +232,7 @@ def test_more_colluders_than_planned_leave_what_the_protocol_leaves() -> None:
     plan = method_for(study(1000, 500, 50, "secagg+")).plan()
     rows = {row["colluding"]: row for row in plan.weakening()}
     planned = plan.sums[0]
-    alone = planned.sensitivity * planned.encoding.scale / math.sqrt(planned.schedule.base - LOST_VARIANCE)
+    alone = planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.schedule.base - LOST_VARIANCE)
     assert rows[836]["alone"]
     assert rows[836]["epsilon"] == pytest.approx(epsilon_of(alone, 1e-5), rel=1e-6)
     assert rows[500]["epsilon"] == pytest.approx(1.0, rel=1e-6)
@@ -262,13 +264,15 @@ def test_more_colluders_know_more_of_a_batch_of_fixed_size() -> None:
     content["method"] = {"name": "cross-silo", "rounds": 1, "rate": 0.2, "sampling": "without-replacement"}
     content["privacy"] = {"noise_multiplier": 2.0, "delta": 1e-5, "colluding": 2}
     plan = method_for(make_study(content)).plan()
-    rates = [plan.schedule.rate_if(colluding) for colluding in range(2, 16)]
+    rates = [plan.sums[0].sampling.rate_if(colluding) for colluding in range(2, 16)]
     assert rates == sorted(rates)
-    assert rates[0] == plan.schedule.rate
+    assert rates[0] == plan.sums[0].sampling.rate
     assert rates[-1] > 1.5 * rates[0]
-    hidden = [plan.sums[0].noise.weakened(20, 15)]
+    planned = plan.sums[0]
+    deviation = math.sqrt(planned.noise.weakened(20, 15)) / planned.encoding.scale
+    as_planned = Spend((planned.event(1, deviation),), 1)
     stated = plan._weakened(ComputeNodes(Session("", "", 20, 2, 20, 1, 64), Options(), SecretStream()), 15)
-    assert stated["epsilon"] > 1.1 * plan._epsilon_if(hidden, 1e-5, 2)
+    assert stated["epsilon"] > 1.1 * accounting.epsilon_of(as_planned, 1e-5)
 
 
 def test_a_graph_that_may_be_cut_is_refused_by_pairwise_masks() -> None:
@@ -301,6 +305,6 @@ def test_what_is_stated_after_a_run_leaves_room_for_a_lying_coordinator() -> Non
     """Where it can leave out more parties than it says, the epsilon of what was released counts without them."""
     plan = method_for(study(12, 1, 1, "compute-nodes", nodes=12, per_party=11)).plan()
     assert plan.trust.withheld == 2
-    told = plan.released({"model": [Turnout(11, 11)]})
+    told = plan.released({"model": [Participation(11, 11)]})
     assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-9)
-    assert plan.released({"model": [Turnout(12, 12)]}).epsilon < told.epsilon
+    assert plan.released({"model": [Participation(12, 12)]}).epsilon < told.epsilon

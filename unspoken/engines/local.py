@@ -43,10 +43,8 @@ from unspoken.methods.base import (
     Vote,
     ZeroSum,
 )
-from unspoken.methods.mechanisms import Correlated, Independent, Inside, Turnout
+from unspoken.methods.mechanisms import NoiseSource, Participation
 from unspoken.methods.plan import Plan, PlannedSum
-from unspoken.noise.discrete_gaussian import sample
-from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Aborted, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
 from unspoken.summation.tally import Tally, TallyCoordinator
@@ -65,7 +63,7 @@ class Outcome:
     """What really happened."""
 
     release: Release
-    turnouts: dict[str, list[Turnout]]
+    participation: dict[str, list[Participation]]
     """How many parties were in each total, by its name, each time that it was asked for"""
     began: datetime
     seconds: float
@@ -79,7 +77,7 @@ class Outcome:
     @property
     def survivors(self) -> int:
         """How many parties were there to the end."""
-        return min(turnout.sent for turns in self.turnouts.values() for turnout in turns)
+        return min(there.sent for turns in self.participation.values() for there in turns)
 
 
 class _Post:
@@ -134,7 +132,9 @@ def run(
     except StopIteration as end:
         release: Release = end.value
     seconds = time.perf_counter() - started
-    return Outcome(release, dict(running.turnouts), began, seconds, running.bytes, running.largest, running.counted)
+    return Outcome(
+        release, dict(running.participation), began, seconds, running.bytes, running.largest, running.counted
+    )
 
 
 @dataclass
@@ -165,7 +165,7 @@ class _Run:
         self._journal, self._source, self._number = journal, secrets, 0
         self._common: dict[str, _Common] = {}
         self._dealt: dict[int, Dealt] = {}
-        self.turnouts: dict[str, list[Turnout]] = defaultdict(list)
+        self.participation: dict[str, list[Participation]] = defaultdict(list)
         self.counted: dict[str, Flags] = {}
         self.bytes = self.largest = 0
 
@@ -195,7 +195,7 @@ class _Run:
             made = self._common[request.name]
             common = (made.root, made.prepared.tobytes(), made.total.tobytes())
         elif isinstance(request, Sum | Vote | Collect):
-            prepared = self.turnouts[request.name][-1].prepared
+            prepared = self.participation[request.name][-1].prepared
         if isinstance(request, Sum | Vote):
             counted = self.counted[request.name].tobytes()
         numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
@@ -208,7 +208,7 @@ class _Run:
             flags, words = np.frombuffer(prepared, dtype=np.bool_), np.frombuffer(total, dtype=np.uint64)
             self._common[request.name] = _Common(root, flags, words)
         elif isinstance(request, Sum | Vote | Collect):
-            self.turnouts[request.name].append(Turnout(entry.prepared, entry.survivors))
+            self.participation[request.name].append(Participation(entry.prepared, entry.survivors))
         if isinstance(request, Sum | Vote):
             self.counted[request.name] = np.frombuffer(entry.counted, dtype=np.bool_)
         noisy, exact = np.frombuffer(entry.noisy), np.frombuffer(entry.exact, dtype=np.int64)
@@ -224,7 +224,7 @@ class _Run:
                 return self._prepare(self._plan.planned(request.name))
             case Sum() | Vote() | Collect():
                 planned = self._plan.planned(request.name)
-                turn = len(self.turnouts[request.name])
+                turn = len(self.participation[request.name])
                 if turn >= planned.count:
                     raise RuntimeError(f"The method asks for {request.name!r} more often than it planned.")
                 # What every party does for itself, before it looks at its records.
@@ -234,7 +234,7 @@ class _Run:
     def _sum(self, request: Sum | Vote, planned: PlannedSum) -> Total:
         """A secure sum of contributions, each with its share of the noise; or only the winners of a vote."""
         root, total_noise = self._secrets.key(), SecretStream(self._secrets.key())
-        turn = len(self.turnouts[request.name])
+        turn = len(self.participation[request.name])
         protocol = self._plan.protocol(planned, SecretStream(self._secrets.key()), turn)
 
         def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
@@ -242,7 +242,7 @@ class _Run:
             if not protocol.reveals_contributions:
                 for row, index, party in zip(noisy, indices.tolist(), parties, strict=True):
                     secrets = _secrets_of(root, index, "noise")
-                    row += _share(planned.schedule, planned.dimension, party.seeds, secrets)
+                    row += planned.noise.added(planned.dimension, NoiseSource(secrets, party.seeds))
             return _rows(noisy, exact)
 
         with _Exchange(protocol, self._federation.parties, root, self._report, self._processes) as exchange:
@@ -253,18 +253,18 @@ class _Run:
                 return self._won(request, planned, coordinator, sent, exchange)
             words = coordinator.total()
             if protocol.reveals_contributions:
-                variance = planned.noise.total(Turnout(sent, sent))
-                words[: planned.dimension] += sample(variance**0.5, planned.dimension, total_noise).view(np.uint64)
+                there = Participation(sent, sent)
+                words[: planned.dimension] += planned.noise.at_once(planned.dimension, total_noise, there)
             else:
                 words[: planned.dimension] -= exchange.opened_noise(planned, coordinator, sent)
-        return self._total(request.name, planned, words, Turnout(sent, sent), exchange)
+        return self._total(request.name, planned, words, Participation(sent, sent), exchange)
 
     def _won(
         self, request: Vote, planned: PlannedSum, coordinator: Coordinator, sent: int, exchange: _Exchange
     ) -> Total:
         if not isinstance(coordinator, TallyCoordinator):
             raise RuntimeError("A vote needs talliers.")
-        self.turnouts[request.name].append(Turnout(sent, sent))
+        self.participation[request.name].append(Participation(sent, sent))
         self._count(exchange)
         return Total(np.empty(0), coordinator.winners(), sent, planned.total_std(sent))
 
@@ -272,12 +272,11 @@ class _Run:
         """The secure sum of the noise that parties have in common, for all turns: no data takes part."""
         root = self._secrets.key()
         protocol = self._plan.preparation(planned, SecretStream(self._secrets.key()))
-        deviation = _correlated(planned).common ** 0.5
 
         def vectors(indices: Integers, block: None, parties: list[Party]) -> list[Words]:
             turns = range(planned.count)
             return [
-                np.concatenate([_common_noise(root, index, turn, deviation, planned.dimension) for turn in turns])
+                np.concatenate([_common_noise(planned, root, index, turn) for turn in turns])
                 for index in indices.tolist()
             ]
 
@@ -295,18 +294,17 @@ class _Run:
 
     def _collect(self, request: Collect, planned: PlannedSum) -> Total:
         """Messages in the open; the sum of the common noise is taken away."""
-        root, turn = self._secrets.key(), len(self.turnouts[request.name])
+        root, turn = self._secrets.key(), len(self.participation[request.name])
         protocol = self._plan.collection(planned, SecretStream(self._secrets.key()), turn, request.only)
         common = self._common.get(request.name)
-        own, shared = _deviations(planned)
 
         def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
             noisy, exact = self._encoded(request, planned, block, indices, root)
             for row, index in zip(noisy, indices.tolist(), strict=True):
-                if own > 0.0:
-                    row += sample(own, planned.dimension, _secrets_of(root, index, "noise")).view(np.uint64)
-                if common is not None:
-                    row += _common_noise(common.root, index, turn, shared, planned.dimension)
+                prepared = None if common is None else _secrets_of(common.root, index, f"common/{turn}")
+                row += planned.noise.added(
+                    planned.dimension, NoiseSource(_secrets_of(root, index, "noise"), common=prepared)
+                )
             return _rows(noisy, exact)
 
         with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
@@ -321,7 +319,7 @@ class _Run:
         if common is not None:
             words[: planned.dimension] -= common.total[turn * planned.dimension : (turn + 1) * planned.dimension]
             prepared = int(common.prepared.sum())
-        return self._total(request.name, planned, words, Turnout(prepared, sent), exchange)
+        return self._total(request.name, planned, words, Participation(prepared, sent), exchange)
 
     def _deal_tokens(self, turn: int) -> Total:
         """A token for each record in one list, shuffled by every party in turn."""
@@ -358,7 +356,7 @@ class _Run:
         if (records := sum(len(labels) for _, labels in parts)) > MOST_POOLED:
             raise Aborted(f"there are {records:,} records, but a curator adds up {MOST_POOLED:,} at most; have fewer.")
         features, labels = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        self.turnouts["records"].append(Turnout(len(parts), len(parts)))
+        self.participation["records"].append(Participation(len(parts), len(parts)))
         self.bytes += features.nbytes + labels.nbytes
         self.largest = max(self.largest, *(part[0].nbytes + part[1].nbytes for part in parts))
         return Block(features[None], labels[None], np.array([len(labels)]))
@@ -374,12 +372,12 @@ class _Run:
     def _blocks(self, planned: PlannedSum) -> Iterator[tuple[Integers, Block]]:
         return self._federation.blocks(min(BLOCK_PARTIES, max(1, _BLOCK_BYTES // (8 * planned.length))))
 
-    def _total(self, name: str, planned: PlannedSum, words: Words, turnout: Turnout, exchange: _Exchange) -> Total:
-        self.turnouts[name].append(turnout)
+    def _total(self, name: str, planned: PlannedSum, words: Words, there: Participation, exchange: _Exchange) -> Total:
+        self.participation[name].append(there)
         self._count(exchange)
         noisy, exact = words[: planned.dimension], words[planned.dimension :]
-        deviation = planned.total_std(turnout.sent, turnout.prepared)
-        return Total(planned.encoding.decode(noisy), planned.encoding.centered(exact), turnout.sent, deviation)
+        deviation = planned.total_std(there.sent, there.prepared)
+        return Total(planned.encoding.decode(noisy), planned.encoding.centered(exact), there.sent, deviation)
 
     def _count(self, exchange: _Exchange) -> None:
         self.bytes += exchange.post.bytes
@@ -455,16 +453,12 @@ class _Exchange:
 
     def opened_noise(self, planned: PlannedSum, coordinator: Coordinator, survivors: int) -> Words:
         """The noise that proved unneeded, from the seeds that were opened."""
-        schedule, total = planned.schedule, np.zeros(planned.dimension, dtype=np.uint64)
-        numbers = schedule.opened(survivors)
+        total, opened = np.zeros(planned.dimension, dtype=np.uint64), coordinator.opened()
 
         def excess(seeds: list[bytes]) -> Words:
-            noise = np.zeros(planned.dimension, dtype=np.int64)
-            for number, seed in zip(numbers, seeds, strict=True):
-                noise += sample(schedule.components[number] ** 0.5, planned.dimension, SecretStream(seed))
-            return noise.view(np.uint64)
+            return planned.noise.opened(planned.dimension, survivors, seeds)
 
-        for noise in self._pool.map(excess, coordinator.opened().values()) if numbers else ():
+        for noise in self._pool.map(excess, opened.values()):
             total += noise
         return total
 
@@ -525,33 +519,9 @@ def _rows(noisy: Words, exact: Words) -> list[Words]:
     return list(np.concatenate([noisy, exact], axis=1) if exact.size else noisy)
 
 
-def _share(schedule: NoiseSchedule, count: int, seeds: list[bytes], secrets: SecretStream) -> Words:
-    """A party's whole share of the noise: the base from its own secrets, each component from its seed."""
-    noise = sample(schedule.base**0.5, count, secrets)
-    # A party whose setup never ended has no seeds, and sends nothing.
-    for variance, seed in zip(schedule.components, seeds, strict=False):
-        noise += sample(variance**0.5, count, SecretStream(seed))
-    return noise.view(np.uint64)
-
-
-def _common_noise(root: bytes, party: int, turn: int, deviation: float, count: int) -> Words:
+def _common_noise(planned: PlannedSum, root: bytes, party: int, turn: int) -> Words:
     """What a party drew for one turn of the noise whose sum is known: the same whenever it is asked for."""
-    return sample(deviation, count, _secrets_of(root, party, f"common/{turn}")).view(np.uint64)
-
-
-def _correlated(planned: PlannedSum) -> Correlated:
-    if not isinstance(planned.noise, Correlated):
-        raise RuntimeError(f"The messages {planned.name!r} were not planned with correlated noise.")
-    return planned.noise
-
-
-def _deviations(planned: PlannedSum) -> tuple[float, float]:
-    """Of a message's own noise, and of the noise that its sender has in common with others."""
-    if isinstance(planned.noise, Inside):
-        return 0.0, 0.0
-    if isinstance(planned.noise, Independent):
-        return planned.noise.own**0.5, 0.0
-    return _correlated(planned).own ** 0.5, _correlated(planned).common ** 0.5
+    return planned.noise.prepared(planned.dimension, _secrets_of(root, party, f"common/{turn}"))
 
 
 def _secrets_of(root: bytes, index: int, purpose: str) -> SecretStream:

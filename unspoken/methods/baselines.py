@@ -7,7 +7,6 @@ party alone. `central`: a trusted curator adds the noise once. `none`: no privac
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
@@ -25,10 +24,11 @@ from unspoken.methods.base import (
     Total,
 )
 from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions, function_for
-from unspoken.methods.plan import OtherRelease, Plan, cautions, trust_of
-from unspoken.noise.discrete_gaussian import sample
+from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise
+from unspoken.methods.plan import OtherRelease, Plan
+from unspoken.methods.planning import unprotected_plan
 from unspoken.noise.stream import SecretStream
-from unspoken.privacy.guarantee import Guarantee
+from unspoken.privacy.events import Unprotected
 from unspoken.study import Study
 
 _REGULARIZATION = 1e-5
@@ -38,7 +38,7 @@ class Conv(FunctionMethod):
     """Conventional distributed privacy: independent noise at each party (CAPE, Section 3.1)."""
 
     name = "conv"
-    noise = "independent"
+    noise = IndependentNoise()
 
     def request(self, ask: Ask) -> Request:
         return Collect(ask.part, ask.parameters, ask.turn)
@@ -48,7 +48,7 @@ class Local(FunctionMethod):
     """One party alone, the first: what it could publish of its own records."""
 
     name = "local"
-    noise = "independent"
+    noise = IndependentNoise()
 
     def plan(self) -> Plan:
         return replace(super().plan(), senders=1)
@@ -65,7 +65,7 @@ class Central(FunctionMethod):
     """A curator whom everyone trusts: all records in one place, and noise once."""
 
     name = "central"
-    noise = "curator"
+    noise = CuratorNoise()
     sizes_known = False
     secrets: SecretStream | None = None
     """Where the noise comes from: the operating system, unless a test sets it."""
@@ -80,13 +80,9 @@ class Central(FunctionMethod):
         try:
             while True:
                 planned = plan.planned(ask.part)
-                # The bound is a party's, and here are the records of all.
-                encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
                 contribution = self.function.contribute(records, ask.parameters, ask.part)
-                words = encoding.encode(contribution.noisy)[0]
-                deviation = planned.total_std(1) * planned.encoding.scale
-                words += sample(deviation, planned.dimension, secrets).view(np.uint64)
-                total = Total(planned.encoding.decode(words), contribution.exact[0], 1, planned.total_std(1))
+                noisy = planned.privatised(contribution.noisy, secrets, plan.trust.parties)
+                total = Total(noisy, contribution.exact[0], 1, planned.total_std(1))
                 ask = conclusion.send(total)
         except StopIteration as end:
             release: Release = end.value
@@ -104,11 +100,9 @@ class Nothing(PooledMethod):
         self.function = function_for(study, self.options)
 
     def plan(self) -> Plan:
-        trust = trust_of(self.study)
-        guarantee = Guarantee(math.inf, 0.0, self.study.group, trust, None)
-        other = OtherRelease("function", self.function.dimension, "none", self.function.sensitivity, 0.0)
-        plan = Plan(self.study, self.name, (), guarantee, 0.0, (), (other,))
-        return Plan(self.study, self.name, (), guarantee, 0.0, cautions(plan), (other,))
+        sensitivity = self.function.sensitivity
+        other = OtherRelease("function", self.function.dimension, "none", sensitivity, 0.0, Unprotected())
+        return unprotected_plan(self.study, self.name, (), (other,))
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()

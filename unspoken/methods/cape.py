@@ -17,6 +17,7 @@ from pydantic import Field
 
 from unspoken.methods.base import Collect, Conversation, Request, ZeroSum
 from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
+from unspoken.methods.mechanisms import CorrelatedNoise
 from unspoken.methods.plan import Plan
 
 _STRONGER = 1000.0
@@ -37,17 +38,15 @@ class Cape(FunctionMethod):
     """Correlation assisted private estimation, and with a regression capeFM."""
 
     name = "cape"
-    noise = "correlated"
 
     def read_options(self) -> CapeOptions:
         return self.study.options("method", CapeOptions)
 
     @property
-    def ratio(self) -> float:
+    def noise(self) -> CorrelatedNoise:
         chosen = self.options.correlation if isinstance(self.options, CapeOptions) else None
-        if chosen is not None:
-            return chosen
-        return self.study.parties.count * (1.0 if self.study.dropouts else _STRONGER)
+        stronger = 1.0 if self.study.dropouts else _STRONGER
+        return CorrelatedNoise(self.study.parties.count * stronger if chosen is None else chosen)
 
     def request(self, ask: Ask) -> Request:
         return Collect(ask.part, ask.parameters, ask.turn)

@@ -30,9 +30,10 @@ from unspoken.methods.base import (
     Sum,
     Tokens,
 )
+from unspoken.methods.mechanisms import Mechanism, NoiseShares
 from unspoken.methods.parameters import Parameters, weights_within_bounds
-from unspoken.methods.plan import DeclaredSum, trust_of
-from unspoken.methods.sampled import SampledPlan, Schedule, make_sampled_plan
+from unspoken.methods.plan import DeclaredSum, Plan, RecordSampling
+from unspoken.methods.planning import make_sampled_plan, trust_of
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
 from unspoken.study import Section, Study
@@ -41,7 +42,6 @@ from unspoken.types import Flags, Floats, Integers
 
 if TYPE_CHECKING:
     from unspoken.learners.torch_models import TorchModel
-    from unspoken.methods.plan import Plan
 
 
 def _positive(sizes: list[int]) -> list[int]:
@@ -168,7 +168,8 @@ class CrossSilo(Method):
     """DP-SGD over parties, by secure sums."""
 
     name = "cross-silo"
-    noise: Literal["shares", "independent", "curator", "inside"] = "shares"
+    noise: Mechanism = NoiseShares()
+    samplings: tuple[str, ...] = ("poisson", "without-replacement")
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -177,7 +178,7 @@ class CrossSilo(Method):
                 "privacy.unit", f'should be "record" with "{self.name}": sampling protects single records'
             )
         self.options = self.read_options()
-        if self.options.sampling != "poisson" and self.noise != "shares":
+        if self.options.sampling not in self.samplings:
             raise study.error(
                 "method.sampling", f'is "{self.options.sampling}", but "{self.name}" samples by "poisson" only'
             )
@@ -203,15 +204,17 @@ class CrossSilo(Method):
         """By the public number of records: what a step divides the sum of gradients by."""
         return self.options.rate * self.study.parties.count * self.study.parties.records
 
-    def schedule(self) -> Schedule:
+    def sampling(self) -> RecordSampling:
+        """How records get into a round's batch."""
         rounds, slack = self.options.rounds, self.projection.slack * 2 * self.options.rounds
         if self.options.sampling == "poisson":
-            return Schedule(self.options.rate, slack=slack)
+            return RecordSampling(self.options.rate, slack=slack)
         parties, known = self.study.parties, trust_of(self.study).known
         everyone = parties.count * parties.records
         lists = onion_bytes(parties.count) * parties.records + onion_bytes(parties.count - 1) * everyone
         slack += rounds * self._allowed
-        return Schedule(self._honest_rate(known), "without-replacement", slack, upload=lists, rate_if=self._honest_rate)
+        rate = self._honest_rate(known)
+        return RecordSampling(rate, "without-replacement", slack, upload=lists, rate_if=self._honest_rate)
 
     @property
     def _allowed(self) -> float:
@@ -226,7 +229,7 @@ class CrossSilo(Method):
             return effective_rate(self._batch_size(honest + theirs), honest + theirs, theirs, self._allowed)
         return largest_rate(max(self.options.rate, 1.0 / honest), honest, self._allowed if known else 1.0)
 
-    def plan(self) -> SampledPlan:
+    def plan(self) -> Plan:
         declared = DeclaredSum(
             name="gradient",
             dimension=self.projection.size,
@@ -234,11 +237,11 @@ class CrossSilo(Method):
             sensitivity=self.projection.bound,
             count=self.options.rounds,
             noise=self.noise,
-            most=None if self.noise == "inside" else self.projection.bound * self._largest_batch(),
+            most=self._largest_total(),
             rows=self.projection.rows,
+            sampling=self.sampling(),
         )
-        schedule, notes = self.schedule(), tuple(self._notes())
-        return make_sampled_plan(self.study, self.name, declared, schedule, notes, self.model.assumptions)
+        return make_sampled_plan(self.study, self.name, declared, tuple(self._notes()), self.model.assumptions)
 
     def _notes(self) -> Iterator[str]:
         parties = self.study.parties
@@ -301,12 +304,12 @@ class CrossSilo(Method):
         """Places of the list, by the seed that came with it: whose they are, nobody knows."""
         return np.random.default_rng(dealt.seed).permutation(dealt.count)[: self._batch_size(dealt.count)]
 
-    def _largest_batch(self) -> float:
-        """So many records or fewer are in a batch, except with probability 2⁻⁶⁰."""
+    def _largest_total(self) -> float | None:
+        """A bound on the norm of a batch's total: so many records are in a batch at most, but for a chance of 2⁻⁶⁰."""
         everyone = self.study.parties.count * self.study.parties.max_records
         if self.options.sampling != "poisson":
-            return self._batch_size(everyone)
-        return everyone * largest_rate(self.options.rate, everyone, 2.0**-60)
+            return self.projection.bound * self._batch_size(everyone)
+        return self.projection.bound * everyone * largest_rate(self.options.rate, everyone, 2.0**-60)
 
     def _batch_size(self, records: int) -> int:
         return max(1, math.floor(self.options.rate * records))

@@ -23,9 +23,11 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
-from unspoken.methods.plan import OtherRelease, Plan, curator_plan
+from unspoken.methods.plan import OtherRelease, Plan
+from unspoken.methods.planning import curator_plan
 from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy.events import PureLoss
 from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Section, Study
 from unspoken.types import Floats
@@ -82,7 +84,8 @@ class DpFm(PooledMethod):
         if laplace > LARGEST_SCALE:
             raise self.study.error("privacy.epsilon", f"is {self.study.epsilon:g}, too small to be drawn for")
         deviation = math.sqrt(2.0) * laplace / units_per_one
-        release = OtherRelease("polynomial", self._moments.dimension, "laplace", self.sensitivity(), deviation)
+        event = PureLoss(self._epsilon)
+        release = OtherRelease("polynomial", self._moments.dimension, "laplace", self.sensitivity(), deviation, event)
         slack = (1.0 + math.exp(self._epsilon)) * self._moments.dimension * DISTANCE
         if slack > self.study.privacy.delta:
             raise self.study.error(

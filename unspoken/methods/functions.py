@@ -23,8 +23,10 @@ from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, SecondMome
 from unspoken.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from unspoken.learners.solving import Repair, solve
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Request, Total
+from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, weights_within_bounds
-from unspoken.methods.plan import DeclaredSum, Plan, make_plan
+from unspoken.methods.plan import DeclaredSum, Plan
+from unspoken.methods.planning import make_plan
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Column, Section, Study
@@ -477,7 +479,6 @@ def _columns(study: Study) -> list[tuple[str, Column]]:
 class FunctionMethod(Method):
     """Computes a sum over records; how its noise gets in is for subclasses to say."""
 
-    noise: Literal["shares", "correlated", "independent", "curator"]
     sizes_known = True
     """Does it become known how many records each party has? Otherwise only how many there are in all."""
 
@@ -495,9 +496,9 @@ class FunctionMethod(Method):
         return self.study.options("method", FunctionOptions)
 
     @property
-    def ratio(self) -> float:
-        """Of correlated noise: see `DeclaredSum`."""
-        return 1.0
+    @abstractmethod
+    def noise(self) -> Mechanism:
+        """How the noise gets in."""
 
     @abstractmethod
     def request(self, ask: Ask) -> Request:
@@ -513,7 +514,6 @@ class FunctionMethod(Method):
             exact=("records",),
             count=function.count,
             noise=self.noise,
-            ratio=self.ratio,
         )
         sums = [declared]
         if part := function.first:

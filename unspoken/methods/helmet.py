@@ -18,7 +18,8 @@ from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum
-from unspoken.methods.plan import DeclaredSum, Plan, make_plan
+from unspoken.methods.plan import DeclaredSum, Plan
+from unspoken.methods.planning import make_plan
 from unspoken.study import Section, Study
 
 

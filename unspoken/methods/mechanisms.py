@@ -1,21 +1,34 @@
-"""The ways in which noise gets into a total, and what each leaves for an adversary to face.
+"""Noise mechanisms: the ways in which noise gets into a total, and what each leaves for an adversary to face.
 
-All variances are in squared units of the encoding; `hidden` is the variance of the continuous Gaussian that the
-adversary faces, so that sensitivity/√hidden is μ.
+A method chooses a mechanism; the plan sizes it. A sized mechanism answers for itself: how much variance is hidden from
+the adversary and how much is in the total, how many secure sums it takes, what a party adds to its vector, what becomes
+public, and how all this is put in words. Nobody asks for its class.
+
+All variances are in squared units of the encoding. "Hidden" is the variance of the continuous Gaussian that the
+adversary faces: sensitivity/√hidden is μ.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
 
+import numpy as np
+
+from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.stream import SecretStream
 from unspoken.privacy import correlated, integer
 from unspoken.privacy.guarantee import Trust
+from unspoken.types import Words
+
+CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them",)
 
 
-class Turnout(NamedTuple):
+class Participation(NamedTuple):
     """How many parties there were."""
 
     prepared: int
@@ -24,48 +37,118 @@ class Turnout(NamedTuple):
     """In the total."""
 
 
+@dataclass(frozen=True)
+class NoiseSource:
+    """What a party draws its noise from."""
+
+    secrets: SecretStream
+    """Its own, for this request."""
+    seeds: Sequence[bytes] = ()
+    """The seeds of the components of its share, which the protocol can open."""
+    common: SecretStream | None = None
+    """The stream of the noise that it prepared for this turn."""
+
+
 class Mechanism(ABC):
-    """Noise, as it is planned."""
+    """Noise, chosen by a method and sized by the plan."""
+
+    summed = False
+    """Do contributions go through a secure sum?"""
+    prepares = False
+    """Is there a secure sum of noise before the first contribution?"""
+    in_the_open = False
+    """Does every party's message become public?"""
+    pooled = False
+    """Are all records in one place?"""
+    counted = True
+    """Does the spend of a run count this total? Not where a trusted receiver adds noise to what it makes of it."""
+    assumptions: tuple[str, ...] = ()
+    """What must be true for the noise to be there, in words that follow 'assumes that'."""
 
     @abstractmethod
-    def hidden(self, turnout: Turnout) -> float:
-        """What the adversary faces when so many parties were there."""
+    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> Self:
+        """The mechanism with so much variance hidden from the adversary. `opens_noise`: can components be opened?"""
+
+    @abstractmethod
+    def hidden(self, there: Participation) -> float:
+        """The variance that the adversary faces when so many parties were there."""
 
     def weakened(self, present: int, known: int) -> float:
         """What is hidden if the adversary knows the noise of `known` of `present` parties, more than planned for."""
-        return self.hidden(Turnout(present, present))
+        return self.hidden(Participation(present, present))
 
     def hidden_alone(self) -> float:
         """What is hidden if the adversary can open every party's vector by itself, and all that may be opened of it."""
-        return self.hidden(Turnout(1, 1))
+        return self.hidden(Participation(1, 1))
 
     @abstractmethod
-    def total(self, turnout: Turnout) -> float:
+    def total(self, there: Participation) -> float:
         """The variance of the noise in the total."""
 
     @property
     @abstractmethod
     def largest(self) -> float:
-        """The largest variance that an allowed turnout gives the total, before anything is opened."""
+        """The largest variance that an allowed participation gives the total, before anything is opened."""
+
+    @property
+    def schedule(self) -> NoiseSchedule | None:
+        """How a party's share is split into components that may be opened."""
+        return None
+
+    def secure_sums(self, count: int) -> int:
+        """How many secure sums it takes to ask `count` times."""
+        return count if self.summed else int(self.prepares)
+
+    def added(self, dimension: int, source: NoiseSource) -> Words:
+        """What a party adds to its vector."""
+        return np.zeros(dimension, dtype=np.uint64)
+
+    def opened(self, dimension: int, sent: int, seeds: Sequence[bytes]) -> Words:
+        """The noise of a party that proved unneeded when so many sent, from the seeds that were opened."""
+        raise NotImplementedError("nothing is opened")
+
+    def prepared(self, dimension: int, common: SecretStream) -> Words:
+        """A party's noise for one turn of the sum that comes before."""
+        raise NotImplementedError("nothing is prepared")
+
+    def at_once(self, dimension: int, secrets: SecretStream, there: Participation) -> Words:
+        """All the noise of a total in one draw, where one place adds it."""
+        return _drawn(self.total(there), dimension, secrets)
+
+    @abstractmethod
+    def way(self, protocol: str) -> str:
+        """How what parties contribute comes together, in words."""
+
+    def amount(self, nobody: float, most: float, dropouts: int) -> str:
+        """How much noise is in the total, in words: deviations if nobody drops out, and if as many as may do."""
+        return f"{nobody:.4g} in the total" + (" if nobody drops out" if dropouts else "")
 
 
 @dataclass(frozen=True)
-class Shares(Mechanism):
-    """Every party adds a share to what it puts into a secure sum; unneeded components are opened."""
+class NoiseShares(Mechanism):
+    """Every party adds a share to what it puts into a secure sum; components that prove unneeded are opened."""
 
-    schedule: NoiseSchedule
+    summed = True
+
+    shares: NoiseSchedule | None = None
     withheld: int = 0
     """Parties that were said to be in the total and may have been left out of it: see `Trust`."""
 
-    @classmethod
-    def plan(cls, trust: Trust, hidden: float, least: float) -> Shares:
+    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> NoiseShares:
         needed = hidden + integer.LOST_VARIANCE
         absent = trust.dropouts + trust.withheld
-        return cls(NoiseSchedule.plan(trust.parties, trust.known, absent, needed, least), trust.withheld)
+        least = integer.LEAST_SHARE**2 if opens_noise else math.inf
+        return NoiseShares(NoiseSchedule.plan(trust.parties, trust.known, absent, needed, least), trust.withheld)
 
-    def hidden(self, turnout: Turnout) -> float:
-        honest = turnout.sent - self.withheld - self.schedule.known
-        return self.schedule.kept(turnout.sent) * honest - integer.LOST_VARIANCE
+    @property
+    def schedule(self) -> NoiseSchedule:
+        if self.shares is None:
+            raise RuntimeError("The noise has no size yet.")
+        return self.shares
+
+    def hidden(self, there: Participation) -> float:
+        honest = there.sent - self.withheld - self.schedule.known
+        return self.schedule.kept(there.sent) * honest - integer.LOST_VARIANCE
 
     def weakened(self, present: int, known: int) -> float:
         return self.schedule.kept(present) * (present - known) - integer.LOST_VARIANCE
@@ -73,37 +156,59 @@ class Shares(Mechanism):
     def hidden_alone(self) -> float:
         return self.schedule.base - integer.LOST_VARIANCE
 
-    def total(self, turnout: Turnout) -> float:
-        return self.schedule.kept(turnout.sent) * turnout.sent
+    def total(self, there: Participation) -> float:
+        return self.schedule.kept(there.sent) * there.sent
 
     @property
     def largest(self) -> float:
         return self.schedule.parties * self.schedule.whole
 
+    def added(self, dimension: int, source: NoiseSource) -> Words:
+        noise = _drawn(self.schedule.base, dimension, source.secrets)
+        # A party whose setup never ended has no seeds, and sends nothing.
+        for variance, seed in zip(self.schedule.components, source.seeds, strict=False):
+            noise += _drawn(variance, dimension, SecretStream(seed))
+        return noise
+
+    def opened(self, dimension: int, sent: int, seeds: Sequence[bytes]) -> Words:
+        noise = np.zeros(dimension, dtype=np.uint64)
+        for number, seed in zip(self.schedule.opened(sent), seeds, strict=True):
+            noise += _drawn(self.schedule.components[number], dimension, SecretStream(seed))
+        return noise
+
+    def way(self, protocol: str) -> str:
+        return protocol
+
 
 @dataclass(frozen=True)
-class Correlated(Mechanism):
+class CorrelatedNoise(Mechanism):
     """CAPE: messages in the open, under noise of a known sum and a little of the party's own."""
 
-    parties: int
-    known: int
-    dropouts: int
-    common: float
+    prepares = True
+    in_the_open = True
+
+    ratio: float = 1.0
+    """The variance of the noise that is taken away over that of the noise that stays."""
+    parties: int = 0
+    known: int = 0
+    dropouts: int = 0
+    common: float = 0.0
     """The variance of ê, whose sum is taken away. That of a party who vanishes after the sum was made stays in the
     total: more noise, and no bias."""
-    own: float
+    own: float = 0.0
     """The variance of g."""
     withheld: int = 0
     """Parties that were said to be in the sum of ê and may have been left out of it."""
 
-    @classmethod
-    def plan(cls, trust: Trust, hidden: float, ratio: float) -> Correlated:
-        common, own = correlated.integer_noise_for(hidden, ratio, trust.honest_survivors)
-        return cls(trust.parties, trust.known, trust.dropouts, common, own, trust.withheld)
+    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> CorrelatedNoise:
+        common, own = correlated.integer_noise_for(hidden, self.ratio, trust.honest_survivors)
+        return CorrelatedNoise(
+            self.ratio, trust.parties, trust.known, trust.dropouts, common, own, withheld=trust.withheld
+        )
 
-    def hidden(self, turnout: Turnout) -> float:
+    def hidden(self, there: Participation) -> float:
         # Whoever is silent later only takes a message away from what the adversary sees.
-        return self.weakened(turnout.prepared - self.withheld, self.known)
+        return self.weakened(there.prepared - self.withheld, self.known)
 
     def weakened(self, present: int, known: int) -> float:
         return correlated.integer_hidden_variance(self.common, self.own, present - known)
@@ -111,73 +216,146 @@ class Correlated(Mechanism):
     def hidden_alone(self) -> float:
         return self.weakened(1, 0)
 
-    def total(self, turnout: Turnout) -> float:
-        return turnout.sent * self.own + (turnout.prepared - turnout.sent) * self.common
+    def total(self, there: Participation) -> float:
+        return there.sent * self.own + (there.prepared - there.sent) * self.common
 
     @property
     def largest(self) -> float:
         return self.parties * self.own + self.dropouts * self.common
 
+    def added(self, dimension: int, source: NoiseSource) -> Words:
+        if source.common is None:
+            raise RuntimeError("Expected the noise of the sum that comes before a message.")
+        return _drawn(self.own, dimension, source.secrets) + self.prepared(dimension, source.common)
+
+    def prepared(self, dimension: int, common: SecretStream) -> Words:
+        return _drawn(self.common, dimension, common)
+
+    def way(self, protocol: str) -> str:
+        return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
+
+    def amount(self, nobody: float, most: float, dropouts: int) -> str:
+        text = super().amount(nobody, most, dropouts)
+        if dropouts:
+            left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
+            text += f", {most:.4g} if {left} between the noise and the messages"
+        return text
+
 
 @dataclass(frozen=True)
-class Independent(Mechanism):
-    """Every message is private by its own noise alone (`conv`, `local`)."""
+class _OwnNoise(Mechanism):
+    """One vector is private by its own noise alone."""
 
-    parties: int
-    own: float
+    own: float = 0.0
+    """Its variance."""
 
-    @classmethod
-    def plan(cls, trust: Trust, hidden: float) -> Independent:
-        return cls(trust.parties, hidden + integer.LOST_VARIANCE)
+    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> Self:
+        return replace(self, own=hidden + integer.LOST_VARIANCE)
 
-    def hidden(self, turnout: Turnout) -> float:
+    def hidden(self, there: Participation) -> float:
         return self.own - integer.LOST_VARIANCE
 
-    def total(self, turnout: Turnout) -> float:
-        return turnout.sent * self.own
+    def total(self, there: Participation) -> float:
+        return self.own
+
+    @property
+    def largest(self) -> float:
+        return self.own
+
+
+@dataclass(frozen=True)
+class IndependentNoise(_OwnNoise):
+    """Every message is private by its own noise alone (`conv`, `local`)."""
+
+    in_the_open = True
+
+    parties: int = 0
+
+    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> IndependentNoise:
+        return replace(super().sized(trust, hidden, opens_noise), parties=trust.parties)
+
+    def total(self, there: Participation) -> float:
+        return there.sent * self.own
 
     @property
     def largest(self) -> float:
         return self.parties * self.own
 
+    def added(self, dimension: int, source: NoiseSource) -> Words:
+        return _drawn(self.own, dimension, source.secrets)
+
+    def way(self, protocol: str) -> str:
+        return "messages in the open"
+
 
 @dataclass(frozen=True)
-class Curator(Mechanism):
+class CuratorNoise(_OwnNoise):
     """One curator who may see everything adds the noise once (`central`)."""
 
-    own: float
+    pooled = True
+    assumptions = CURATOR
 
-    @classmethod
-    def plan(cls, hidden: float) -> Curator:
-        return cls(hidden + integer.LOST_VARIANCE)
-
-    def hidden(self, turnout: Turnout) -> float:
-        return self.own - integer.LOST_VARIANCE
-
-    def total(self, turnout: Turnout) -> float:
-        return self.own
-
-    @property
-    def largest(self) -> float:
-        return self.own
+    def way(self, protocol: str) -> str:
+        return "all records in one place"
 
 
 @dataclass(frozen=True)
-class Inside(Mechanism):
-    """Contributions that were private before they came to be added (`fedsgd`), or are not at all (`none`)."""
+class PreNoised(_OwnNoise):
+    """Contributions that were private before they came to be added: made of noisy steps (`fedsgd`)."""
 
-    own: float
+    in_the_open = True
 
-    @classmethod
-    def plan(cls, hidden: float) -> Inside:
-        return cls(hidden + integer.LOST_VARIANCE)
+    def at_once(self, dimension: int, secrets: SecretStream, there: Participation) -> Words:
+        return _drawn(self.own, dimension, secrets)
 
-    def hidden(self, turnout: Turnout) -> float:
-        return self.own - integer.LOST_VARIANCE
-
-    def total(self, turnout: Turnout) -> float:
+    def total(self, there: Participation) -> float:
         return 0.0
 
     @property
     def largest(self) -> float:
         return 0.0
+
+    def way(self, protocol: str) -> str:
+        return "messages in the open"
+
+    def amount(self, nobody: float, most: float, dropouts: int) -> str:
+        return "in every party's own steps"
+
+
+@dataclass(frozen=True)
+class NoNoise(Mechanism):
+    """Messages without noise: to a trainer whom all parties trust (`multiparty`), or to everyone (`none`)."""
+
+    trusted: bool = False
+    """Does a trusted receiver keep them to itself, and put the noise into what it makes of them?"""
+
+    @property
+    def in_the_open(self) -> bool:  # type: ignore[override]
+        return not self.trusted
+
+    @property
+    def counted(self) -> bool:  # type: ignore[override]
+        return not self.trusted
+
+    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> Self:
+        return self
+
+    def hidden(self, there: Participation) -> float:
+        return 0.0
+
+    def total(self, there: Participation) -> float:
+        return 0.0
+
+    @property
+    def largest(self) -> float:
+        return 0.0
+
+    def way(self, protocol: str) -> str:
+        return "messages to a trainer whom all parties trust" if self.trusted else "messages in the open"
+
+    def amount(self, nobody: float, most: float, dropouts: int) -> str:
+        return "none"
+
+
+def _drawn(variance: float, dimension: int, secrets: SecretStream) -> Words:
+    return sample(math.sqrt(variance), dimension, secrets).view(np.uint64)

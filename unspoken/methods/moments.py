@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from unspoken.methods.base import Request, Sum
 from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
+from unspoken.methods.mechanisms import NoiseShares
 
 
 class Moments(FunctionMethod):
     """Models from sums over all records, of which only the total is revealed."""
 
     name = "moments"
-    noise = "shares"
+    noise = NoiseShares()
     sizes_known = False
 
     def read_options(self) -> FunctionOptions:

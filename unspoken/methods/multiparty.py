@@ -37,21 +37,13 @@ from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import Shares, loss_of
 from unspoken.learners.spaces import space_for
 from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Release, Total
-from unspoken.methods.plan import (
-    DeclaredSum,
-    OtherRelease,
-    Plan,
-    PlannedSum,
-    cautions,
-    plan_sum,
-    setting_of,
-    trust_of,
-)
-from unspoken.noise.discrete_gaussian import sample
+from unspoken.methods.mechanisms import CuratorNoise, NoNoise
+from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
+from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of, trust_of
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy.events import Event, Gaussian, PureLoss
 from unspoken.privacy.gaussian import mu_for
-from unspoken.privacy.guarantee import Guarantee
 from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Section, Study
 from unspoken.types import Floats
@@ -139,15 +131,15 @@ class Multiparty(Method):
 
     def plan(self) -> Plan:
         trust, epsilon = trust_of(self.study), self.study.epsilon
+        event: Event
         if self.options.noise == "gaussian":
-            guarantee = Guarantee(epsilon, self.study.privacy.delta, self.study.group, trust, self._mu, (_TRAINER,))
-            deviation = self._noisy.noise_std
+            setting = Setting(trust, (_TRAINER,), self._slack)
+            event, deviation = Gaussian(self._noisy.mu), self._noisy.noise_std
         else:
-            guarantee = Guarantee(epsilon, 0.0, self.study.group, trust, None, (_TRAINER, ASSUMPTION))
-            deviation = self.sensitivity() / epsilon * math.sqrt(self._size + 1)
-        other = OtherRelease("model", self._size, self.options.noise, self.sensitivity(), deviation)
-        plan = Plan(self.study, self.name, (self._votes,), guarantee, 0.0, (), (other,))
-        return replace(plan, notes=self._notes() + cautions(plan))
+            setting = Setting(trust, (_TRAINER, ASSUMPTION))
+            event, deviation = PureLoss(epsilon), self.sensitivity() / epsilon * math.sqrt(self._size + 1)
+        other = OtherRelease("model", self._size, self.options.noise, self.sensitivity(), deviation, event)
+        return release_plan(self.study, self.name, (self._votes,), other, setting, self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         if self.averages:
@@ -167,22 +159,23 @@ class Multiparty(Method):
         size = self._size if self.averages else len(self.public) * classes
         bound = self.local.model_bound if self.averages else math.sqrt(len(self.public))
         moved = min(self.study.group or 1, self.study.parties.count) * 2.0 * bound
-        declared = DeclaredSum("votes", size, bound, moved, noise="inside")
-        planned = plan_sum(self.study, trust_of(self.study), declared, 1.0, False)
+        declared = DeclaredSum("votes", size, bound, moved, noise=NoNoise(trusted=True))
+        planned = plan_sum(self.study, Setting(trust_of(self.study)), declared, 1.0)
         return replace(planned, noise_std=0.0)
 
     @cached_property
-    def _mu(self) -> float:
-        declared = DeclaredSum("model", self._size, 1.0, self.sensitivity(), noise="curator")
-        slack = setting_of(self.study, [declared]).slack
-        return mu_for(min(self.study.epsilon, LARGEST_EPSILON), self.study.privacy.delta - slack)
+    def _slack(self) -> float:
+        """What the drawing of the trainer's Gaussian noise costs in δ."""
+        return setting_of(self.study, [DeclaredSum("model", self._size, 1.0, 1.0, noise=CuratorNoise())]).slack
 
     @cached_property
     def _noisy(self) -> PlannedSum:
         """Gaussian noise on the trainer's model."""
         bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
-        declared = DeclaredSum("model", self._size, bound, self.sensitivity(), noise="curator")
-        return plan_sum(self.study, trust_of(self.study), declared, self._mu, False)
+        declared = DeclaredSum("model", self._size, bound, self.sensitivity(), noise=CuratorNoise())
+        left = left_of_delta(self.study, self._slack, "a larger delta")
+        mu = mu_for(min(self.study.epsilon, LARGEST_EPSILON), left)
+        return plan_sum(self.study, Setting(trust_of(self.study)), declared, mu)
 
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         models = self.local.fit(block)
@@ -238,7 +231,4 @@ class Multiparty(Method):
         if self.options.noise == "laplace":
             noise = spherical_laplace(weights.size, self.sensitivity() / self.study.epsilon, secrets)
             return np.asarray(weights + noise.reshape(weights.shape))
-        planned = self._noisy
-        words = planned.encoding.encode(weights.reshape(1, -1))[0]
-        words += sample(planned.total_std(1) * planned.encoding.scale, planned.dimension, secrets).view(np.uint64)
-        return np.asarray(planned.encoding.decode(words).reshape(weights.shape))
+        return self._noisy.privatised(weights.ravel(), secrets).reshape(weights.shape)

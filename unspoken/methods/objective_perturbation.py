@@ -27,9 +27,11 @@ from scipy.special import expit
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
-from unspoken.methods.plan import OtherRelease, Plan, curator_plan
+from unspoken.methods.plan import OtherRelease, Plan
+from unspoken.methods.planning import curator_plan
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy.events import PureLoss
 from unspoken.study import Section, Study
 from unspoken.types import Floats
 
@@ -88,6 +90,7 @@ class ObjectivePerturbation(PooledMethod):
             "spherical laplace",
             2.0 * self._slope,
             length * math.sqrt(dimension + 1),
+            PureLoss(self.study.epsilon),
         )
         assumptions = (ASSUMPTION, "the minimiser is exact")
         return curator_plan(self.study, self.name, release, 0.0, assumptions)

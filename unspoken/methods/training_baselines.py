@@ -28,13 +28,12 @@ from unspoken.methods.cross_silo import (
     poisson_sample,
     release_of,
 )
-from unspoken.methods.mechanisms import Curator, Inside
+from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, NoNoise, Participation, PreNoised
 from unspoken.methods.parameters import Parameters, weights_within_bounds
-from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, plan_sum, trust_of
-from unspoken.methods.sampled import SampledPlan, Schedule, make_sampled_plan
-from unspoken.noise.discrete_gaussian import sample
+from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, RecordSampling
+from unspoken.methods.planning import Setting, make_sampled_plan, plan_sum, trust_of, unprotected_plan
 from unspoken.noise.stream import SecretStream
-from unspoken.privacy.guarantee import Guarantee
+from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.study import Study
 from unspoken.types import Floats
 
@@ -43,7 +42,8 @@ class LocalTraining(CrossSilo):
     """Local differential privacy: messages in the open, each with all of its noise."""
 
     name = "local"
-    noise = "independent"
+    noise = IndependentNoise()
+    samplings = ("poisson",)
 
     def request(self, weights: Floats, turn: int) -> Request:
         return Collect("gradient", weights, turn)
@@ -53,7 +53,8 @@ class CentralTraining(CrossSilo):
     """DP-SGD in one place."""
 
     name = "central"
-    noise = "curator"
+    noise = CuratorNoise()
+    samplings = ("poisson",)
     secrets: SecretStream | None = None
     """Where batches and noise come from: the operating system, unless a test sets it."""
 
@@ -61,16 +62,12 @@ class CentralTraining(CrossSilo):
         records: Block = yield Pool()
         secrets = self.secrets or SecretStream()
         planned = plan.planned("gradient")
-        deviation = math.sqrt(planned.noise.own) if isinstance(planned.noise, Curator) else 0.0
-        # All parties' records are as those of one here, so they may add up to more than a party's.
-        encoding = replace(planned.encoding, bound=planned.encoding.bound * plan.trust.parties)
         weights = self.allowed.nearest(self.model.initial())
         optimizer = Optimizer(self.options, self.model.size)
         for turn in range(self.options.rounds):
             exact = self.contribute(Sum("gradient", weights, turn), records, [Private(secrets)])
-            words = encoding.encode(exact.noisy)[0]
-            words += sample(deviation, planned.dimension, secrets).view(np.uint64)
-            gradient = self.projection.lift(encoding.decode(words), turn)
+            noisy = planned.privatised(exact.noisy, secrets, plan.trust.parties)
+            gradient = self.projection.lift(noisy, turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = planned.total_std(1) / self.expected_batch
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
@@ -97,15 +94,16 @@ class FedAvg(Method):
         self.options = study.options("method", FederatedOptions)
         self.model = model_for(study, self.options)
 
-    def plan(self) -> SampledPlan:
+    def plan(self) -> Plan:
         declared = DeclaredSum(
             name="update",
             dimension=self.model.size,
             bound=self.options.clip,
             sensitivity=self.options.clip,
             count=self.options.rounds,
+            sampling=RecordSampling(self.options.rate),
         )
-        return make_sampled_plan(self.study, self.name, declared, Schedule(self.options.rate))
+        return make_sampled_plan(self.study, self.name, declared)
 
     def parameters(self, request: PartyRequest) -> Parameters:
         return weights_within_bounds(self.model.size)
@@ -163,16 +161,21 @@ class FedSgd(CrossSilo):
     """Noisy SGD at each party, some steps a round; the parties' models are averaged in the open."""
 
     name = "fedsgd"
-    noise = "inside"
+    noise = PreNoised()
+    samplings = ("poisson",)
 
     def read_options(self) -> Options:
         federated = self.study.options("method", FederatedOptions)
         self.federated = federated
         return Options(**federated.model_dump(exclude={"epochs", "batch", "local_rate", "local_steps"}))
 
-    def schedule(self) -> Schedule:
+    def sampling(self) -> RecordSampling:
         # Every local step is a noisy sum of its own; what is sent is made of them.
-        return Schedule(self.options.rate, steps=self.federated.local_steps)
+        return RecordSampling(self.options.rate, steps=self.federated.local_steps)
+
+    def _largest_total(self) -> None:
+        # What is sent are models, each within its party's bound.
+        return None
 
     def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
         rows = [
@@ -183,25 +186,23 @@ class FedSgd(CrossSilo):
     def _update(self, weights: Floats | None, block: Block, party: int, secrets: SecretStream) -> Floats:
         if weights is None:
             raise ValueError("Expected the model's weights with the request.")
-        planned, deviation = self._planned, self._deviation
         alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
         own = weights
         for _ in range(self.federated.local_steps):
             gradient = super().contribute(Sum("gradient", own), alone, [Private(secrets)]).noisy
-            words = planned.encoding.encode(gradient)[0]
-            words += sample(deviation, planned.dimension, secrets).view(np.uint64)
-            own = own - self.federated.local_rate * planned.encoding.decode(words) / self._expected
+            own = own - self.federated.local_rate * self._planned.privatised(gradient, secrets) / self._expected
         moved: Floats = (own - weights) / self._unit
         return moved
 
     @cached_property
     def _planned(self) -> PlannedSum:
-        return self.plan().rounds_sum
+        return self.plan().planned("gradient")
 
     @property
     def _deviation(self) -> float:
-        """Of the noise in a step's gradient, in units of the encoding"""
-        return math.sqrt(self._planned.noise.own) if isinstance(self._planned.noise, Inside) else 0.0
+        """The standard deviation of the noise in a step's gradient."""
+        variance = self._planned.noise.hidden(Participation(1, 1)) + LOST_VARIANCE
+        return math.sqrt(variance) / self._planned.encoding.scale
 
     @property
     def _expected(self) -> float:
@@ -213,7 +214,7 @@ class FedSgd(CrossSilo):
         """What an update is divided by to be sent in the gradients' encoding: its largest norm over theirs, so that
         nothing is clipped and little rounded."""
         planned = self._planned
-        noise = (math.sqrt(planned.dimension) + 14.0) * self._deviation / planned.encoding.scale
+        noise = (math.sqrt(planned.dimension) + 14.0) * self._deviation
         step = self.federated.local_rate * (planned.encoding.bound + noise) / self._expected
         return self.federated.local_steps * step / planned.encoding.bound
 
@@ -222,7 +223,7 @@ class FedSgd(CrossSilo):
         for turn in range(self.options.rounds):
             total = yield Collect("gradient", weights, turn)
             weights = self.allowed.nearest(weights + self._unit * total.noisy / total.survivors)
-        noise = self._deviation / self._planned.encoding.scale / self._expected
+        noise = self._deviation / self._expected
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
 
@@ -237,11 +238,12 @@ class PlainTraining(Method):
         self.model = model_for(study, self.options)
 
     def plan(self) -> Plan:
-        guarantee = Guarantee(math.inf, 0.0, self.study.group, trust_of(self.study), None)
-        declared = DeclaredSum("model", self.model.size, _LARGEST_MODEL, 1.0, count=self.options.rounds, noise="inside")
-        planned = plan_sum(self.study, guarantee.trust, declared, 1.0, False)
+        declared = DeclaredSum(
+            "model", self.model.size, _LARGEST_MODEL, 1.0, count=self.options.rounds, noise=NoNoise()
+        )
+        planned = plan_sum(self.study, Setting(trust_of(self.study)), declared, 1.0)
         planned = replace(planned, sensitivity=2.0 * _LARGEST_MODEL, noise_std=0.0)
-        return Plan(self.study, self.name, (planned,), guarantee, 0.0)
+        return unprotected_plan(self.study, self.name, (planned,), ())
 
     def parameters(self, request: PartyRequest) -> Parameters:
         return weights_within_bounds(self.model.size)

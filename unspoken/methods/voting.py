@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -47,7 +47,8 @@ from unspoken.learners.typical import CLUSTERED, typical_records
 from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
 from unspoken.methods.cross_silo import Sizes, release_of
 from unspoken.methods.parameters import Parameters, Range
-from unspoken.methods.plan import DeclaredSum, Plan, make_plan, setting_of
+from unspoken.methods.plan import DeclaredSum, Plan
+from unspoken.methods.planning import make_plan, setting_of
 from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
@@ -90,17 +91,6 @@ class Options(Section):
     batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
     learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
     seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
-
-
-@dataclass(frozen=True)
-class VotingPlan(Plan):
-    """A plan that knows how many queries are asked, and what the noise promises for a record and for a party."""
-
-    queries: int = 0
-    levels: dict[str, float] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        return super().to_json() | {"queries": self.queries, "epsilon_by_unit": self.levels}
 
 
 class Voting(Method):
@@ -220,7 +210,7 @@ class Voting(Method):
         fewest = min(self.options.neighbours, self.study.parties.records)
         return group * whole / (fewest if self.options.ballots == "neighbours" else 1)
 
-    def plan(self) -> VotingPlan:
+    def plan(self) -> Plan:
         declared = DeclaredSum(
             name="ballots",
             dimension=self.queries * self._classes,
@@ -231,11 +221,10 @@ class Voting(Method):
         mu = None if multiplier is None else declared.sensitivity / multiplier
         made = make_plan(self.study, self.name, [declared], (), mu)
         levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
-        known = {each.name: getattr(made, each.name) for each in fields(made)}
-        plan = VotingPlan(**known, queries=self.queries, levels=levels)
+        plan = replace(made, facts={"queries": self.queries, "epsilon_by_unit": levels})
         return replace(plan, notes=(*plan.notes, *self._notes(plan)))
 
-    def _notes(self, plan: VotingPlan) -> Iterable[str]:
+    def _notes(self, plan: Plan) -> Iterable[str]:
         yield f"{self.queries:,} of {len(self._public):,} public records are asked about" + (
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
         )
@@ -246,10 +235,10 @@ class Voting(Method):
         other = "party" if self.study.group is not None else "record"
         yield (
             f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
-            f"epsilon = {plan.levels[other]:.4g}"
+            f"epsilon = {plan.facts['epsilon_by_unit'][other]:.4g}"
         )
 
-    def _note_on_leads(self, plan: VotingPlan) -> str:
+    def _note_on_leads(self, plan: Plan) -> str:
         """How far ahead a label must be to win, or that no lead is enough."""
         parties = plan.trust.parties
         noise = plan.planned("ballots").total_std(parties)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from unspoken.privacy.events import Adjacency
 from unspoken.privacy.gaussian import advantage as gaussian_advantage
 
 
@@ -55,7 +56,7 @@ class Guarantee:
     """The whole trade-off in one number: the release is as hard to attack as telling N(0, 1) from N(μ, 1). None for
     noise that is not Gaussian: then (ε, δ) is all there is."""
     assumptions: tuple[str, ...] = ()
-    adjacency: str = "replace"
+    adjacency: Adjacency = "replace"
     seen: str = "the result"
     """What is public, in words that follow 'sees'"""
     advantage: float | None = None

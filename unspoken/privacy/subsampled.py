@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.optimize import brentq
@@ -26,9 +26,7 @@ from scipy.special import rel_entr
 from scipy.stats import hypergeom
 
 from unspoken.privacy import gaussian
-
-Adjacency = Literal["replace", "add-remove"]
-Sampling = Literal["poisson", "without-replacement"]
+from unspoken.privacy.events import Adjacency, Sampling
 
 _FINE, _COARSE = 1e-4, 1e-3
 """Steps of the discretised privacy loss; results are upper bounds at any of them."""
@@ -53,14 +51,14 @@ def epsilon_of(
     """
     if _without_noise(rounds):
         return math.inf
-    return float(_composed(tuple(rounds), adjacency, sampling, fine).get_epsilon_for_delta(delta))
+    return float(composed(tuple(rounds), adjacency, sampling, fine).get_epsilon_for_delta(delta))
 
 
 def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sampling: Sampling) -> float:
     """The smallest δ for which (ε, δ) holds of all rounds together."""
     if _without_noise(rounds):
         return 1.0
-    return float(_composed(tuple(rounds), adjacency, sampling, True).get_delta_for_epsilon(epsilon))
+    return float(composed(tuple(rounds), adjacency, sampling, True).get_delta_for_epsilon(epsilon))
 
 
 def noise_multiplier_for(
@@ -137,15 +135,20 @@ def _without_noise(rounds: Sequence[Rounds]) -> bool:
     return any(part.noise_multiplier == 0.0 and part.rate > 0.0 for part in rounds)
 
 
+def step_of(fine: bool) -> float:
+    """The step of the discretised privacy loss."""
+    return _FINE if fine else _COARSE
+
+
 @lru_cache(maxsize=256)
-def _composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampling, fine: bool) -> Any:
+def composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampling, fine: bool) -> Any:
     """The privacy loss distribution (dp-accounting's) of all rounds together."""
     from dp_accounting.pld import privacy_loss_distribution
 
     if sampling == "without-replacement" and adjacency != "replace":
         raise ValueError("Expected adjacency='replace' for batches without replacement.")
-    step = _FINE if fine else _COARSE
-    composed = privacy_loss_distribution.identity(step)
+    step = step_of(fine)
+    whole = privacy_loss_distribution.identity(step)
     for part in rounds:
         if part.rate > 0.0:
             single = (
@@ -153,8 +156,8 @@ def _composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampli
                 if sampling == "without-replacement"
                 else _poisson(part.noise_multiplier, part.rate, step, adjacency)
             )
-            composed = composed.compose(single.self_compose(part.count))
-    return composed
+            whole = whole.compose(single.self_compose(part.count))
+    return whole
 
 
 def _poisson(noise: float, rate: float, step: float, adjacency: Adjacency) -> Any:

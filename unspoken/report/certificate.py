@@ -32,7 +32,7 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             "secure_sum": plan.is_summed and plan.study.summation.protocol != "ideal",
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
-            "epsilon": plan.released(outcome.turnouts).to_json()["epsilon"],
+            "epsilon": plan.released(outcome.participation).to_json()["epsilon"],
             "dropped": plan.asked - outcome.survivors,
             **({} if plan.is_pooled else _sent(outcome)),
             **{key: value for key, value in outcome.release.details.items() if value is not None},

@@ -14,9 +14,7 @@ from rich.table import Table
 
 from unspoken.engines.local import Outcome
 from unspoken.engines.local import Progress as ProgressCall
-from unspoken.methods.mechanisms import Correlated, Independent, Inside
 from unspoken.methods.plan import Plan, PlannedSum
-from unspoken.methods.sampled import SampledPlan
 
 
 def console() -> Console:
@@ -62,13 +60,13 @@ def show_plan(plan: Plan) -> None:
                 else "no noise"
             ),
         )
-    if isinstance(plan, SampledPlan):
-        kind, who = plan.schedule.sampling.replace("-", " "), "party" if plan.study.group is None else "record"
-        table.add_row(
-            "sampling",
-            f"{kind}, each {who} with a chance of {plan.schedule.rate:.4g} in a round; the noise that the adversary "
-            f"faces is {plan.noise_multiplier:.4g} times the largest contribution of a {who}",
-        )
+        if planned.sampling is not None:
+            kind, who = planned.sampling.kind.replace("-", " "), "party" if plan.study.group is None else "record"
+            table.add_row(
+                "sampling",
+                f"{kind}, each {who} with a chance of {planned.sampling.rate:.4g} in a round; the noise that the "
+                f"adversary faces is {1.0 / planned.mu:.4g} times the largest contribution of a {who}",
+            )
     for other in plan.others:
         table.add_row(
             f"release “{other.name}”",
@@ -142,7 +140,7 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     for name, value in metrics.items():
         table.add_row(name.replace("_", " "), f"{100 * value:.1f} %" if "accuracy" in name else f"{value:.6g}")
     if plan.guarantee.is_promise:
-        spent = plan.released(outcome.turnouts).epsilon
+        spent = plan.released(outcome.participation).epsilon
         table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
     table.add_row("time", f"{outcome.seconds:.2f} s")
     table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")
@@ -221,7 +219,7 @@ def _parties(plan: Plan) -> str:
     if plan.asked == 1:
         return f"{trust.parties:,}, of which the first alone takes part"
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
-    if any(isinstance(planned.noise, Independent | Inside) for planned in plan.sums):
+    if not plan.is_summed:
         return f"{trust.parties:,}, each for itself; {trust.dropouts:,} may drop out; {more}"
     lost = f"{trust.colluding:,} may collude and {trust.dropouts:,} may drop out"
     if trust.withheld:
@@ -234,36 +232,24 @@ def _parties(plan: Plan) -> str:
 
 def _way(plan: Plan) -> str:
     """How what parties contribute comes together."""
-    protocol, noises = plan.study.summation.protocol, [planned.noise for planned in plan.sums]
     if plan.is_pooled:
         return "all records in one place"
-    if any(isinstance(noise, Correlated) for noise in noises):
-        return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
-    if plan.others:
-        return "messages to a trainer whom all parties trust"
-    return protocol if plan.is_summed else "messages in the open"
+    return plan.sums[0].noise.way(plan.study.summation.protocol)
 
 
 def _moves(plan: Plan, planned: PlannedSum) -> str:
     """How far whom the promise is for can move the total. Sampling is accounted for by contributions, not by swaps."""
-    if isinstance(plan, SampledPlan):
+    if planned.sampling is not None:
         who = "party" if plan.study.group is None else "record"
         return f"a {who} adds at most {planned.sensitivity:.4g} in norm"
     return f"sensitivity {planned.sensitivity:.4g}"
 
 
 def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
-    """How much noise is in the released total; a party that vanishes from correlated noise leaves its part behind."""
+    """How much noise is in the released total."""
     parties = plan.asked
-    if isinstance(planned.noise, Inside):
-        return "in every party's own steps"
     dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
-    text = f"{planned.total_std(parties):.4g} in the total" + (" if nobody drops out" if dropouts else "")
-    if dropouts and isinstance(planned.noise, Correlated):
-        most = planned.total_std(parties - dropouts, parties)
-        left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
-        text += f", {most:.4g} if {left} between the noise and the messages"
-    return text
+    return planned.noise.amount(planned.total_std(parties), planned.total_std(parties - dropouts, parties), dropouts)
 
 
 def _guarantee(out: Console, plan: Plan) -> None:

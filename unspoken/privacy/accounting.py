@@ -1,0 +1,155 @@
+"""From what is spent to ε: for one run, and for many runs together. The only place that makes a `Guarantee`.
+
+Gaussian events compose exactly: μ² = Σ μ_j² (`privacy.gaussian`). Pure events add up: ε = Σ ε_j. Everything else is
+composed numerically as privacy loss distributions (dp-accounting), which errs on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from unspoken.privacy import gaussian, subsampled
+from unspoken.privacy.events import Event, Gaussian, PureLoss, Sampling, Spend, SubsampledGaussian, Unprotected
+from unspoken.privacy.guarantee import Guarantee, Trust
+from unspoken.privacy.subsampled import Rounds
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a guarantee is stated with, besides ε: fixed before anything is released."""
+
+    delta: float
+    trust: Trust
+    assumptions: tuple[str, ...] = ()
+    seen: str = "the result"
+    """What is public, in words that follow 'sees'"""
+
+
+def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> Guarantee:
+    """The guarantee of a run. If an ε was promised, no more is stated, and it is an error to spend more."""
+    epsilon, delta = epsilon_of(spend, terms.delta), terms.delta
+    if promised is not None:
+        check_kept(epsilon, promised)
+        epsilon = min(epsilon, promised)
+    if _all(spend, PureLoss):
+        delta = spend.slack
+    elif not math.isfinite(epsilon):
+        delta = 0.0
+    return Guarantee(
+        epsilon=epsilon,
+        delta=delta,
+        group=spend.group,
+        trust=terms.trust,
+        mu=mu_of(spend),
+        assumptions=terms.assumptions,
+        adjacency=spend.adjacency,
+        seen=terms.seen,
+        advantage=_advantage(spend),
+        slack=spend.slack,
+    )
+
+
+def kept(guarantee: Guarantee, spend: Spend) -> Guarantee:
+    """The same guarantee for what was really released, which is never more than was promised."""
+    epsilon = epsilon_of(spend, guarantee.delta)
+    check_kept(epsilon, guarantee.epsilon)
+    return replace(guarantee, epsilon=min(epsilon, guarantee.epsilon), mu=mu_of(spend))
+
+
+def check_kept(spent: float, promised: float) -> None:
+    """Noise that keeps less than was promised is an error of ours: better none than a false promise."""
+    if spent > promised * (1.0 + 1e-9):
+        raise RuntimeError(f"The noise keeps epsilon = {spent:g} only, where {promised:g} was promised.")
+
+
+def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
+    """The smallest ε for which (ε, δ) holds of everything that was spent: one run's, or that of `events.together`.
+
+    >>> round(epsilon_of(Spend((Gaussian(0.6), Gaussian(0.8)), group=1), 1e-5), 4)
+    4.3772
+    """
+    if _unprotected(spend):
+        return math.inf
+    if _all(spend, PureLoss):
+        return sum(event.epsilon for event in spend.events if isinstance(event, PureLoss))
+    left = delta - spend.slack
+    if left <= 0.0:
+        return math.inf
+    if (mu := mu_of(spend)) is not None:
+        return gaussian.epsilon_of(mu, left)
+    if (rounds := _rounds(spend)) is not None:
+        return subsampled.epsilon_of(rounds.parts, left, spend.adjacency, rounds.sampling, fine)
+    return float(_composed(spend, fine).get_epsilon_for_delta(left))
+
+
+def mu_of(spend: Spend) -> float | None:
+    """The whole trade-off in one number, if everything is Gaussian."""
+    if not _all(spend, Gaussian):
+        return None
+    events = [event for event in spend.events if isinstance(event, Gaussian)]
+    return gaussian.compose(event.mu for event in events for _ in range(event.count))
+
+
+@dataclass(frozen=True)
+class _Sampled:
+    parts: tuple[Rounds, ...]
+    sampling: Sampling
+
+
+def _rounds(spend: Spend) -> _Sampled | None:
+    """All events as rounds on random parts of the records, if they are that, and sampled alike."""
+    events = [event for event in spend.events if isinstance(event, SubsampledGaussian)]
+    if len(events) != len(spend.events) or len({event.sampling for event in events}) != 1:
+        return None
+    parts = tuple(Rounds(event.noise_multiplier, event.rate, event.count) for event in events)
+    return _Sampled(parts, events[0].sampling)
+
+
+def _advantage(spend: Spend) -> float | None:
+    """δ at ε = 0, where no μ says it: how much better than a coin flip the best attacker is."""
+    if mu_of(spend) is not None or _unprotected(spend) or _all(spend, PureLoss):
+        return None
+    if (rounds := _rounds(spend)) is not None:
+        return subsampled.delta_of(rounds.parts, 0.0, spend.adjacency, rounds.sampling)
+    return float(_composed(spend, True).get_delta_for_epsilon(0.0))
+
+
+@lru_cache(maxsize=64)
+def _composed(spend: Spend, fine: bool) -> Any:
+    """The privacy loss distribution of events of several kinds."""
+    from dp_accounting.pld import privacy_loss_distribution
+
+    composed = privacy_loss_distribution.identity(subsampled.step_of(fine))
+    for event in spend.events:
+        composed = composed.compose(_single(event, spend, fine))
+    return composed
+
+
+def _single(event: Event, spend: Spend, fine: bool) -> Any:
+    from dp_accounting.pld import common, privacy_loss_distribution
+
+    step = subsampled.step_of(fine)
+    match event:
+        case Gaussian(0.0):
+            return privacy_loss_distribution.identity(step)
+        case Gaussian(mu, count):
+            one = privacy_loss_distribution.from_gaussian_mechanism(1.0 / mu, value_discretization_interval=step)
+            return one.self_compose(count)
+        case SubsampledGaussian(noise, rate, sampling, count):
+            return subsampled.composed((Rounds(noise, rate, count),), spend.adjacency, sampling, fine)
+        case PureLoss(epsilon):
+            bound = common.DifferentialPrivacyParameters(epsilon, 0.0)
+            return privacy_loss_distribution.from_privacy_parameters(bound, value_discretization_interval=step)
+        case Unprotected():
+            raise ValueError("Expected events that protect something.")
+
+
+def _unprotected(spend: Spend) -> bool:
+    return any(isinstance(event, Unprotected) for event in spend.events)
+
+
+def _all(spend: Spend, kind: type) -> bool:
+    return bool(spend.events) and all(isinstance(event, kind) for event in spend.events)

@@ -1,0 +1,68 @@
+"""What a run costs, as plain data that adds up: events, and the spend that they make together.
+
+A plan yields a `Spend`; `privacy.accounting` turns it, or the spends of many runs, into ε. Nothing here computes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+Adjacency = Literal["replace", "add-remove"]
+Sampling = Literal["poisson", "without-replacement"]
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """A release as hard to attack as telling N(0, 1) from N(μ, 1)."""
+
+    mu: float
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class SubsampledGaussian:
+    """Gaussian sums over random parts of the records: see `privacy.subsampled`."""
+
+    noise_multiplier: float
+    rate: float
+    sampling: Sampling
+    count: int = 1
+
+
+@dataclass(frozen=True)
+class PureLoss:
+    """A release that is ε-private whatever its noise: δ = 0."""
+
+    epsilon: float
+
+
+@dataclass(frozen=True)
+class Unprotected:
+    """A release without any privacy."""
+
+
+Event = Gaussian | SubsampledGaussian | PureLoss | Unprotected
+
+
+@dataclass(frozen=True)
+class Spend:
+    """Everything that one run releases about one protected unit."""
+
+    events: tuple[Event, ...]
+    group: int | None
+    """How many records are protected at once; None: all of a party's."""
+    adjacency: Adjacency = "replace"
+    slack: float = 0.0
+    """The part of δ that goes into the protocol's dice and the drawing of noise."""
+
+
+def together(spends: Sequence[Spend]) -> Spend:
+    """The spend of several runs on the same records. They must protect the same unit in the same sense."""
+    kinds = {(spend.group, spend.adjacency) for spend in spends}
+    if len(kinds) != 1:
+        raise ValueError(f"Expected runs that protect the same unit in the same sense, got {sorted(map(str, kinds))}.")
+    ((group, adjacency),) = kinds
+    events = tuple(event for spend in spends for event in spend.events)
+    return Spend(events, group, adjacency, sum(spend.slack for spend in spends))
