@@ -18,14 +18,14 @@ from unspoken.arithmetic import MOST_POOLED, ROWS, inexactness
 from unspoken.methods.mechanisms import Correlated, Curator, Independent, Inside, Mechanism, Shares, Turnout
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.schedule import COMPONENTS, NoiseSchedule
-from unspoken.noise.stream import SecretStream
 from unspoken.privacy import integer
 from unspoken.privacy.gaussian import compose, epsilon_of, mu_for
 from unspoken.privacy.guarantee import Guarantee, Trust
 from unspoken.study import Study
-from unspoken.summation.base import Protocol, Session
-from unspoken.summation.openly import Openly
-from unspoken.summation.registry import open_session
+from unspoken.summation.base import Protocol, Roster, Session, VoteShape
+from unspoken.summation.collection import Collection
+from unspoken.summation.collection import Options as CollectionOptions
+from unspoken.summation.registry import open_session, protocol_of
 
 _FINENESS = 1024.0
 """The sensitivity is at least this many times the error that rounding may add to it …"""
@@ -60,6 +60,8 @@ class DeclaredSum:
     """What no total of contributions exceeds in norm, but for a negligible chance; None: all parties' bounds."""
     rows: int = ROWS
     """How many records are added up before their sum joins others: see `arithmetic`."""
+    classes: int | None = None
+    """For a sum of ballots: how many classes there are a query."""
 
     @property
     def sessions(self) -> int:
@@ -84,6 +86,8 @@ class PlannedSum:
     count: int = 1
     sessions: int = 0
     """How many secure sums it takes."""
+    classes: int | None = None
+    """For a sum of ballots: how many classes there are a query."""
 
     @property
     def length(self) -> int:
@@ -170,51 +174,51 @@ class Plan:
         return sum(self._upload(planned) for planned in self.sums)
 
     def _upload(self, planned: PlannedSum) -> int:
-        secrets = SecretStream()
         if isinstance(planned.noise, Shares):
-            return planned.count * self.protocol(planned, secrets).upload_bytes()
-        prepared = self.preparation(planned, secrets).upload_bytes() if isinstance(planned.noise, Correlated) else 0
-        return prepared + planned.count * self.collection(planned, secrets).upload_bytes()
+            return planned.count * self.protocol(planned).upload_bytes()
+        prepared = self.preparation(planned).upload_bytes() if isinstance(planned.noise, Correlated) else 0
+        return prepared + planned.count * self.collection(planned).upload_bytes()
 
     @cached_property
     def summation_parameters(self) -> dict[str, int]:
         """What the protocol chose: word size, neighbours, thresholds, nodes."""
         if self.is_pooled:
             return {}
-        planned, secrets = self.sums[0], SecretStream()
+        planned = self.sums[0]
         protocol: Protocol
         match planned.noise:
             case Shares():
-                protocol = self.protocol(planned, secrets)
+                protocol = self.protocol(planned)
             case Correlated():
-                protocol = self.preparation(planned, secrets)
+                protocol = self.preparation(planned)
             case _:
-                protocol = self.collection(planned, secrets)
+                protocol = self.collection(planned)
         return {"bits": planned.encoding.bits, **protocol.parameters}
 
     def planned(self, name: str) -> PlannedSum:
         return next(planned for planned in self.sums if planned.name == name)
 
-    def protocol(self, planned: PlannedSum, secrets: SecretStream, turn: int = 0) -> Protocol:
+    def protocol(self, planned: PlannedSum, turn: int = 0, roster: Roster | None = None) -> Protocol:
         """The summation protocol of the study, for one of the plan's sums: the turn-th time that it is asked for."""
         name = f"{planned.name}/{turn}" if turn else planned.name
-        shape = (planned.length, planned.encoding.bits, planned.schedule)
-        return open_session(self.study, _session(self.study, self.trust, name, *shape), secrets)
+        session = _session(self.study, self.trust, name, planned.length, planned.encoding.bits)
+        session = replace(session, schedule=planned.schedule, vote=_vote(planned.length, planned.classes))
+        return open_session(self.study, session, roster)
 
-    def preparation(self, planned: PlannedSum, secrets: SecretStream) -> Protocol:
+    def preparation(self, planned: PlannedSum, roster: Roster | None = None) -> Protocol:
         """The same protocol for the sum of the parties' common noise, for all turns at once."""
-        shape = (planned.dimension * planned.count, planned.encoding.bits, None)
-        return open_session(
-            self.study, _session(self.study, self.trust, f"{planned.name}/common-noise", *shape), secrets
-        )
+        name, length = f"{planned.name}/common-noise", planned.dimension * planned.count
+        session = _session(self.study, self.trust, name, length, planned.encoding.bits)
+        return open_session(self.study, session, roster)
 
     def collection(
-        self, planned: PlannedSum, secrets: SecretStream, turn: int = 0, only: int | None = None
+        self, planned: PlannedSum, turn: int = 0, only: int | None = None, roster: Roster | None = None
     ) -> Protocol:
         """Messages in the open, private on their own: all parties', or that of one."""
-        shape = (planned.length, planned.encoding.bits, None)
-        session = _session(self.study, self.trust, f"{planned.name}/message/{turn}", *shape)
-        return Openly(session if only is None else replace(session, least_survivors=1), secrets)
+        name = f"{planned.name}/message/{turn}"
+        session = _session(self.study, self.trust, name, planned.length, planned.encoding.bits)
+        session = session if only is None else replace(session, least_survivors=1)
+        return Collection(session, CollectionOptions(), roster)
 
     def released(self, turnouts: dict[str, list[Turnout]]) -> Guarantee:
         """The guarantee of what was really released, by the parties that were there each time."""
@@ -235,7 +239,7 @@ class Plan:
             return []
         fewest = self.trust.least_survivors - self.trust.withheld
         counts = np.unique(np.linspace(self.trust.colluding, fewest - 1, 9).astype(int)).tolist()
-        protocol = _agreed_protocol(self.study, self.trust)
+        protocol = _agreed_protocol(self.study, self.trust, self.sums)
         return [self._weakened(protocol, count) for count in counts]
 
     def _weakened(self, protocol: Protocol, colluding: int) -> dict[str, float]:
@@ -385,7 +389,7 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
     drawing = integer.slack(epsilon, _samples(study, declared))
     if not (sessions := sum(release.sessions for release in declared)):
         return Setting(trust, CURATOR if declared[0].noise == "curator" else (), drawing)
-    protocol = _agreed_protocol(study, trust)
+    protocol = _agreed_protocol(study, trust, declared)
     opening = protocol.openable(trust.colluding)
     if trust.honest_survivors < 1:
         raise study.error(
@@ -405,9 +409,12 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
     return Setting(trust, assumptions, slack, protocol.opens_noise, protocol.notes)
 
 
-def _agreed_protocol(study: Study, trust: Trust) -> Protocol:
-    """The study's protocol, to be asked what it can open."""
-    return open_session(study, _session(study, trust, "plan", 1, 64, None), SecretStream())
+def _agreed_protocol(study: Study, trust: Trust, sums: Sequence[DeclaredSum] | Sequence[PlannedSum]) -> Protocol:
+    """The study's protocol, to be asked what it can open. It may count votes if nothing else is to be added up."""
+    classes = {planned.classes for planned in sums}
+    common = classes.pop() if len(classes) == 1 else None
+    session = _session(study, trust, "plan", common or 1, 64)
+    return open_session(study, replace(session, vote=_vote(session.length, common)))
 
 
 def curator_plan(
@@ -473,6 +480,7 @@ def _with_fineness(
         noise_std=math.sqrt(hidden) / scale,
         count=release.count,
         sessions=release.sessions,
+        classes=release.classes,
     )
 
 
@@ -487,9 +495,13 @@ def _largest_total(trust: Trust, planned: PlannedSum, most: float | None) -> flo
     return largest * encoding.scale + roundings + _TAIL * math.sqrt(planned.noise.largest)
 
 
-def _session(study: Study, trust: Trust, name: str, length: int, bits: int, schedule: NoiseSchedule | None) -> Session:
-    survivors = trust.least_survivors
-    return Session(study.digest(), name, trust.parties, trust.colluding, survivors, length, bits, schedule)
+def _session(study: Study, trust: Trust, name: str, length: int, bits: int) -> Session:
+    return Session(study.digest(), name, trust.parties, trust.colluding, trust.least_survivors, length, bits)
+
+
+def _vote(length: int, classes: int | None) -> VoteShape | None:
+    """The vote that ballots of this length decide, if they are ballots."""
+    return None if classes is None else VoteShape(length // classes, classes)
 
 
 def _samples(study: Study, sums: Sequence[DeclaredSum]) -> int:
@@ -518,6 +530,7 @@ def cautions(plan: Plan) -> tuple[str, ...]:
         cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
     if plan.is_pooled:
         cautions.append("this method needs all records in one place: it is a baseline for simulations")
-    elif study.summation.protocol == "ideal" and plan.is_summed:
-        cautions.append('summation "ideal" is for simulation only: the coordinator sees every contribution')
+    elif plan.is_summed and protocol_of(study).reveals_contributions:
+        name = study.summation.protocol
+        cautions.append(f'summation "{name}" is for simulation only: the coordinator sees every contribution')
     return tuple(cautions)
