@@ -14,6 +14,7 @@ from unspoken.errors import missing_package
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.simulation import simulate_records
 from unspoken.study import Study, StudyError, make_study
+from unspoken.summation.registry import protocol_of
 from unspoken.types import Integers
 
 Progress = Callable[[str, int, int], None]
@@ -52,7 +53,7 @@ def study_for(study: Study, method: str, epsilon: float) -> Study:
         if "name" in keys:
             raise study.error(f"compare.{name}.name", "is a key of [method] only; remove it")
     content = study.model_dump(exclude_none=True, exclude={"compare"})
-    if study.summation.protocol == "tally" and method != "voting":
+    if protocol_of(study).counts_votes and method != "voting":
         del content["summation"]
     content["privacy"] = {**content["privacy"], "epsilon": epsilon}
     content["privacy"].pop("noise_multiplier", None)

@@ -27,6 +27,7 @@ from unspoken.report.certificate import certificate
 from unspoken.report.evaluation import evaluate
 from unspoken.report.model import to_sklearn
 from unspoken.study import LARGEST_COUNT, Study, make_study, read_study
+from unspoken.summation.registry import protocol_of
 from unspoken.types import Floats, Integers
 
 
@@ -270,7 +271,7 @@ def simulate_records(
     """
     if not 0 <= drop <= study.parties.count:
         raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
-    if processes and study.summation.protocol != "tally":
+    if processes and not protocol_of(study).counts_votes:
         raise DataError(
             f'processes are for talliers, but the study\'s summation is "{study.summation.protocol}"; leave them out.'
         )

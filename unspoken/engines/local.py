@@ -26,7 +26,7 @@ from unspoken.arithmetic import MOST_POOLED
 from unspoken.data.block import Block
 from unspoken.data.federation import BLOCK_PARTIES, Federation
 from unspoken.engines.journal import Entry, Journal, fingerprint
-from unspoken.engines.processes import separate
+from unspoken.engines.processes import tallier_processes
 from unspoken.methods.base import (
     Answer,
     Collect,
@@ -47,8 +47,11 @@ from unspoken.methods.mechanisms import NoiseSource, Participation
 from unspoken.methods.plan import Plan, PlannedSum
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Aborted, Coordinator, Endpoint, Envelope, Party, Protocol, address_of
+from unspoken.summation.record_shuffle import Options as ShuffleOptions
+from unspoken.summation.record_shuffle import RecordShuffle
+from unspoken.summation.shuffle_course import ShuffleSession
+from unspoken.summation.simulated_keys import SimulatedEndpoints, SimulatedKeys
 from unspoken.summation.tally import Tally, TallyCoordinator
-from unspoken.summation.tokens import TokenProtocol
 from unspoken.types import Flags, Integers, Words
 
 _BLOCK_BYTES = 64 << 20
@@ -235,7 +238,7 @@ class _Run:
         """A secure sum of contributions, each with its share of the noise; or only the winners of a vote."""
         root, total_noise = self._secrets.key(), SecretStream(self._secrets.key())
         turn = len(self.participation[request.name])
-        protocol = self._plan.protocol(planned, SecretStream(self._secrets.key()), turn)
+        protocol, keys = self._plan.protocol(planned, turn), SecretStream(self._secrets.key())
 
         def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
             noisy, exact = self._encoded(request, planned, block, indices, root)
@@ -245,7 +248,7 @@ class _Run:
                     row += planned.noise.added(planned.dimension, NoiseSource(secrets, party.seeds))
             return _rows(noisy, exact)
 
-        with _Exchange(protocol, self._federation.parties, root, self._report, self._processes) as exchange:
+        with _Exchange(SimulatedEndpoints(protocol, keys), root, self._report, self._processes) as exchange:
             coordinator = exchange.run(self._blocks(planned), vectors, self._vanishing, "training, noising and summing")
             self.counted[request.name] = coordinator.survivors().copy()
             sent = int(self.counted[request.name].sum())
@@ -271,7 +274,7 @@ class _Run:
     def _prepare(self, planned: PlannedSum) -> Total:
         """The secure sum of the noise that parties have in common, for all turns: no data takes part."""
         root = self._secrets.key()
-        protocol = self._plan.preparation(planned, SecretStream(self._secrets.key()))
+        protocol, keys = self._plan.preparation(planned), SecretStream(self._secrets.key())
 
         def vectors(indices: Integers, block: None, parties: list[Party]) -> list[Words]:
             turns = range(planned.count)
@@ -285,7 +288,7 @@ class _Run:
         blocks = ((everyone[start : start + most], None) for start in range(0, len(everyone), most))
         # Half of those who vanish do so here; the others between this noise and their message.
         vanishing = self._vanishing[: len(self._vanishing) // 2]
-        with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
+        with _Exchange(SimulatedEndpoints(protocol, keys), root, self._report) as exchange:
             coordinator = exchange.run(blocks, vectors, vanishing, "summing the common noise")
             prepared, total = coordinator.survivors().copy(), coordinator.total()
         self._common[planned.name] = _Common(root, prepared, total)
@@ -295,7 +298,7 @@ class _Run:
     def _collect(self, request: Collect, planned: PlannedSum) -> Total:
         """Messages in the open; the sum of the common noise is taken away."""
         root, turn = self._secrets.key(), len(self.participation[request.name])
-        protocol = self._plan.collection(planned, SecretStream(self._secrets.key()), turn, request.only)
+        protocol, keys = self._plan.collection(planned, turn, request.only), SecretStream(self._secrets.key())
         common = self._common.get(request.name)
 
         def vectors(indices: Integers, block: Block, parties: list[Party]) -> list[Words]:
@@ -307,7 +310,7 @@ class _Run:
                 )
             return _rows(noisy, exact)
 
-        with _Exchange(protocol, self._federation.parties, root, self._report) as exchange:
+        with _Exchange(SimulatedEndpoints(protocol, keys), root, self._report) as exchange:
             absent = set() if common is None else set(np.flatnonzero(~common.prepared).tolist())
             if request.only is not None:
                 absent = set(range(self._federation.parties)) - {request.only}
@@ -324,11 +327,14 @@ class _Run:
     def _deal_tokens(self, turn: int) -> Total:
         """A token for each record in one list, shuffled by every party in turn."""
         root, counts = self._secrets.key(), self._federation.counts()
-        label = f"{self._plan.study.digest()}/tokens/{turn}"
-        protocol = TokenProtocol(label, counts.tolist(), SecretStream(self._secrets.key()))
-        coordinator = protocol.coordinator()
-        post = _Post({COORDINATOR: coordinator})
-        parties = {index: protocol.party(index, _secrets_of(root, index, "tokens")) for index in range(len(counts))}
+        keys = SimulatedKeys(SecretStream(self._secrets.key()), len(counts))
+        session = ShuffleSession(self._plan.study.digest(), f"tokens/{turn}", len(counts))
+        protocol = RecordShuffle(session, ShuffleOptions(), keys.roster)
+        post = _Post({COORDINATOR: protocol.coordinator(keys.coordinator, keys.coordinator_secrets())})
+        parties = {
+            index: protocol.party(index, keys.identity(index), _secrets_of(root, index, "tokens"), count)
+            for index, count in enumerate(counts.tolist())
+        }
         post.endpoints.update({address_of(index): party for index, party in parties.items()})
         for index, party in parties.items():
             self._report("shuffling tokens", index)
@@ -393,15 +399,13 @@ class _Exchange:
 
     def __init__(
         self,
-        protocol: Protocol,
-        parties: int,
+        endpoints: SimulatedEndpoints[Protocol],
         root: bytes,
         report: Callable[[str, int], None],
         processes: bool = False,
     ) -> None:
-        self._protocol, self._count, self._root, self._report = protocol, parties, root, report
-        self._processes = processes
-        self._coordinator = protocol.coordinator()
+        self._endpoints, self._root, self._report, self._processes = endpoints, root, report, processes
+        self._coordinator = endpoints.coordinator()
         self.post = _Post({COORDINATOR: self._coordinator})
         self._parties: dict[int, Party] = {}
         self._early: set[int] = set()
@@ -410,10 +414,11 @@ class _Exchange:
 
     def __enter__(self) -> _Exchange:
         with ExitStack() as stack:
-            if self._processes and isinstance(self._protocol, Tally):
-                self.post.endpoints.update(stack.enter_context(separate(self._protocol)))
+            protocol, keys = self._endpoints.protocol, self._endpoints.keys
+            if self._processes and isinstance(protocol, Tally):
+                self.post.endpoints.update(stack.enter_context(tallier_processes(protocol, keys)))
             else:
-                self.post.endpoints.update(self._protocol.helpers())
+                self.post.endpoints.update(self._endpoints.helpers())
             # Parties are what is done in parallel: threads within their own arithmetic would only wait for each other.
             stack.enter_context(_arithmetic_threads().limit(limits=1))
             self._pool = stack.enter_context(ThreadPoolExecutor(os.cpu_count() or 1, initializer=_torch_alone))
@@ -464,8 +469,8 @@ class _Exchange:
 
     def _set_up(self) -> None:
         """Keys and shares, for protocols that need them: a few kilobytes a party, kept to the end."""
-        for index in range(self._count):
-            self._parties[index] = self._protocol.party(index, _secrets_of(self._root, index, "keys"))
+        for index in range(self._endpoints.session.parties):
+            self._parties[index] = self._endpoints.party(index, _secrets_of(self._root, index, "keys"))
             self.post.endpoints[address_of(index)] = self._parties[index]
         for index, party in self._parties.items():
             self.post.send(party.step(b""), address_of(index))
@@ -488,7 +493,7 @@ class _Exchange:
         if self._absent.issuperset(indices.tolist()):
             return [[] for _ in indices]
         parties = [
-            self._parties.get(index) or self._protocol.party(index, _secrets_of(self._root, index, "keys"))
+            self._parties.get(index) or self._endpoints.party(index, _secrets_of(self._root, index, "keys"))
             for index in indices.tolist()
         ]
         messages: list[list[Envelope]] = []

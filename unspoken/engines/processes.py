@@ -23,6 +23,7 @@ from unspoken.summation.base import Aborted, Endpoint, Envelope, Message, Reject
 from unspoken.summation.tallier import TallierSetup
 
 if TYPE_CHECKING:
+    from unspoken.summation.simulated_keys import SimulatedKeys
     from unspoken.summation.tally import Tally
 
 _LENGTH_BYTES = 4
@@ -144,15 +145,16 @@ class HelperProcess(Endpoint):
 
 
 @contextlib.contextmanager
-def separate(protocol: Tally) -> Iterator[dict[str, Endpoint]]:
-    """The talliers of a vote, each in a process of its own, in place of `protocol.helpers()`.
+def tallier_processes(protocol: Tally, keys: SimulatedKeys) -> Iterator[dict[str, Endpoint]]:
+    """The talliers of a simulated vote, each in a process of its own, by address.
 
     On the way out, whatever the reason, all processes are gone.
     """
     opened: set[str] = set()
     with contextlib.ExitStack() as stack:
         helpers: dict[str, HelperProcess] = {}
-        for name, setup in protocol.setups().items():
+        for index, name in enumerate(protocol.helper_addresses):
+            setup = protocol.setup(index, keys.helper(index), keys.helper_root(index))
             helpers[name] = HelperProcess(name, setup, protocol.deadline, opened)
             stack.callback(helpers[name].close)
         # All of them load their libraries by now, at the same time.

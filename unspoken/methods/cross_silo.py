@@ -4,7 +4,7 @@ In each round the coordinator sends the weights; every party clips its examples'
 batch, adds its share of the noise, and takes part in a secure sum; the coordinator makes a step of the optimiser. A
 party with an empty share sends noise like any other. Against the paper: noise shares are sized for the honest survivors
 (ERRATA 3.2), it is integer noise after rounding (3.3), batches without replacement are accounted for as
-`privacy.subsampled` says, and they take a fresh list of tokens each (see `summation.tokens`).
+`privacy.subsampled` says, and they take a fresh list of tokens each (see `summation.record_shuffle`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from unspoken.methods.planning import make_sampled_plan, trust_of
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
 from unspoken.study import Section, Study
-from unspoken.summation.onions import onion_bytes
+from unspoken.summation.mixnet import onion_bytes
 from unspoken.types import Flags, Floats, Integers
 
 if TYPE_CHECKING:

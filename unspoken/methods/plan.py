@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,14 +18,14 @@ import numpy as np
 from unspoken.arithmetic import ROWS
 from unspoken.methods.mechanisms import Mechanism, NoiseShares, Participation
 from unspoken.noise.encoding import Encoding
-from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy import accounting
 from unspoken.privacy.events import Event, Gaussian, Sampling, Spend, SubsampledGaussian, Unprotected
 from unspoken.privacy.guarantee import Guarantee, Trust
 from unspoken.study import Study
-from unspoken.summation.base import Protocol, Session
-from unspoken.summation.openly import Openly
+from unspoken.summation.base import Protocol, Roster, Session, VoteShape
+from unspoken.summation.collection import Collection
+from unspoken.summation.collection import Options as CollectionOptions
 from unspoken.summation.registry import open_session
 from unspoken.types import Floats
 
@@ -75,6 +75,8 @@ class DeclaredSum:
     """How many records are added up before their sum joins others: see `arithmetic`."""
     sampling: RecordSampling | None = None
     """None: every contribution is made of all records."""
+    classes: int | None = None
+    """For a sum of ballots: the number of classes of each query."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,8 @@ class PlannedSum:
     """What is left of the noise without the shares of colluders and dropped parties."""
     count: int = 1
     sampling: RecordSampling | None = None
+    classes: int | None = None
+    """For a sum of ballots: the number of classes of each query."""
 
     @property
     def length(self) -> int:
@@ -233,14 +237,14 @@ class Plan:
         return sum(self._upload(planned) for planned in self.sums)
 
     def _upload(self, planned: PlannedSum) -> int:
-        prepared = self.preparation(planned, SecretStream()).upload_bytes() if planned.noise.prepares else 0
+        prepared = self.preparation(planned).upload_bytes() if planned.noise.prepares else 0
         sampling = planned.sampling.upload if planned.sampling else 0
         return prepared + planned.count * (self._carrier(planned).upload_bytes() + sampling)
 
     def _carrier(self, planned: PlannedSum) -> Protocol:
         """The protocol that carries the contributions: a secure sum, or messages in the open."""
         carrier = self.protocol if planned.noise.summed else self.collection
-        return carrier(planned, SecretStream())
+        return carrier(planned)
 
     @cached_property
     def summation_parameters(self) -> dict[str, int]:
@@ -248,32 +252,33 @@ class Plan:
         if self.is_pooled:
             return {}
         planned = self.sums[0]
-        protocol = self.preparation(planned, SecretStream()) if planned.noise.prepares else self._carrier(planned)
+        protocol = self.preparation(planned) if planned.noise.prepares else self._carrier(planned)
         return {"bits": planned.encoding.bits, **protocol.parameters}
 
     def planned(self, name: str) -> PlannedSum:
         return next(planned for planned in self.sums if planned.name == name)
 
-    def protocol(self, planned: PlannedSum, secrets: SecretStream, turn: int = 0) -> Protocol:
+    def protocol(self, planned: PlannedSum, turn: int = 0, roster: Roster | None = None) -> Protocol:
         """The summation protocol of the study, for one of the plan's sums: the turn-th time that it is asked for."""
         name = f"{planned.name}/{turn}" if turn else planned.name
-        shape = (planned.length, planned.encoding.bits, planned.noise.schedule)
-        return open_session(self.study, session_of(self.study, self.trust, name, *shape), secrets)
+        session = session_of(self.study, self.trust, name, planned.length, planned.encoding.bits)
+        session = replace(session, schedule=planned.noise.schedule, vote=_vote(planned.length, planned.classes))
+        return open_session(self.study, session, roster)
 
-    def preparation(self, planned: PlannedSum, secrets: SecretStream) -> Protocol:
+    def preparation(self, planned: PlannedSum, roster: Roster | None = None) -> Protocol:
         """The same protocol for the sum of the parties' common noise, for all turns at once."""
-        shape = (planned.dimension * planned.count, planned.encoding.bits, None)
-        return open_session(
-            self.study, session_of(self.study, self.trust, f"{planned.name}/common-noise", *shape), secrets
-        )
+        name, length = f"{planned.name}/common-noise", planned.dimension * planned.count
+        session = session_of(self.study, self.trust, name, length, planned.encoding.bits)
+        return open_session(self.study, session, roster)
 
     def collection(
-        self, planned: PlannedSum, secrets: SecretStream, turn: int = 0, only: int | None = None
+        self, planned: PlannedSum, turn: int = 0, only: int | None = None, roster: Roster | None = None
     ) -> Protocol:
         """Messages in the open, private on their own: all parties', or that of one."""
-        shape = (planned.length, planned.encoding.bits, None)
-        session = session_of(self.study, self.trust, f"{planned.name}/message/{turn}", *shape)
-        return Openly(session if only is None else replace(session, least_survivors=1), secrets)
+        name = f"{planned.name}/message/{turn}"
+        session = session_of(self.study, self.trust, name, planned.length, planned.encoding.bits)
+        session = session if only is None else replace(session, least_survivors=1)
+        return Collection(session, CollectionOptions(), roster)
 
     def released_spend(self, there: dict[str, list[Participation]]) -> Spend:
         """What the run really cost, by the parties that were there each time."""
@@ -301,7 +306,7 @@ class Plan:
             return []
         fewest = self.trust.least_survivors - self.trust.withheld
         counts = np.unique(np.linspace(self.trust.colluding, fewest - 1, 9).astype(int)).tolist()
-        protocol = agreed_protocol(self.study, self.trust)
+        protocol = agreed_protocol(self.study, self.trust, self.sums)
         return [self._weakened(protocol, count) for count in counts]
 
     def _weakened(self, protocol: Protocol, colluding: int) -> dict[str, float]:
@@ -345,13 +350,18 @@ class Plan:
         return {}
 
 
-def agreed_protocol(study: Study, trust: Trust) -> Protocol:
-    """The study's protocol, to be asked what it can open."""
-    return open_session(study, session_of(study, trust, "plan", 1, 64, None), SecretStream())
+def agreed_protocol(study: Study, trust: Trust, sums: Sequence[DeclaredSum] | Sequence[PlannedSum]) -> Protocol:
+    """The study's protocol, to be asked what it can open. It may count votes if nothing else is to be added up."""
+    classes = {planned.classes for planned in sums}
+    common = classes.pop() if len(classes) == 1 else None
+    session = session_of(study, trust, "plan", common or 1, 64)
+    return open_session(study, replace(session, vote=_vote(session.length, common)))
 
 
-def session_of(
-    study: Study, trust: Trust, name: str, length: int, bits: int, schedule: NoiseSchedule | None
-) -> Session:
-    survivors = trust.least_survivors
-    return Session(study.digest(), name, trust.parties, trust.colluding, survivors, length, bits, schedule)
+def session_of(study: Study, trust: Trust, name: str, length: int, bits: int) -> Session:
+    return Session(study.digest(), name, trust.parties, trust.colluding, trust.least_survivors, length, bits)
+
+
+def _vote(length: int, classes: int | None) -> VoteShape | None:
+    """The vote that ballots of this length decide, if they are ballots."""
+    return None if classes is None else VoteShape(length // classes, classes)

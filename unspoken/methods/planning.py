@@ -18,6 +18,7 @@ from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.guarantee import Trust
 from unspoken.privacy.subsampled import noise_multiplier_for
 from unspoken.study import Study
+from unspoken.summation.registry import protocol_of
 
 _FINENESS = 1024.0
 """The sensitivity is at least this many times the error that rounding may add to it …"""
@@ -168,7 +169,7 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
     drawing = integer.slack(epsilon, _samples(study, declared))
     if not (sessions := sum(release.noise.secure_sums(release.count) for release in declared)):
         return Setting(trust, declared[0].noise.assumptions, drawing)
-    protocol = agreed_protocol(study, trust)
+    protocol = agreed_protocol(study, trust, declared)
     opening = protocol.openable(trust.colluding)
     if trust.honest_survivors < 1:
         raise study.error(
@@ -230,6 +231,7 @@ def _with_fineness(
         noise_std=math.sqrt(hidden) / scale,
         count=release.count,
         sampling=release.sampling,
+        classes=release.classes,
     )
 
 
@@ -270,6 +272,7 @@ def cautions(plan: Plan) -> tuple[str, ...]:
         cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
     if plan.is_pooled:
         cautions.append("this method needs all records in one place: it is a baseline for simulations")
-    elif study.summation.protocol == "ideal" and plan.is_summed:
-        cautions.append('summation "ideal" is for simulation only: the coordinator sees every contribution')
+    elif plan.is_summed and protocol_of(study).reveals_contributions:
+        name = study.summation.protocol
+        cautions.append(f'summation "{name}" is for simulation only: the coordinator sees every contribution')
     return tuple(cautions)

@@ -53,6 +53,7 @@ from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
 from unspoken.study import Section, Study
+from unspoken.summation.registry import protocol_of
 from unspoken.types import Flags, Floats, Integers
 
 
@@ -183,7 +184,7 @@ class Voting(Method):
             return None
         single = self.sensitivity(self.study.group, 1)
         # What drawing noise costs grows with the number of queries: here as if about all public records.
-        most = DeclaredSum("ballots", len(self._public) * self._classes, 1.0, single)
+        most = DeclaredSum("ballots", len(self._public) * self._classes, 1.0, single, classes=self._classes)
         slack = setting_of(self.study, [most]).slack
         if slack >= privacy.delta:
             return len(self._public)  # the plan says what is wrong
@@ -199,7 +200,7 @@ class Voting(Method):
     @property
     def _secretly(self) -> bool:
         """Do talliers open the winners only?"""
-        return self.study.summation.protocol == "tally"
+        return protocol_of(self.study).counts_votes
 
     def sensitivity(self, group: int | None, queries: int | None = None) -> float:
         """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
@@ -216,6 +217,7 @@ class Voting(Method):
             dimension=self.queries * self._classes,
             bound=math.sqrt(self.queries),
             sensitivity=self.sensitivity(self.study.group),
+            classes=self._classes,
         )
         multiplier = self.study.privacy.noise_multiplier
         mu = None if multiplier is None else declared.sensitivity / multiplier

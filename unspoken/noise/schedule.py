@@ -5,13 +5,23 @@ Jiang et al. (XNoise): a party's share is a base that suffices if nobody drops o
 survivors are known, the seeds of the components that are not needed are opened, and the coordinator takes that noise
 away. Where XNoise has one component for each dropout that may happen, here they halve: E/2, E/4, … of the removable
 variance E, so six of them come within 1/64 of E, whatever happens.
+
+The coordinator must draw the same noise from an opened seed as its party did, and all messages are bound to the same
+schedule. Machines may differ in the last bits of a floating-point number (a logarithm, say). So variances are rounded
+up to a few bits, once, here.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 COMPONENTS = 6
+_BITS = 26
+"""The significant bits of a variance. Rounding makes a deviation grow by at most 2⁻²⁶ of itself."""
+_MARGIN = 2.0**-40
+"""Before it is rounded a number grows by this part of itself. Otherwise one that has few bits anyway, as a power of two
+has, would be on the boundary where its last bit decides."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +40,24 @@ class NoiseSchedule:
 
     @classmethod
     def plan(cls, parties: int, known: int, absent: int, needed: float, least: float) -> NoiseSchedule:
-        """Split shares so that any allowed number of survivors keeps `needed`; no part has a variance below `least`."""
+        """Split shares so that any allowed number of survivors keeps `needed`; no part has a variance below `least`.
+
+        Only `needed` may differ in its last bits from one machine to another. Once it is rounded, everything else
+        follows from it by additions, divisions and comparisons, which are the same everywhere.
+        """
+        needed = rounded_up(needed)
         most = needed / (parties - known - absent)
-        removable = most - min(most, max(least, needed / (parties - known)))
+        removable = rounded_up(most - min(most, max(least, needed / (parties - known))))
         components = [removable / 2.0**level for level in range(1, COMPONENTS + 1)]
         while components and components[-1] < least:
             components.pop()
-        return cls(parties, known, absent, needed, most - sum(components), tuple(components))
+        return cls(parties, known, absent, needed, rounded_up(most - sum(components)), tuple(components))
+
+    @property
+    def exact(self) -> tuple[int, ...]:
+        """The schedule as whole numbers: of a variance the mantissa and the exponent of two."""
+        variances = [_mantissa_and_exponent(variance) for variance in (self.needed, self.base, *self.components)]
+        return (self.parties, self.known, self.absent, *(number for pair in variances for number in pair))
 
     @property
     def whole(self) -> float:
@@ -59,3 +80,27 @@ class NoiseSchedule:
     def kept(self, survivors: int) -> float:
         """The variance of what is left of each survivor's share."""
         return self.whole - sum(self.components[number] for number in self.opened(survivors))
+
+
+def rounded_up(variance: float) -> float:
+    """A number of 26 significant bits that is larger by at most 2⁻²⁵ of itself, and never smaller.
+
+    Numbers that differ by a few units in the last place give the same, unless they lie on both sides of a boundary: for
+    arbitrary numbers with a probability of about 2⁻²⁶ a unit.
+
+    >>> rounded_up(1.0), rounded_up(0.1) == rounded_up(0.1 + 1e-17) >= 0.1
+    (1.0000000298023224, True)
+    """
+    mantissa, exponent = math.frexp(variance * (1.0 + _MARGIN))
+    return math.ldexp(math.ceil(math.ldexp(mantissa, _BITS)), exponent - _BITS)
+
+
+def _mantissa_and_exponent(value: float) -> tuple[int, int]:
+    """Whole numbers m (odd, or zero) and e with value = m·2ᵉ.
+
+    >>> _mantissa_and_exponent(12.0), _mantissa_and_exponent(0.75), _mantissa_and_exponent(0.0)
+    ((3, 2), (3, -2), (0, 0))
+    """
+    numerator, denominator = value.as_integer_ratio()
+    exponent = (numerator & -numerator).bit_length() - 1 if numerator else 0
+    return numerator >> exponent, exponent - denominator.bit_length() + 1

@@ -16,6 +16,7 @@ from typing import Any
 
 from unspoken.engines.local import Outcome
 from unspoken.methods.plan import Plan
+from unspoken.summation.registry import protocol_of
 
 _LIBRARIES = ("unspoken", "numpy", "scipy", "numba", "scikit-learn", "cryptography", "dp-accounting", "torch")
 
@@ -29,7 +30,7 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
         **plan.to_json(),
         "happened": {
             "engine": "local: all parties in one process",
-            "secure_sum": plan.is_summed and plan.study.summation.protocol != "ideal",
+            "secure_sum": plan.is_summed and not protocol_of(plan.study).reveals_contributions,
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
             "epsilon": plan.released(outcome.participation).to_json()["epsilon"],

@@ -1,8 +1,9 @@
 """What every summation protocol is made of: endpoints that turn incoming bytes into outgoing bytes.
 
-An endpoint does no input or output; an engine moves the bytes. Between any two steps it can be dumped and loaded. It
-ends in exactly one of two ways: the right total over the named survivors, or `Aborted`; a message that does not
-belong is `Rejected` and changes nothing.
+A `Protocol` knows public facts only: the session, the options of the study, and the roster. It makes endpoints, each
+from the secrets of its owner and nobody else's. An endpoint does no input or output; an engine moves the bytes. Between
+any two steps it can be dumped and loaded. It ends in exactly one of two ways: the right total over the named survivors,
+or `Aborted`; a message that does not belong is `Rejected` and changes nothing.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -21,8 +23,11 @@ import numpy.typing as npt
 from unspoken.errors import UnspokenError
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study
+from unspoken.study import Section, Study
 from unspoken.types import Flags, Residues, Words
+
+if TYPE_CHECKING:
+    from unspoken.summation.keys import Identity
 
 COORDINATOR = "coordinator"
 
@@ -40,7 +45,7 @@ class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class Envelope(NamedTuple):
-    """Bytes on their way: the address is all that an engine needs to know."""
+    """A message and the address that an engine delivers it to."""
 
     to: str
     body: bytes
@@ -78,8 +83,18 @@ class Roster:
 
 
 @dataclass(frozen=True)
+class VoteShape:
+    """The queries of a vote. Its vectors are ballots: for each query a number for each class."""
+
+    queries: int
+    classes: int
+    bound: int = 2**62 - 1
+    """No total is larger than this, in absolute value."""
+
+
+@dataclass(frozen=True)
 class Session:
-    """What all endpoints of one sum agree on; parties take it from the study, not from the coordinator."""
+    """The facts that all endpoints of one sum agree on; parties take them from the study, not from the coordinator."""
 
     study: str
     """The study's digest."""
@@ -92,16 +107,23 @@ class Session:
     bits: int
     schedule: NoiseSchedule | None = None
     """How the parties' noise is split into components that may be opened."""
+    vote: VoteShape | None = None
+    """For a sum of ballots: the vote that it decides."""
+
+    def __post_init__(self) -> None:
+        if self.vote is not None and self.length != self.vote.queries * self.vote.classes:
+            raise ValueError(f"Expected length={self.length} to be the queries times the classes of {self.vote}.")
 
     def label(self) -> str:
-        """Binds messages to this study, this sum and these parameters."""
+        """Binds messages to this study, this sum and these parameters. It is made of exact numbers only."""
         return self._label
 
     @cached_property
     def _label(self) -> str:
         facts = (self.study, self.name, self.parties, self.colluding, self.least_survivors, self.length, self.bits)
-        noise = repr(self.schedule).encode()
-        return "/".join(map(str, ("unspoken-1", *facts, hashlib.sha256(noise).hexdigest()[:16])))
+        noise = () if self.schedule is None else self.schedule.exact
+        digest = hashlib.sha256("/".join(map(str, noise)).encode()).hexdigest()
+        return "/".join(map(str, ("unspoken-1", *facts, digest[:16])))
 
     @property
     def components(self) -> int:
@@ -110,6 +132,11 @@ class Session:
     def opened(self, survivors: int) -> tuple[int, ...]:
         """The noise components that everyone opens when so many parties are in the total."""
         return () if self.schedule is None else self.schedule.opened(survivors)
+
+    @property
+    def vector_bytes(self) -> int:
+        """The size of a vector on the wire."""
+        return self.length * self.wire_type.itemsize
 
     @property
     def wire_type(self) -> np.dtype[np.unsignedinteger[npt.NBitBase]]:
@@ -129,9 +156,8 @@ class Session:
 
     def unpack(self, data: bytes | memoryview) -> Residues:
         """Bytes on the wire as residues; `Rejected` unless they are exactly one vector."""
-        expected = self.length * self.wire_type.itemsize
-        if len(data) != expected:
-            raise Rejected(f"a vector of {len(data)} bytes came where {expected} were due")
+        if len(data) != self.vector_bytes:
+            raise Rejected(f"a vector has {len(data)} bytes; {self.vector_bytes} are due")
         return np.frombuffer(data, dtype=self.wire_type)
 
 
@@ -218,16 +244,38 @@ class Coordinator(Endpoint):
 
 
 class Protocol(ABC):
-    """Makes the endpoints of one session."""
+    """One session of a protocol, as far as it is public. It plans without a roster, and makes endpoints with one."""
 
-    reveals_contributions = False
-    """True only for `ideal`, which adds in the clear."""
+    options_type: ClassVar[type[Section]]
+    """The protocol's own keys of [summation]."""
 
-    opens_noise = False
-    """Can it open the seeds of noise components that prove unneeded?"""
+    reveals_contributions: ClassVar[bool] = False
+    """Does the coordinator see what each party sends? Then it is for simulations only."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    counts_votes: ClassVar[bool] = False
+    """Does it find the winners of a vote, and no totals?"""
+
+    def __init__(self, session: Session, options: Section, roster: Roster | None = None) -> None:
+        self.session, self._options = session, options
+        self._roster = None if roster is None else self._checked(roster)
+
+    def with_roster(self, roster: Roster) -> Self:
+        """The same session, ready to make endpoints."""
+        ready = copy(self)
+        ready._roster = ready._checked(roster)
+        return ready
+
+    @property
+    def roster(self) -> Roster:
+        """Whose endpoints it makes."""
+        if self._roster is None:
+            raise ValueError(f"Expected a roster: {type(self).__name__} needs the public keys to make endpoints.")
+        return self._roster
+
+    @property
+    def opens_noise(self) -> bool:
+        """Can it open the seeds of noise components that prove unneeded?"""
+        return False
 
     @property
     @abstractmethod
@@ -249,18 +297,34 @@ class Protocol(ABC):
         return {}
 
     @abstractmethod
-    def coordinator(self) -> Coordinator: ...
-
-    @abstractmethod
-    def helpers(self) -> dict[str, Endpoint]:
-        """The helpers' endpoints, by address."""
-
-    @abstractmethod
-    def party(self, index: int, secrets: SecretStream) -> Party: ...
-
-    @abstractmethod
     def upload_bytes(self) -> int:
-        """How many bytes one party sends at most, if nobody drops out."""
+        """How many bytes one party sends at most, if nobody drops out: by arithmetic, without keys or vectors."""
+
+    @property
+    def helper_addresses(self) -> tuple[str, ...]:
+        """The addresses of the helpers, in the order of their keys in the roster."""
+        return ()
+
+    @abstractmethod
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> Party:
+        """The endpoint of a party. Its secret randomness for this session comes from `secrets`."""
+
+    @abstractmethod
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> Coordinator:
+        """The endpoint of the coordinator, whose X25519 key is `secret`."""
+
+    def helper(self, index: int, secret: bytes, secrets: SecretStream) -> Endpoint:
+        """The endpoint of a helper, whose X25519 key is `secret`."""
+        raise ValueError(f"Expected a protocol with helpers; {type(self).__name__} has none.")
+
+    def _checked(self, roster: Roster) -> Roster:
+        if len(roster.parties) != self.session.parties:
+            raise Unsuitable(
+                "roster.parties", f"has {len(roster.parties)} keys, but {self.session.parties} parties take part"
+            )
+        if (needed := len(self.helper_addresses)) and len(roster.helpers) != needed:
+            raise Unsuitable("roster.helpers", f"has {len(roster.helpers)} keys, but there are {needed} helpers")
+        return roster
 
 
 def address_of(party: int) -> str:
@@ -274,10 +338,10 @@ def bitmap(flags: Flags) -> bytes:
 def from_bitmap(packed: bytes, parties: int) -> Flags:
     """Flags from their bitmap, or `Rejected` if it is not of so many parties."""
     if len(packed) != (parties + 7) // 8:
-        raise Rejected(f"a list of parties of {len(packed)} bytes came where {(parties + 7) // 8} were due")
+        raise Rejected(f"a list of parties has {len(packed)} bytes; {(parties + 7) // 8} are due")
     flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(np.bool_)
     if flags[parties:].any():
-        raise Rejected("a list of parties names some who are not in the study")
+        raise Rejected("a list of parties names parties that are not in the study")
     return flags[:parties]
 
 
@@ -286,19 +350,19 @@ def decode(incoming: bytes | memoryview, kind: Any) -> Any:
     try:
         return msgspec.msgpack.decode(incoming, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
-        raise Rejected(f"a message that this endpoint does not take came ({error})") from None
+        raise Rejected(f"a message is not of a kind that this endpoint takes ({error})") from None
 
 
 def check_label(label: str, session: Session) -> None:
     """Refuse a message of another study, sum or shape."""
     if label != session.label():
-        raise Rejected("a message of another study or another sum came")
+        raise Rejected("a message belongs to another study or another sum")
 
 
 def check_sender(sender: int, session: Session, seen: Flags) -> None:
     """Refuse a message from outside the study, or a second one from the same party."""
     if not 0 <= sender < session.parties:
-        raise Rejected(f"a message came from party {sender}, who is not among the {session.parties} of the study")
+        raise Rejected(f"a message came from party {sender}; the study has {session.parties} parties")
     if seen[sender]:
         raise Rejected(f"a second message came from party {sender}")
 

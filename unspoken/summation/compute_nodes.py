@@ -23,21 +23,18 @@ sized for those who are left, and no noise components are opened, since how many
 
 from __future__ import annotations
 
-from typing import TypeAlias
-
 import msgspec
 import numpy as np
 from pydantic import Field
 
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.study import Section
+from unspoken.summation import sizes
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
     Coordinator,
-    Endpoint,
     Envelope,
-    Message,
     Openable,
     Party,
     Protocol,
@@ -50,10 +47,26 @@ from unspoken.summation.base import (
     check_sender,
     check_survivors,
     decode,
-    from_bitmap,
 )
-from unspoken.summation.keys import Channel, Identity, SimulatedIdentities, agree, public_key, seal, unseal, verify
-from unspoken.summation.masks import add_masks, add_streams
+from unspoken.summation.compute_node import ComputeNode
+from unspoken.summation.keys import PUBLIC_BYTES, SIGNATURE_BYTES, TAG_BYTES, Channel, Identity, public_key, seal
+from unspoken.summation.masks import add_masks
+from unspoken.summation.node_messages import (
+    Fold,
+    Framed,
+    FromNode,
+    Held,
+    Part,
+    Reveal,
+    Roll,
+    Share,
+    ToNode,
+    address,
+    exclusive_or,
+    nodes_of,
+    sealing_key,
+    statement,
+)
 from unspoken.types import Flags, Words
 
 
@@ -65,81 +78,6 @@ class Options(Section):
         le=255,
         description="how many of the nodes each party uses, more than half of them; unset: all of them",
     )
-
-
-class Share(Message, frozen=True, tag="nodes/share"):
-    """Party to node: its share (a seed, or the one vector) and shares of its noise seeds, sealed to the node's key."""
-
-    session: str
-    sender: int
-    node: int
-    key: bytes
-    signature: bytes
-    sealed: memoryview
-
-
-class Framed(Message, frozen=True, tag="nodes/framed"):
-    """What travels between a node and the coordinator: an authenticated body."""
-
-    session: str
-    node: int
-    body: memoryview
-
-
-class Roll(Message, frozen=True, tag="nodes/roll"):
-    """Coordinator to node: whom have you heard from?"""
-
-
-class Held(Message, frozen=True, tag="nodes/held"):
-    """Node to coordinator: these, not yet counted."""
-
-    senders: list[int]
-
-
-class Fold(Message, frozen=True, tag="nodes/fold"):
-    """Coordinator to node: all their nodes hold these; count them."""
-
-    senders: list[int]
-
-
-class Reveal(Message, frozen=True, tag="nodes/reveal"):
-    """Coordinator to node: everyone who is counted; your part of their total, please."""
-
-    survivors: bytes
-
-
-class Part(Message, frozen=True, tag="nodes/part"):
-    """Node to coordinator: the total of its shares, and its shares of the noise seeds that are to be opened."""
-
-    total: memoryview
-    opened: bytes
-
-
-ToNode: TypeAlias = Roll | Fold | Reveal
-FromNode: TypeAlias = Held | Part
-
-
-def address(node: int) -> str:
-    return f"node:{node}"
-
-
-def nodes_of(party: int, nodes: int, per_party: int) -> list[int]:
-    """The nodes that a party uses; the first of them gets the vector, the others seeds.
-
-    >>> nodes_of(4, 5, 2)
-    [4, 0]
-    """
-    return [(party + step) % nodes for step in range(per_party)]
-
-
-def statement(label: str, sender: int, key: bytes) -> bytes:
-    """What a party signs: its one-time key, and with it everything that is sealed under that key."""
-    return f"share/{label}/{sender}/".encode() + key
-
-
-def sealing_key(secret: bytes, public: bytes, sender_key: bytes, label: str, sender: int, node: int) -> bytes:
-    """The key of one party's message to one node, bound to both, to the sum and to the sender's one-time key."""
-    return agree(secret, public, f"seal/{label}/{sender}/{address(node)}/".encode() + sender_key)
 
 
 class PartyState(msgspec.Struct):
@@ -185,7 +123,7 @@ class ComputeNodesParty(Party):
         """The noise seeds, one after the other, as shares whose exclusive or they are."""
         together = b"".join(self.state.noise_seeds)
         shares = [self._secrets.take(len(together)) for _ in self._nodes[1:]]
-        return [_exclusive_or([together, *shares]), *shares]
+        return [exclusive_or([together, *shares]), *shares]
 
     def _statement(self) -> bytes:
         return statement(self._session.label(), self._index, public_key(self.state.key))
@@ -196,124 +134,6 @@ class ComputeNodesParty(Party):
         return msgspec.msgpack.encode(
             Share(label, self._index, node, key, signature, memoryview(seal(sealing, 0, plain)))
         )
-
-
-def _exclusive_or(parts: list[bytes]) -> bytes:
-    rows = np.stack([np.frombuffer(part, dtype=np.uint8) for part in parts])
-    return bytes(np.bitwise_xor.reduce(rows, axis=0))
-
-
-class NodeState(msgspec.Struct):
-    key: bytes
-    heard: np.ndarray
-    counted: np.ndarray
-    total: np.ndarray
-    noise: np.ndarray
-    """(parties · bytes of noise shares): what it holds of the parties' noise seeds"""
-    waiting: dict[int, bytes]
-    revealed: bytes = b""
-
-
-class ComputeNode(Endpoint):
-    def __init__(self, session: Session, roster: Roster, node: int, nodes: int, per_party: int, key: bytes) -> None:
-        self._session, self._roster, self._node, self._nodes, self._per_party = session, roster, node, nodes, per_party
-        self._channel = Channel(key, roster.coordinator, session.label(), address(node), COORDINATOR)
-        self._noise_bytes = session.components * KEY_BYTES
-        self.state: NodeState = NodeState(
-            key=key,
-            heard=np.zeros(session.parties, dtype=np.bool_),
-            counted=np.zeros(session.parties, dtype=np.bool_),
-            total=session.zeros(),
-            noise=np.zeros(session.parties * self._noise_bytes, dtype=np.uint8),
-            waiting={},
-        )
-
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if not incoming:
-            return []
-        message: Share | Framed = decode(incoming, Share | Framed)
-        check_label(message.session, self._session)
-        if isinstance(message, Share):
-            self._take(message)
-            return []
-        if message.node != self._node:
-            raise Rejected(f"a message for node {message.node} came to node {self._node}")
-        request: ToNode = decode(self._channel.unwrap(message.body), ToNode)
-        match request:
-            case Roll():
-                return [self._answer(Held(sorted(self.state.waiting)))]
-            case Fold():
-                self._fold(request)
-                return []
-            case Reveal():
-                return [self._answer(self._part(request))]
-
-    def _take(self, share: Share) -> None:
-        """Check who sent it, open it, and keep it until its party is counted."""
-        if self.state.revealed:
-            raise Rejected("a share came after the total had been revealed")
-        check_sender(share.sender, self._session, self.state.heard)
-        if share.node != self._node or self._node not in self._nodes_of(share.sender):
-            raise Rejected(f"a share for node {share.node} came to node {self._node}")
-        who = f"party {share.sender}"
-        signed = statement(share.session, share.sender, share.key)
-        verify(self._roster.parties[share.sender], signed, share.signature, who)
-        sealing = sealing_key(self.state.key, share.key, share.key, share.session, share.sender, self._node)
-        plain = unseal(sealing, 0, share.sealed, who)
-        size = len(plain) - self._noise_bytes
-        due = self._session.length * self._session.wire_type.itemsize if self._holds_vector(share.sender) else KEY_BYTES
-        if size != due:
-            raise Rejected(f"{who} sent a share of {size} bytes; {due} were due")
-        self.state.waiting[share.sender] = plain
-        self.state.heard[share.sender] = True
-
-    def _fold(self, fold: Fold) -> None:
-        state, session = self.state, self._session
-        if state.revealed:
-            raise Rejected("the total has been revealed; this sum is over")
-        if len(set(fold.senders)) != len(fold.senders) or not state.waiting.keys() >= set(fold.senders):
-            raise Rejected("the coordinator asks to count parties that this node has not heard from, or counts twice")
-        seeds = []
-        for sender in fold.senders:
-            plain = memoryview(state.waiting.pop(sender))
-            share, noise = plain[: len(plain) - self._noise_bytes], plain[len(plain) - self._noise_bytes :]
-            start = sender * self._noise_bytes
-            state.noise[start : start + self._noise_bytes] = np.frombuffer(noise, dtype=np.uint8)
-            if self._holds_vector(sender):
-                state.total += session.unpack(share)
-            else:
-                seeds.append((bytes(share), True))
-            state.counted[sender] = True
-        add_streams(state.total, seeds)
-
-    def _part(self, reveal: Reveal) -> Part:
-        """The part of the total, for one set of parties only: a second, different set would reveal a difference."""
-        state, session = self.state, self._session
-        survivors = from_bitmap(reveal.survivors, session.parties)
-        check_survivors(int(survivors.sum()), session)
-        mine = np.array([self._node in self._nodes_of(party) for party in range(session.parties)])
-        if (state.counted != (survivors & mine)).any():
-            raise Aborted(
-                f"node {self._node} has counted other parties than the coordinator names; nothing was revealed"
-            )
-        if state.revealed and state.revealed != reveal.survivors:
-            raise Aborted("the coordinator asks for a second, different total; it gets nothing")
-        state.revealed = reveal.survivors
-        opened = list(session.opened(int(survivors.sum())))
-        noise = state.noise.reshape(session.parties, session.components, KEY_BYTES)[state.counted][:, opened]
-        return Part(memoryview(session.pack(state.total)), noise.tobytes())
-
-    def _answer(self, message: FromNode) -> Envelope:
-        body = self._channel.wrap(msgspec.msgpack.encode(message))
-        return Envelope(
-            COORDINATOR, msgspec.msgpack.encode(Framed(self._session.label(), self._node, memoryview(body)))
-        )
-
-    def _nodes_of(self, party: int) -> list[int]:
-        return nodes_of(party, self._nodes, self._per_party)
-
-    def _holds_vector(self, party: int) -> bool:
-        return self._nodes_of(party)[0] == self._node
 
 
 class CoordinatorState(msgspec.Struct):
@@ -409,7 +229,7 @@ class NodesCoordinator(Coordinator):
             for position, party in enumerate(mine):
                 shares[party].append(opened[position * size : (position + 1) * size])
         for party, parts in shares.items():
-            together = _exclusive_or(parts)
+            together = exclusive_or(parts)
             seeds[party] = [together[start : start + KEY_BYTES] for start in range(0, size, KEY_BYTES)]
         return seeds
 
@@ -431,11 +251,11 @@ class NodesCoordinator(Coordinator):
 class ComputeNodes(Protocol):
     """Additive secret sharing among compute nodes."""
 
-    def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
-        super().__init__(session)
+    options_type = Options
+
+    def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
         self._count = options.nodes
         self._per_party = options.nodes if options.per_party is None else options.per_party
-        self.opens_noise = self._per_party == self._count
         if self._per_party > self._count:
             raise Unsuitable("summation.per_party", f"is {self._per_party}, but there are only {self._count} nodes")
         if 2 * self._per_party <= self._count:
@@ -444,16 +264,12 @@ class ComputeNodes(Protocol):
                 f"is {self._per_party} of {self._count} nodes, with which a few parties that collude or drop out split "
                 f"the total into smaller ones; use {self._count // 2 + 1} or more, or leave it out to use all nodes",
             )
-        self._secret = secrets.key()
-        self._identities = SimulatedIdentities(secrets.key(), session.parties)
-        node_secrets = [secrets.key() for _ in range(options.nodes)]
-        self._roster = Roster(
-            self._identities, public_key(self._secret), tuple(public_key(key) for key in node_secrets)
-        )
-        self._nodes = {
-            address(node): ComputeNode(session, self._roster, node, self._count, self._per_party, key)
-            for node, key in enumerate(node_secrets)
-        }
+        super().__init__(session, options, roster)
+
+    @property
+    def opens_noise(self) -> bool:
+        """Only where all nodes see all parties: elsewhere how much is opened depends on the coordinator's word."""
+        return self._per_party == self._count
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -476,18 +292,29 @@ class ComputeNodes(Protocol):
         allowed = self.session.parties - self.session.least_survivors
         return Openable(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
 
-    def coordinator(self) -> NodesCoordinator:
-        return NodesCoordinator(self.session, self._roster, self._per_party, self._secret)
-
-    def helpers(self) -> dict[str, Endpoint]:
-        return dict(self._nodes)
-
-    def party(self, index: int, secrets: SecretStream) -> ComputeNodesParty:
-        nodes = nodes_of(index, self._count, self._per_party)
-        identity = self._identities.identity(index)
-        return ComputeNodesParty(self.session, self._roster, nodes, index, identity, secrets)
-
     def upload_bytes(self) -> int:
-        party = self.party(self.session.parties - 1, SecretStream())
-        vector = np.zeros(self.session.length, dtype=np.uint64)
-        return sum(len(envelope.body) for envelope in party.submit(vector))
+        """The first of a party's nodes gets the vector, the others get seeds; all of them get noise shares."""
+        session, last = self.session, self.session.parties - 1
+        label, sender = sizes.of_text(session.label()), sizes.of_integer(last)
+        key, signature = sizes.of_bytes(PUBLIC_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
+        noise = session.components * KEY_BYTES + TAG_BYTES
+        sealed = [session.vector_bytes + noise, *[KEY_BYTES + noise] * (self._per_party - 1)]
+        nodes = nodes_of(last, self._count, self._per_party)
+        return sum(
+            sizes.of_message(Share, label, sender, sizes.of_integer(node), key, signature, sizes.of_bytes(size))
+            for node, size in zip(nodes, sealed, strict=True)
+        )
+
+    @property
+    def helper_addresses(self) -> tuple[str, ...]:
+        return tuple(address(node) for node in range(self._count))
+
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> ComputeNodesParty:
+        nodes = nodes_of(index, self._count, self._per_party)
+        return ComputeNodesParty(self.session, self.roster, nodes, index, identity, secrets)
+
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> NodesCoordinator:
+        return NodesCoordinator(self.session, self.roster, self._per_party, secret)
+
+    def helper(self, index: int, secret: bytes, secrets: SecretStream) -> ComputeNode:
+        return ComputeNode(self.session, self.roster, index, self._count, self._per_party, secret)

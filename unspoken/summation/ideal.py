@@ -10,21 +10,23 @@ import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
+from unspoken.summation import sizes
 from unspoken.summation.base import (
     COORDINATOR,
     Coordinator,
-    Endpoint,
     Envelope,
     Message,
     Openable,
     Party,
     Protocol,
+    Roster,
     Session,
     check_label,
     check_sender,
     check_survivors,
     decode,
 )
+from unspoken.summation.keys import Identity
 from unspoken.types import Flags, Words
 
 
@@ -33,6 +35,8 @@ class Options(Section):
 
 
 class Clear(Message, frozen=True, tag="ideal/clear"):
+    """Party to coordinator: its vector, for everyone to read."""
+
     session: str
     sender: int
     vector: memoryview
@@ -43,7 +47,11 @@ class PartyState(msgspec.Struct):
 
 
 class IdealParty(Party):
-    def __init__(self, session: Session, index: int) -> None:
+    """Sends its vector as it is. The roster only says how many parties there are: nobody signs."""
+
+    def __init__(self, session: Session, roster: Roster, index: int) -> None:
+        if not 0 <= index < len(roster.parties):
+            raise ValueError(f"Expected 0 <= index={index} < {len(roster.parties)} parties.")
         self._session = session
         self.state: PartyState = PartyState(index)
 
@@ -61,10 +69,10 @@ class CoordinatorState(msgspec.Struct):
 
 
 class IdealCoordinator(Coordinator):
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, roster: Roster) -> None:
         self._session = session
         self.state: CoordinatorState = CoordinatorState(
-            seen=np.zeros(session.parties, dtype=np.bool_), total=session.zeros()
+            seen=np.zeros(len(roster.parties), dtype=np.bool_), total=session.zeros()
         )
 
     def step(self, incoming: bytes) -> list[Envelope]:
@@ -91,11 +99,13 @@ class IdealCoordinator(Coordinator):
 class Ideal(Protocol):
     """Adds in the clear."""
 
+    options_type = Options
     reveals_contributions = True
-    opens_noise = True
 
-    def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
-        super().__init__(session)
+    @property
+    def opens_noise(self) -> bool:
+        """The engine draws the noise of the total, and no more of it than is needed."""
+        return True
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -107,15 +117,12 @@ class Ideal(Protocol):
     def openable(self, colluding: int) -> Openable:
         return Openable(self.session.least_survivors)
 
-    def coordinator(self) -> IdealCoordinator:
-        return IdealCoordinator(self.session)
-
-    def helpers(self) -> dict[str, Endpoint]:
-        return {}
-
-    def party(self, index: int, secrets: SecretStream) -> IdealParty:
-        return IdealParty(self.session, index)
-
     def upload_bytes(self) -> int:
-        vector = np.zeros(self.session.length, dtype=np.uint64)
-        return len(IdealParty(self.session, self.session.parties - 1).submit(vector)[0].body)
+        vector, last = sizes.of_bytes(self.session.vector_bytes), sizes.of_integer(self.session.parties - 1)
+        return sizes.of_message(Clear, sizes.of_text(self.session.label()), last, vector)
+
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> IdealParty:
+        return IdealParty(self.session, self.roster, index)
+
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> IdealCoordinator:
+        return IdealCoordinator(self.session, self.roster)

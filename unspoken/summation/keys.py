@@ -1,4 +1,4 @@
-"""Identities, key agreement and sealed messages: everything that parties and helpers need of cryptography.
+"""Identities, key agreement and sealed messages: all the cryptography that endpoints share.
 
 Identities are Ed25519 keys that the study's roster names, so a coordinator cannot invent parties. Keys for masks and
 for sealed messages are X25519 keys made for one sum and signed by their owner. A sealed message is AES-256-GCM under
@@ -7,13 +7,10 @@ a key that serves for that one message, bound by HKDF to the sum, the sender and
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import overload
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
 from cryptography.hazmat.primitives import hashes
@@ -23,10 +20,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from unspoken.noise.stream import KEY_BYTES
-from unspoken.summation.base import Rejected
+from unspoken.summation.base import COORDINATOR, Rejected
 
+PUBLIC_BYTES, SIGNATURE_BYTES = 32, 64
+TAG_BYTES = 16
+"""A sealed message is this much longer than its plain text."""
 NONCE_BYTES = 12
-WRAPPING_BYTES = NONCE_BYTES + 16
+WRAPPING_BYTES = NONCE_BYTES + TAG_BYTES
 """What a channel puts before a body: a nonce and an authentication tag."""
 
 
@@ -45,7 +45,7 @@ class Identity:
 
 
 def verify(public: bytes, statement: bytes, signature: bytes, who: str) -> None:
-    """`Rejected` unless the owner of the identity signed exactly this."""
+    """`Rejected` unless the owner of the identity signed exactly this statement."""
     if not _signed(public, statement, signature):
         raise Rejected(f"the signature of {who} does not fit its identity in the roster")
 
@@ -76,7 +76,7 @@ def agree(secret: bytes, public: bytes, purpose: bytes) -> bytes:
     try:
         shared = _private_key(secret).exchange(X25519PublicKey.from_public_bytes(public))
     except ValueError:
-        raise Rejected("a public key is not a point that a key can be agreed on with") from None
+        raise Rejected("no key can be agreed on with this public key: it is not a valid point") from None
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=purpose).derive(shared)
 
 
@@ -86,41 +86,11 @@ def seal(key: bytes, number: int, plain: bytes) -> bytes:
 
 
 def unseal(key: bytes, number: int, sealed: bytes | memoryview, who: str) -> bytes:
-    """`Rejected` unless the message is just as its sender sealed it, for this receiver."""
+    """The plain text; `Rejected` if the message was altered or sealed for someone else."""
     try:
         return AESGCM(key).decrypt(number.to_bytes(12, "big"), sealed, None)
     except InvalidTag:
         raise Rejected(f"the message of {who} cannot be opened: altered, or not meant for this receiver") from None
-
-
-class SimulatedIdentities(Sequence[bytes]):
-    """The identities of all parties of a simulation, made from one secret when they are first needed.
-
-    As a sequence it is what a roster needs: the public keys.
-    """
-
-    def __init__(self, root: bytes, parties: int) -> None:
-        self._root, self._parties = root, parties
-        self._public: dict[int, bytes] = {}
-
-    def identity(self, party: int) -> Identity:
-        return Identity(hashlib.sha256(self._root + party.to_bytes(8, "big")).digest())
-
-    def __len__(self) -> int:
-        return self._parties
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, index: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(index, slice):
-            return [self[party] for party in range(*index.indices(self._parties))]
-        if not 0 <= index < self._parties:
-            raise IndexError(index)
-        if index not in self._public:
-            self._public[index] = self.identity(index).public
-        return self._public[index]
 
 
 class Channel:
@@ -134,7 +104,7 @@ class Channel:
         common = agree(secret, peer, f"channel/{label}/{first}/{second}".encode())
         # A key for each direction: a message cannot be turned back to its sender.
         self._mine, self._theirs = (AESGCM(hmac.digest(common, name.encode(), "sha256")) for name in (me, other))
-        self._other = other
+        self._other = "the coordinator" if other == COORDINATOR else other
 
     def wrap(self, body: bytes) -> bytes:
         """The body behind a random nonce and its authentication tag."""
@@ -148,5 +118,5 @@ class Channel:
         try:
             self._theirs.decrypt(nonce, tag, body)
         except (InvalidTag, ValueError):
-            raise Rejected(f"a message that {self._other} did not send as it is came") from None
+            raise Rejected(f"a message that claims to be from {self._other} failed authentication") from None
         return body

@@ -15,11 +15,10 @@ from pydantic import Field
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
+from unspoken.summation import sizes
 from unspoken.summation.base import Aborted, Envelope, Message, Openable, Rejected, Roster, Session, Unsuitable, decode
 from unspoken.summation.graph import SECURITY_BITS, Degree, disconnected
-from unspoken.summation.keys import Identity
-from unspoken.summation.masks import add_masks
-from unspoken.summation.neighbours import (
+from unspoken.summation.introductions import (
     NONCE_BYTES,
     Introduce,
     MeetingState,
@@ -28,6 +27,8 @@ from unspoken.summation.neighbours import (
     NeighbourProtocol,
     NeighbourState,
 )
+from unspoken.summation.keys import Identity
+from unspoken.summation.masks import add_masks
 from unspoken.types import Flags, Words
 
 
@@ -62,7 +63,7 @@ class PairwiseParty(NeighbourParty):
 
     def submit(self, vector: Words) -> list[Envelope]:
         if not self.ready:
-            raise Aborted("a party was asked for its vector before its neighbours' keys had come")
+            raise Aborted("a party was asked for its vector before it knew its neighbours' keys")
         if not self.state.submitted:
             masked = add_masks(vector, self._masks_with(list(self.state.keys)), self._session)
             # Kept as sent: a second vector under the same masks would reveal the difference.
@@ -99,7 +100,7 @@ class PairwiseCoordinator(NeighbourCoordinator):
             shown = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
             raise Aborted(
                 f"parties {shown} exchanged keys and sent no vector, and pairwise masks cannot be taken away without "
-                "them; nothing was revealed: use secagg+ where parties may vanish"
+                "theirs; nothing was revealed. Use secagg+ where parties may vanish"
             )
         return []
 
@@ -120,7 +121,9 @@ class PairwiseCoordinator(NeighbourCoordinator):
 class Pairwise(NeighbourProtocol):
     """Masks between all parties, or along a random graph."""
 
-    def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
+    options_type = Options
+
+    def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
         others = session.parties - 1
         degree = others if options.group is None or options.group >= others else options.group + options.group % 2
         allowed = session.parties - session.least_survivors
@@ -130,7 +133,7 @@ class Pairwise(NeighbourProtocol):
                 f"is {options.group}, too few for {session.colluding} colluding of {session.parties} parties: they "
                 "could cut an honest party off; raise it, or leave it out",
             )
-        super().__init__(session, Degree(degree, max(1, degree - allowed)), secrets)
+        super().__init__(session, options, Degree(degree, max(1, degree - allowed)), roster)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -142,11 +145,11 @@ class Pairwise(NeighbourProtocol):
         exposure = self._cut_off(colluding)
         return Openable(self.session.least_survivors, exposure, alone=exposure >= 1.0)
 
-    def coordinator(self) -> PairwiseCoordinator:
-        return PairwiseCoordinator(self.session, self._roster, self.degree, self._coordinator_secret, self._secrets)
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> PairwiseParty:
+        return PairwiseParty(self.session, self.roster, self.degree, index, identity, secrets)
 
-    def party(self, index: int, secrets: SecretStream) -> PairwiseParty:
-        return PairwiseParty(self.session, self._roster, self.degree, index, self._identities.identity(index), secrets)
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> PairwiseCoordinator:
+        return PairwiseCoordinator(self.session, self.roster, self.degree, secret, secrets)
 
-    def _rehearsal(self) -> list[Message]:
-        return [Masked(memoryview(self.session.pack(np.zeros(self.session.length, dtype=np.uint64))))]
+    def _later_sizes(self) -> list[int]:
+        return [sizes.of_message(Masked, sizes.of_bytes(self.session.vector_bytes))]

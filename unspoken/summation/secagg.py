@@ -16,99 +16,46 @@ authenticated, and the opened seeds are checked against commitments, so what com
 
 from __future__ import annotations
 
-import hashlib
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
-import msgspec
 import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
-from unspoken.summation import shamir
+from unspoken.summation import shamir, sizes
 from unspoken.summation.base import (
     Aborted,
     Envelope,
-    Message,
     Openable,
     Rejected,
     Roster,
     Session,
     Unsuitable,
-    bitmap,
     check_survivors,
-    decode,
     from_bitmap,
 )
 from unspoken.summation.graph import Degree, complete_degree, degree_for, surrounded
-from unspoken.summation.keys import Identity, agree, public_key, seal, unseal
+from unspoken.summation.introductions import Introduce, NeighbourParty, NeighbourProtocol, NeighbourState
+from unspoken.summation.keys import TAG_BYTES, Identity, seal, unseal
 from unspoken.summation.masks import add_masks
-from unspoken.summation.neighbours import (
-    NONCE_BYTES,
-    Introduce,
-    MeetingState,
-    NeighbourCoordinator,
-    NeighbourParty,
-    NeighbourProtocol,
-    NeighbourState,
-    mask_seed,
+from unspoken.summation.secagg_coordinator import SecAggCoordinator
+from unspoken.summation.secagg_messages import (
+    COMMITMENT_BYTES,
+    SHARE_BYTES,
+    Deal,
+    Masked,
+    Opened,
+    Relay,
+    ToParty,
+    Unmask,
+    commitment,
+    sealing_key,
 )
-from unspoken.types import Flags, Words
-
-SHARE_BYTES = 4 * shamir.SYMBOLS
+from unspoken.types import Words
 
 
 class Options(Section):
     """SecAgg and SecAgg+ take everything they need from the study's parties and privacy."""
-
-
-class Deal(Message, frozen=True, tag="secagg/deal"):
-    """Party to coordinator: sealed shares, one for each neighbour in the order of their numbers."""
-
-    receivers: list[int]
-    sealed: list[bytes]
-
-
-class Relay(Message, frozen=True, tag="secagg/relay"):
-    """Coordinator to party: the shares that its neighbours dealt to it."""
-
-    senders: list[int]
-    sealed: list[bytes]
-
-
-class Masked(Message, frozen=True, tag="secagg/masked"):
-    """Party to coordinator: its masked vector, and hashes of the seeds that may be opened later."""
-
-    vector: memoryview
-    commitments: list[bytes]
-
-
-class Unmask(Message, frozen=True, tag="secagg/unmask"):
-    """Coordinator to party: whose vectors have arrived."""
-
-    survivors: bytes
-
-
-class Opened(Message, frozen=True, tag="secagg/opened"):
-    """Party to coordinator: shares of the seeds of neighbours that are in, of the mask keys of the others."""
-
-    alive: list[int]
-    alive_shares: bytes
-    gone: list[int]
-    gone_shares: bytes
-
-
-ToParty: TypeAlias = Introduce | Relay | Unmask
-FromParty: TypeAlias = Deal | Masked | Opened
-
-
-def sealing_key(secret: bytes, public: bytes, label: str, one: int, other: int) -> bytes:
-    """The key of the two messages between a pair of neighbours, one each way."""
-    return agree(secret, public, f"seal/{label}/{min(one, other)}/{max(one, other)}".encode())
-
-
-def commitment(label: str, sender: int, seed: bytes) -> bytes:
-    """The hash of a random 32-byte seed tells nothing about it, and fixes it."""
-    return hashlib.sha256(f"seed/{label}/{sender}/".encode() + seed).digest()
 
 
 class PartyState(NeighbourState):
@@ -155,7 +102,7 @@ class SecAggParty(NeighbourParty):
 
     def submit(self, vector: Words) -> list[Envelope]:
         if not self.ready:
-            raise Aborted("a party was asked for its vector before its neighbours' shares had come")
+            raise Aborted("a party was asked for its vector before it had its neighbours' shares")
         state = self.state
         if not state.submitted:
             masked = self._session.pack(add_masks(vector, [(state.self_seed, True), *state.masks], self._session))
@@ -229,175 +176,13 @@ class SecAggParty(NeighbourParty):
         return np.frombuffer(plain, dtype="<u4").reshape(secrets, shamir.SYMBOLS)
 
 
-class CoordinatorState(MeetingState):
-    deals: dict[int, dict[int, bytes]] = {}
-    commitments: dict[int, list[bytes]] = {}
-    total: np.ndarray = msgspec.field(default_factory=lambda: np.zeros(0, dtype=np.uint64))
-    settled: list[int] = []
-    answers: dict[int, Opened] = {}
-
-
-class SecAggCoordinator(NeighbourCoordinator):
-    """Collects until told to go on (a deadline is the engine's business), then goes on with whoever is there."""
-
-    setup_stages = 2
-
-    def __init__(self, session: Session, roster: Roster, degree: Degree, secret: bytes, secrets: SecretStream) -> None:
-        super().__init__(session, roster, degree, secret)
-        self.state: CoordinatorState = CoordinatorState(secrets.take(NONCE_BYTES), total=session.zeros())
-        self._opened_shares: dict[str, dict[int, tuple[Words, Words]]] = {}
-
-    def _take(self, sender: int, body: memoryview) -> None:
-        message: FromParty = decode(body, FromParty)
-        match self.state.stage, message:
-            case "shares", Deal():
-                self._take_deal(sender, message)
-            case "vectors", Masked():
-                self._take_vector(sender, message)
-            case "unmasking", Opened():
-                self._take_opened(sender, message)
-            case stage, other:
-                raise Rejected(f"party {sender} sent {type(other).__name__} in the stage of {stage}")
-
-    def advance(self) -> list[Envelope]:
-        """Close the stage of keys or of shares: introduce neighbours, or relay their shares."""
-        state = self.state
-        if state.stage == "keys":
-            envelopes = self._introduce()
-            state.stage = "shares"
-            return envelopes
-        if state.stage == "shares":
-            check_survivors(len(state.deals), self._session)
-            state.stage = "vectors"
-            return [self._to(party, self._relay(party)) for party in sorted(state.deals)]
-        raise Aborted(f"there is no stage to close after {state.stage}")
-
-    def finish(self) -> list[Envelope]:
-        state = self.state
-        if state.stage not in ("vectors", "unmasking"):
-            raise Aborted("the sum was to be finished before vectors could be sent")
-        check_survivors(len(state.commitments), self._session)
-        state.stage = "unmasking"
-        state.settled = sorted(state.commitments)
-        request = Unmask(bitmap(self.survivors()))
-        return [self._to(party, request) for party in state.settled]
-
-    def survivors(self) -> Flags:
-        present = np.zeros(self._session.parties, dtype=np.bool_)
-        present[list(self.state.commitments)] = True
-        return present
-
-    def total(self) -> Words:
-        state, session = self.state, self._session
-        if state.stage != "unmasking":
-            raise Aborted("the total was asked for before it was complete")
-        self._opened_shares = {}
-        seeds: list[tuple[bytes, bool]] = [(self._seed(party, 0), False) for party in state.settled]
-        for party in sorted(state.deals.keys() - state.commitments.keys()):
-            seeds += self._pair_seeds(party)
-        return session.reduce(add_masks(state.total, seeds, session))
-
-    def opened(self) -> dict[int, list[bytes]]:
-        numbers = self._session.opened(len(self.state.settled))
-        return {
-            party: [self._seed(party, 1 + position, 1 + number) for position, number in enumerate(numbers)]
-            for party in self.state.settled
-        }
-
-    def _take_deal(self, sender: int, deal: Deal) -> None:
-        expected = [party for party in self._neighbours(sender) if party in self.state.keys]
-        if deal.receivers != expected or len(deal.sealed) != len(expected):
-            raise Rejected(f"party {sender} dealt shares to others than its neighbours")
-        if sender in self.state.deals:
-            raise Rejected(f"a second message came from party {sender}")
-        self.state.deals[sender] = dict(zip(deal.receivers, deal.sealed, strict=True))
-
-    def _take_vector(self, sender: int, masked: Masked) -> None:
-        if sender not in self.state.deals:
-            raise Rejected(f"party {sender} sent a vector but had dealt no shares")
-        if sender in self.state.commitments:
-            raise Rejected(f"a second message came from party {sender}")
-        if len(masked.commitments) != 1 + self._session.components:
-            raise Rejected(f"party {sender} sent {len(masked.commitments)} commitments")
-        self.state.total += self._session.unpack(masked.vector)
-        self.state.commitments[sender] = masked.commitments
-
-    def _take_opened(self, sender: int, opened: Opened) -> None:
-        state = self.state
-        if sender not in state.commitments or sender in state.answers:
-            raise Rejected(f"party {sender} opened shares twice, or is not in the total")
-        dealt = [party for party in self._neighbours(sender) if party in state.deals]
-        alive = [party for party in dealt if party in state.commitments]
-        gone = [party for party in dealt if party not in state.commitments]
-        size = SHARE_BYTES * (1 + len(self._session.opened(len(state.settled))))
-        lengths = (len(opened.alive_shares), len(opened.gone_shares))
-        if (opened.alive, opened.gone) != (alive, gone) or lengths != (size * len(alive), SHARE_BYTES * len(gone)):
-            raise Rejected(f"party {sender} opened other shares than it was asked for")
-        state.answers[sender] = opened
-
-    def _shares(self, kind: Literal["alive", "gone"]) -> dict[int, tuple[Words, Words]]:
-        """The opened shares by the party they are of: the points, and the shares (points, secrets, symbols)."""
-        answers = self.state.answers
-        owners = np.concatenate([np.array(getattr(a, kind), dtype=np.int64) for a in answers.values()])
-        senders = np.repeat(np.array(list(answers), dtype=np.uint64), [len(getattr(a, kind)) for a in answers.values()])
-        joined = b"".join(getattr(answer, f"{kind}_shares") for answer in answers.values())
-        shares = np.frombuffer(joined, dtype="<u4").reshape(len(owners), -1, shamir.SYMBOLS)
-        order = np.argsort(owners, kind="stable")
-        parties, starts = np.unique(owners[order], return_index=True)
-        return {
-            int(party): (senders[rows] + np.uint64(1), shares[rows].astype(np.uint64))
-            for party, rows in zip(parties, np.split(order, starts[1:]), strict=True)
-        }
-
-    def _combined(self, kind: Literal["alive", "gone"], party: int, position: int) -> bytes:
-        """One of a party's secrets, from as many shares as are needed."""
-        if kind not in self._opened_shares:
-            self._opened_shares[kind] = self._shares(kind) if self.state.answers else {}
-        none = np.empty(0, dtype=np.uint64)
-        points, shares = self._opened_shares[kind].get(party, (none, none))
-        needed = self._degree.threshold
-        if len(points) < needed:
-            raise Aborted(
-                f"only {len(points)} shares of party {party} were opened and {needed} are needed; nothing was revealed"
-            )
-        return shamir.combine(shares[:needed, position], points[:needed])
-
-    def _seed(self, party: int, position: int, number: int = 0) -> bytes:
-        """A party's self-mask seed (or one of its noise seeds), checked against its commitment."""
-        seed = self._combined("alive", party, position)
-        if commitment(self._label, party, seed) != self.state.commitments[party][number]:
-            raise Aborted(
-                f"the opened shares of party {party} do not give what it had committed to; nothing was revealed"
-            )
-        return seed
-
-    def _pair_seeds(self, party: int) -> list[tuple[bytes, bool]]:
-        """The masks that survivors had in common with a party that is gone, with the sign that takes them away."""
-        secret = self._combined("gone", party, 0) if self._has_survivors(party) else b""
-        if secret and public_key(secret) != self.state.keys[party].mask_key:
-            raise Aborted(f"the opened shares of party {party} do not give its mask key; nothing was revealed")
-        seeds = []
-        for survivor in self._neighbours(party):
-            if survivor in self.state.commitments and party in self.state.deals[survivor]:
-                seed = mask_seed(secret, self.state.keys[survivor].mask_key, self._label, party, survivor)
-                seeds.append((seed, survivor > party))
-        return seeds
-
-    def _has_survivors(self, party: int) -> bool:
-        return any(neighbour in self.state.commitments for neighbour in self._neighbours(party))
-
-    def _relay(self, party: int) -> Relay:
-        senders = [other for other in self._neighbours(party) if other in self.state.deals]
-        return Relay(senders, [self.state.deals[other][party] for other in senders])
-
-
 class SecAgg(NeighbourProtocol):
     """Everyone masks with everyone (Bonawitz et al. 2017)."""
 
-    opens_noise = True
+    options_type = Options
 
-    def __init__(self, session: Session, options: Options, secrets: SecretStream) -> None:
-        super().__init__(session, self._degree(session), secrets)
+    def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
+        super().__init__(session, options, self._degree(session), roster)
         if self.openable(session.colluding).alone:
             raise Unsuitable(
                 "privacy.colluding",
@@ -405,6 +190,10 @@ class SecAgg(NeighbourProtocol):
                 f"{session.parties - session.least_survivors} may drop out any {self.degree.threshold} can unmask "
                 'another; lower colluding or dropouts, have more parties, or use "compute-nodes"',
             )
+
+    @property
+    def opens_noise(self) -> bool:
+        return True
 
     def openable(self, colluding: int) -> Openable:
         """Colluders unmask a neighbour if they hold `threshold` of its shares: for sure, or by the graph's dice."""
@@ -415,22 +204,23 @@ class SecAgg(NeighbourProtocol):
     def _degree(self, session: Session) -> Degree:
         return complete_degree(session.parties, session.parties - session.least_survivors)
 
-    def coordinator(self) -> SecAggCoordinator:
-        return SecAggCoordinator(self.session, self._roster, self.degree, self._coordinator_secret, self._secrets)
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> SecAggParty:
+        return SecAggParty(self.session, self.roster, self.degree, index, identity, secrets)
 
-    def party(self, index: int, secrets: SecretStream) -> SecAggParty:
-        return SecAggParty(self.session, self._roster, self.degree, index, self._identities.identity(index), secrets)
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> SecAggCoordinator:
+        return SecAggCoordinator(self.session, self.roster, self.degree, secret, secrets)
 
-    def _rehearsal(self) -> list[Message]:
+    def _later_sizes(self) -> list[int]:
         session, degree = self.session, self.degree.neighbours
-        others = list(range(session.parties - degree, session.parties))
-        share = bytes((2 + session.components) * SHARE_BYTES + 16)
-        vector = session.pack(np.zeros(session.length, dtype=np.uint64))
-        opened = bytes(degree * SHARE_BYTES * (1 + len(session.opened(session.parties))))
+        others = sizes.of_range(session.parties - degree, session.parties)
+        sealed = sizes.of_bytes((2 + session.components) * SHARE_BYTES + TAG_BYTES)
+        hashes = 1 + session.components
+        commitments = sizes.of_header(hashes) + hashes * sizes.of_bytes(COMMITMENT_BYTES)
+        opened = sizes.of_bytes(degree * SHARE_BYTES * (1 + len(session.opened(session.parties))))
         return [
-            Deal(others, [share] * degree),
-            Masked(memoryview(vector), [bytes(32)] * (1 + session.components)),
-            Opened(others, opened, [], b""),
+            sizes.of_message(Deal, others, sizes.of_header(degree) + degree * sealed),
+            sizes.of_message(Masked, sizes.of_bytes(session.vector_bytes), commitments),
+            sizes.of_message(Opened, others, opened, sizes.of_header(0), sizes.of_bytes(0)),
         ]
 
 

@@ -29,15 +29,17 @@ give each query an order of the classes, and of equal totals the first in that o
 
 from __future__ import annotations
 
-from collections import deque
+from typing import Literal
 
 import msgspec
 import numpy as np
+from pydantic import Field
 
-from unspoken.noise.stream import SecretStream
+from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.study import Section
+from unspoken.summation import sizes
 from unspoken.summation.ballots import (
-    MOST,
-    TALLIERS,
+    Ballot,
     Count,
     Framed,
     FromTallier,
@@ -49,32 +51,41 @@ from unspoken.summation.ballots import (
     TallyParty,
     ToTallier,
     address,
+    explicit_part,
 )
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
     Coordinator,
-    Endpoint,
     Envelope,
     Openable,
     Protocol,
     Rejected,
     Roster,
+    Session,
+    Unsuitable,
     bitmap,
     check_label,
     check_survivors,
     decode,
 )
-from unspoken.summation.keys import Channel, SimulatedIdentities, public_key
+from unspoken.summation.keys import PUBLIC_BYTES, SIGNATURE_BYTES, TAG_BYTES, Channel, Identity
 from unspoken.summation.replicated import Group
 from unspoken.summation.tallier import Tallier, TallierSetup
 from unspoken.types import Flags, Integers, Words
 
-__all__ = ["Poll", "Tallier", "Tally", "TallyCoordinator", "TallyParty", "run_in_process"]
+__all__ = ["Poll", "Tallier", "Tally", "TallyCoordinator", "TallyParty"]
 
 
-DEADLINE = 60.0
-"""How many seconds a tallier may take to answer, unless a study says otherwise."""
+class Options(Section):
+    """The keys of [summation] for a secure vote."""
+
+    talliers: Literal[3, 5, 7] = Field(
+        3, description="3, 5 or 7: how many talliers; fewer than half of them may be curious"
+    )
+    deadline: float = Field(
+        60.0, gt=0.0, le=3600.0, description="a number of seconds above 0 and up to 3600 for a tallier to answer in"
+    )
 
 
 class CoordinatorState(msgspec.Struct):
@@ -231,16 +242,23 @@ class TallyCoordinator(Coordinator):
 
 
 class Tally(Protocol):
-    """Makes the endpoints of one vote; its parties and talliers are made up, for simulation."""
+    """A vote in place of a sum: its session must say what the queries are."""
 
-    def __init__(self, poll: Poll, secrets: SecretStream, deadline: float = DEADLINE) -> None:
-        super().__init__(poll.session)
-        self.poll, self.deadline = poll, deadline
-        self._secret = secrets.key()
-        self._identities = SimulatedIdentities(secrets.key(), poll.parties)
-        self._keys = [(secrets.key(), secrets.key()) for _ in range(poll.talliers)]
-        helpers = tuple(public_key(key) for key, _ in self._keys)
-        self._roster = Roster(self._identities, public_key(self._secret), helpers)
+    options_type = Options
+    counts_votes = True
+
+    def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
+        if (vote := session.vote) is None:
+            raise Unsuitable(
+                "summation.protocol",
+                'is "tally", which counts votes only, and the method needs sums; use one that adds, such as '
+                '"compute-nodes"',
+            )
+        facts = (session.study, session.name, session.parties, session.least_survivors)
+        self.poll = Poll(*facts, vote.queries, vote.classes, vote.bound, talliers=options.talliers)
+        self.deadline = options.deadline
+        """How many seconds a tallier may take to answer."""
+        super().__init__(self.poll.session, options, roster)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -260,55 +278,33 @@ class Tally(Protocol):
     def parameters(self) -> dict[str, int]:
         return {"bits": 64, "talliers": self.poll.talliers, "rounds": self.poll.rounds}
 
-    def coordinator(self) -> TallyCoordinator:
-        return TallyCoordinator(self.poll, self._roster, self._secret)
-
-    def helpers(self) -> dict[str, Endpoint]:
-        return {
-            address(index): Tallier(self.poll, self._roster, index, key, SecretStream(secret))
-            for index, (key, secret) in enumerate(self._keys)
-        }
-
-    def setups(self) -> dict[str, TallierSetup]:
-        """The same talliers, as what each of them must know to begin elsewhere."""
-        roster = self._roster
-        parties = list(roster.parties)
-        return {
-            address(index): TallierSetup(self.poll, parties, roster.coordinator, roster.helpers, index, key, secret)
-            for index, (key, secret) in enumerate(self._keys)
-        }
-
-    def party(self, index: int, secrets: SecretStream) -> TallyParty:
-        return TallyParty(self.poll, self._roster, index, self._identities.identity(index), secrets)
-
     def upload_bytes(self) -> int:
-        party = self.party(self.poll.parties - 1, SecretStream())
-        return sum(len(envelope.body) for envelope in party.submit(np.zeros(self.session.length, dtype=np.uint64)))
+        """One tallier gets the ballots under masks, the others get the seeds of the masks."""
+        last, explicit = self.poll.parties - 1, explicit_part(self.poll.parties - 1, self.poll)
+        label, sender = sizes.of_text(self.session.label()), sizes.of_integer(last)
+        key, signature = sizes.of_bytes(PUBLIC_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
+        plain = [self.session.vector_bytes if index == explicit else KEY_BYTES for index in range(self.poll.talliers)]
+        return sum(
+            sizes.of_message(
+                Ballot, label, sender, sizes.of_integer(index), key, signature, sizes.of_bytes(size + TAG_BYTES)
+            )
+            for index, size in enumerate(plain)
+        )
 
+    @property
+    def helper_addresses(self) -> tuple[str, ...]:
+        return tuple(address(index) for index in range(self.poll.talliers))
 
-def run_in_process(
-    ballots: Integers, bound: int = MOST - 1, secrets: SecretStream | None = None, talliers: int = TALLIERS[0]
-) -> Integers:
-    """The winners (Q,) of the ballots of all parties (n, Q, K), by the whole protocol with all its messages.
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> TallyParty:
+        return TallyParty(self.poll, self.roster, index, identity, secrets)
 
-    >>> run_in_process(np.array([[[1, 2, 0]], [[4, 0, 0]]])).tolist()
-    [0]
-    """
-    parties, queries, classes = ballots.shape
-    secrets = secrets or SecretStream()
-    poll = Poll("simulation", "vote", parties, parties, queries, classes, bound, talliers=talliers)
-    protocol = Tally(poll, SecretStream(secrets.key()))
-    coordinator = protocol.coordinator()
-    endpoints: dict[str, Endpoint] = {**protocol.helpers(), COORDINATOR: coordinator}
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> TallyCoordinator:
+        return TallyCoordinator(self.poll, self.roster, secret)
 
-    def deliver(envelopes: list[Envelope]) -> None:
-        waiting = deque(envelopes)
-        while waiting:
-            envelope = waiting.popleft()
-            waiting.extend(endpoints[envelope.to].step(envelope.body))
+    def helper(self, index: int, secret: bytes, secrets: SecretStream) -> Tallier:
+        return Tallier(self.poll, self.roster, index, secret, secrets)
 
-    for index, rows in enumerate(ballots):
-        deliver(protocol.party(index, SecretStream(secrets.key())).submit(rows))
-    deliver(coordinator.settle())
-    deliver(coordinator.finish())
-    return coordinator.winners()
+    def setup(self, index: int, secret: bytes, root: bytes) -> TallierSetup:
+        """The facts that a tallier needs to begin in another process. Its own secrets are drawn from `root`."""
+        roster = self.roster
+        return TallierSetup(self.poll, list(roster.parties), roster.coordinator, roster.helpers, index, secret, root)

@@ -1,6 +1,6 @@
-"""Messages that are private on their own, sent in the open and added up (CAPE's second phase, and `conv`).
+"""A collection: messages that are private on their own, sent in the open and added up (CAPE's second phase, `conv`).
 
-Nothing is hidden here: each vector carries all the noise that it needs. Signatures bind it to its sender, its study
+Nothing is hidden here: each vector carries all the noise that it needs. A signature binds it to its sender, its study
 and its turn, so a coordinator cannot make parties up.
 """
 
@@ -12,11 +12,12 @@ import msgspec
 import numpy as np
 
 from unspoken.noise.stream import SecretStream
+from unspoken.study import Section
+from unspoken.summation import sizes
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
     Coordinator,
-    Endpoint,
     Envelope,
     Message,
     Openable,
@@ -29,13 +30,17 @@ from unspoken.summation.base import (
     check_survivors,
     decode,
 )
-from unspoken.summation.keys import Identity, SimulatedIdentities, public_key, verify
+from unspoken.summation.keys import SIGNATURE_BYTES, Identity, verify
 from unspoken.types import Flags, Words
 
 _FORGOTTEN = b"forgotten"
 
 
-class Open(Message, frozen=True, tag="openly/open"):
+class Options(Section):
+    """A collection has no options."""
+
+
+class OwnMessage(Message, frozen=True, tag="collect/own"):
     """Party to coordinator: its vector, noise included."""
 
     session: str
@@ -48,8 +53,10 @@ class PartyState(msgspec.Struct):
     submitted: bytes = b""
 
 
-class OpenParty(Party):
-    def __init__(self, session: Session, index: int, identity: Identity) -> None:
+class CollectionParty(Party):
+    def __init__(self, session: Session, roster: Roster, index: int, identity: Identity) -> None:
+        if not 0 <= index < len(roster.parties):
+            raise ValueError(f"Expected 0 <= index={index} < {len(roster.parties)} parties.")
         self._session, self._index, self._identity = session, index, identity
         self.state: PartyState = PartyState()
 
@@ -63,7 +70,7 @@ class OpenParty(Party):
             # Kept as sent: another vector under the same common noise would reveal the difference.
             packed = self._session.pack(vector)
             signature = self._identity.sign(_statement(self._session, self._index, packed))
-            message = Open(self._session.label(), self._index, memoryview(packed), signature)
+            message = OwnMessage(self._session.label(), self._index, memoryview(packed), signature)
             self.state.submitted = msgspec.msgpack.encode(message)
         return [Envelope(COORDINATOR, self.state.submitted)]
 
@@ -76,7 +83,7 @@ class CoordinatorState(msgspec.Struct):
     total: np.ndarray
 
 
-class OpenCoordinator(Coordinator):
+class CollectionCoordinator(Coordinator):
     def __init__(self, session: Session, roster: Roster) -> None:
         self._session, self._roster = session, roster
         self.state: CoordinatorState = CoordinatorState(
@@ -86,7 +93,7 @@ class OpenCoordinator(Coordinator):
     def step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return []
-        message: Open = decode(incoming, Open)
+        message: OwnMessage = decode(incoming, OwnMessage)
         check_label(message.session, self._session)
         check_sender(message.sender, self._session, self.state.seen)
         statement = _statement(self._session, message.sender, message.vector)
@@ -106,13 +113,10 @@ class OpenCoordinator(Coordinator):
         return self._session.reduce(self.state.total)
 
 
-class Openly(Protocol):
-    """Adds signed messages that need no hiding; its parties are made up, for simulation."""
+class Collection(Protocol):
+    """Adds signed messages that need no hiding. It is no choice of a study's [summation]: a plan asks for it."""
 
-    def __init__(self, session: Session, secrets: SecretStream) -> None:
-        super().__init__(session)
-        self._identities = SimulatedIdentities(secrets.key(), session.parties)
-        self._roster = Roster(self._identities, public_key(secrets.key()))
+    options_type = Options
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -121,21 +125,18 @@ class Openly(Protocol):
     def openable(self, colluding: int) -> Openable:
         return Openable(self.session.least_survivors)
 
-    def coordinator(self) -> OpenCoordinator:
-        return OpenCoordinator(self.session, self._roster)
-
-    def helpers(self) -> dict[str, Endpoint]:
-        return {}
-
-    def party(self, index: int, secrets: SecretStream) -> OpenParty:
-        return OpenParty(self.session, index, self._identities.identity(index))
-
     def upload_bytes(self) -> int:
-        last = self.session.parties - 1
-        vector = np.zeros(self.session.length, dtype=np.uint64)
-        return len(OpenParty(self.session, last, self._identities.identity(last)).submit(vector)[0].body)
+        vector, last = sizes.of_bytes(self.session.vector_bytes), sizes.of_integer(self.session.parties - 1)
+        label, signature = sizes.of_text(self.session.label()), sizes.of_bytes(SIGNATURE_BYTES)
+        return sizes.of_message(OwnMessage, label, last, vector, signature)
+
+    def party(self, index: int, identity: Identity, secrets: SecretStream) -> CollectionParty:
+        return CollectionParty(self.session, self.roster, index, identity)
+
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> CollectionCoordinator:
+        return CollectionCoordinator(self.session, self.roster)
 
 
 def _statement(session: Session, sender: int, vector: bytes | memoryview) -> bytes:
-    """What a party signs: for this study, this total, this turn, this vector."""
-    return f"openly/{session.label()}/{sender}/".encode() + hashlib.sha256(vector).digest()
+    """The statement that a party signs: this vector is its own, for this study, this total and this turn."""
+    return f"collect/{session.label()}/{sender}/".encode() + hashlib.sha256(vector).digest()

@@ -1,4 +1,4 @@
-"""What protocols with masks between parties share: signed keys, introductions along a graph, authenticated messages.
+"""Signed keys, introductions along a graph, authenticated messages: for protocols with masks between parties.
 
 Each party advertises two X25519 keys for the sum, signed by its identity in the roster; the coordinator introduces it
 to its neighbours in a random graph that both compute from the same seed. A party refuses neighbours that the graph
@@ -13,12 +13,12 @@ from typing import Any
 
 import msgspec
 
-from unspoken.noise.stream import SecretStream
+from unspoken.study import Section
+from unspoken.summation import sizes
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
     Coordinator,
-    Endpoint,
     Envelope,
     Message,
     Party,
@@ -31,7 +31,16 @@ from unspoken.summation.base import (
     decode,
 )
 from unspoken.summation.graph import Degree, disconnected, neighbours_of
-from unspoken.summation.keys import WRAPPING_BYTES, Channel, Identity, SimulatedIdentities, agree, public_key, verify
+from unspoken.summation.keys import (
+    PUBLIC_BYTES,
+    SIGNATURE_BYTES,
+    WRAPPING_BYTES,
+    Channel,
+    Identity,
+    agree,
+    public_key,
+    verify,
+)
 
 NONCE_BYTES = 16
 _FORGOTTEN = b"sent"
@@ -54,7 +63,7 @@ class Introduce(Message, frozen=True, tag="keys/introduce"):
 
 
 class Framed(Message, frozen=True, tag="keys/framed"):
-    """What travels from a party: a body (authenticated, once keys are known), and whose it is."""
+    """Any message of a party to the coordinator: its sender and a body, which is authenticated once keys are known."""
 
     session: str
     sender: int
@@ -62,7 +71,7 @@ class Framed(Message, frozen=True, tag="keys/framed"):
 
 
 def check_advertised(advertised: Advertise, label: str, roster: Roster) -> None:
-    """`Rejected` unless the keys are signed by the party that they are said to be of."""
+    """`Rejected` unless their owner signed the keys."""
     signed = _statement(label, advertised.sender, advertised.cipher_key, advertised.mask_key)
     verify(roster.parties[advertised.sender], signed, advertised.signature, f"party {advertised.sender}")
 
@@ -100,7 +109,7 @@ class NeighbourParty(Party):
     def _sent(self) -> list[Envelope]:
         """The masked vector as it was first sent: never another one."""
         if self.state.submitted == _FORGOTTEN:
-            raise Aborted("a party was asked for its vector again after it had been sent and forgotten")
+            raise Aborted("a party was asked for its vector again, but it was sent and forgotten")
         return [Envelope(COORDINATOR, self.state.submitted)]
 
     def _advertise(self) -> list[Envelope]:
@@ -123,7 +132,9 @@ class NeighbourParty(Party):
         keys: dict[int, tuple[bytes, bytes]] = {}
         for advertised in introduction.neighbours:
             if advertised.sender not in allowed or advertised.sender in keys:
-                raise Aborted(f"party {advertised.sender} was introduced as a neighbour, but is none, or twice")
+                raise Aborted(
+                    f"party {advertised.sender} was introduced as a neighbour but is none, or was introduced twice"
+                )
             check_advertised(advertised, self._label, self._roster)
             keys[advertised.sender] = (advertised.cipher_key, advertised.mask_key)
         if len(keys) < self._degree.threshold:
@@ -175,9 +186,9 @@ class NeighbourCoordinator(Coordinator):
             return []
         framed: Framed = decode(incoming, Framed)
         if framed.session != self._label:
-            raise Rejected("a message of another study or another sum came")
+            raise Rejected("a message belongs to another study or another sum")
         if not 0 <= framed.sender < self._session.parties:
-            raise Rejected(f"a message came from party {framed.sender}, who is not among the {self._session.parties}")
+            raise Rejected(f"a message came from party {framed.sender}; the study has {self._session.parties} parties")
         if self.state.stage == "keys":
             self._take_keys(framed)
             return []
@@ -224,14 +235,11 @@ class NeighbourCoordinator(Coordinator):
 
 
 class NeighbourProtocol(Protocol):
-    """Makes identities for everyone, as a simulation needs; on a network they come from the study's roster."""
+    """Masks between neighbours in a graph of this degree."""
 
-    def __init__(self, session: Session, degree: Degree, secrets: SecretStream) -> None:
-        super().__init__(session)
+    def __init__(self, session: Session, options: Section, degree: Degree, roster: Roster | None) -> None:
+        super().__init__(session, options, roster)
         self.degree = degree
-        self._coordinator_secret, self._secrets = secrets.key(), secrets
-        self._identities = SimulatedIdentities(secrets.key(), session.parties)
-        self._roster = Roster(self._identities, public_key(self._coordinator_secret))
 
     @property
     def is_complete(self) -> bool:
@@ -253,20 +261,15 @@ class NeighbourProtocol(Protocol):
     def assumptions(self) -> tuple[str, ...]:
         return ("the coordinator, curious as it may be, follows the protocol",)
 
-    def helpers(self) -> dict[str, Endpoint]:
-        return {}
-
     def upload_bytes(self) -> int:
-        """As in a rehearsal with made-up neighbours: sizes do not depend on what is sent."""
-        last, label = self.session.parties - 1, self.session.label()
-        key = bytes(32)
-        advertised = msgspec.msgpack.encode(Advertise(last, key, key, bytes(64)))
-        bodies = [
-            advertised,
-            *(bytes(WRAPPING_BYTES) + msgspec.msgpack.encode(message) for message in self._rehearsal()),
-        ]
-        return sum(len(msgspec.msgpack.encode(Framed(label, last, memoryview(body)))) for body in bodies)
+        """Of the last party, whose number is longest, with the last of the others for neighbours."""
+        last = sizes.of_integer(self.session.parties - 1)
+        keys = sizes.of_bytes(PUBLIC_BYTES)
+        advertised = sizes.of_message(Advertise, last, keys, keys, sizes.of_bytes(SIGNATURE_BYTES))
+        bodies = [advertised, *(WRAPPING_BYTES + size for size in self._later_sizes())]
+        label = sizes.of_text(self.session.label())
+        return sum(sizes.of_message(Framed, label, last, sizes.of_bytes(body)) for body in bodies)
 
     @abstractmethod
-    def _rehearsal(self) -> list[Message]:
-        """Messages of the sizes that a party sends after its keys."""
+    def _later_sizes(self) -> list[int]:
+        """The sizes of the messages that a party sends after its keys."""

@@ -1,4 +1,4 @@
-"""Onions: tokens sealed in one layer for each party, to be peeled and shuffled by one after the other (mixnets).
+"""A mixnet: onions are tokens in one sealed layer for each party, who peel and shuffle them one after the other.
 
 A layer is a libsodium sealed box: a fresh X25519 key for each seal, so equal tokens give unrelated onions, and nobody
 can alter one without its receiver's notice. All onions of as many layers have the same length. (Algorithm 2 of

@@ -1,0 +1,217 @@
+"""A list of all parties' tokens in an order that nobody knows, for sampling records whose owners stay hidden.
+
+Algorithm 2 of "Differentially private cross-silo federated learning" (Section 3.4). Each party has a secret token for
+each record. It seals every token in a layer for each party; then party 0, 1, … in turn takes its layer off all onions,
+shuffles them, and publishes the new list. The last list is the tokens in the clear.
+
+What holds (Theorem 1). To a curious coalition, also one of the coordinator and all but two parties, the honest parties'
+tokens are exchangeable: none can be told from another by whose it is. A malicious coalition can drop, replace, copy or
+alter onions, but an onion gets past an honest party only in the one list that this party ever peels, so a last list
+that has all honest tokens was shuffled by all honest parties. Every party knows its own onions in all their forms and
+looks for them in every list, signatures cover all that was published before, and the last list counts only when all
+parties have confirmed the same course of events. Otherwise nobody accepts a list, and the owner of a missing onion
+names the party after whose turn it was missing.
+
+What does not. A party can refuse to go on: there is no list then, and all tokens are thrown away. A party can do with
+its own tokens as it likes (give some away, have more or fewer than it has records). The number of each party's tokens
+is seen by everyone: under add/remove neighbours that number itself would have to be hidden, so this fits the replace
+relation only.
+
+The seed. The last party chooses the order of the list, so what samples from it must not be known before. Every party
+commits to a secret number when it announces its key and reveals it with its confirmation: `seed` is made of all of
+them, and is as good as random if one party is honest. (The last to reveal could refuse, and then there is no list.)
+
+One list serves one round: with public batches of the same list, a record would take part in many rounds by a single
+secret, its place, and the rounds' amplification would not compose. (The paper makes the list only once.)
+
+Each party downloads all lists, about 24·N²·n bytes for N parties and n tokens: meant for some dozens of parties. An
+engine delivers the messages for one endpoint in their order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.study import Section
+from unspoken.summation import sizes
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Roster, Unsuitable, address_of
+from unspoken.summation.keys import SIGNATURE_BYTES, Identity
+from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, onion_key, peel, permutation, split, wrap
+from unspoken.summation.shuffle_course import (
+    DIGEST_BYTES,
+    STAGES,
+    Announce,
+    Confirm,
+    Publish,
+    ShuffleEndpoint,
+    ShuffleSession,
+    ShuffleState,
+    Signed,
+    Submit,
+    beginning,
+    rows,
+    statement,
+)
+from unspoken.types import Integers
+
+
+class PartyState(ShuffleState, kw_only=True):
+    own: bytes
+    layer_secret: bytes
+    shuffle_key: bytes
+    part_of_seed: bytes
+    marks: list[bytes] = []
+    """Digests of this party's onions in each of their forms, from all layers to none."""
+
+
+class ShuffleParty(ShuffleEndpoint):
+    def __init__(
+        self, session: ShuffleSession, roster: Roster, index: int, identity: Identity, count: int, secrets: SecretStream
+    ) -> None:
+        super().__init__(session, roster)
+        self._index, self._identity = index, identity
+        self.state: PartyState = PartyState(
+            after=beginning(self._label),
+            layer_secret=secrets.key(),
+            shuffle_key=secrets.key(),
+            part_of_seed=secrets.key(),
+            own=secrets.take(TOKEN_BYTES * count),
+        )
+
+    @property
+    def tokens(self) -> npt.NDArray[np.uint8]:
+        """This party's secret tokens (n_i, 16), one for each record."""
+        return rows(self.state.own)
+
+    def positions(self) -> Integers:
+        """Where in the list of all tokens this party's are: of each record, in the order of its records."""
+        place = {row.tobytes(): index for index, row in enumerate(self.all_tokens())}
+        return np.array([place[row.tobytes()] for row in self.tokens], dtype=np.int64)
+
+    def _step(self, incoming: bytes) -> list[Envelope]:
+        state = self.state
+        if not incoming:
+            if state.stage:
+                raise Rejected("this party has begun already")
+            commitment = hashlib.sha256(state.part_of_seed).digest()
+            return [self._signed(Announce, onion_key(state.layer_secret) + commitment)]
+        before = state.stage, state.turn
+        self._take(incoming)
+        if (state.stage, state.turn) == before or self.complete:
+            return []
+        return self._answer()
+
+    def _answer(self) -> list[Envelope]:
+        """What is due from this party now that a stage, or another party's turn, is over."""
+        match STAGES[self.state.stage]:
+            case stage if stage is Submit:
+                return [self._signed(Submit, self._sealed())]
+            case stage if stage is Publish:
+                return [self._signed(Publish, self._peeled())] if self.state.turn == self._index else []
+            case _:
+                return [self._signed(Confirm, self.state.part_of_seed)]
+
+    def _sealed(self) -> bytes:
+        """This party's onions. Their forms are remembered, to be looked for in every list."""
+        state = self.state
+        if state.keys[self._index] != onion_key(state.layer_secret):
+            raise Aborted("another key than this party's was announced in its name")
+        forms = [wrap(token.tobytes(), state.keys) for token in self.tokens]
+        state.marks = [b"".join(digests([form[layer] for form in forms])) for layer in range(self._parties + 1)]
+        return b"".join(form[0] for form in forms)
+
+    def _peeled(self) -> bytes:
+        """The list without this party's layer, shuffled: once only, as a second list would tell onions apart."""
+        state = self.state
+        inner = peel(split(state.onions, self._parties - self._index), state.layer_secret)
+        if len(set(inner)) != len(inner):
+            raise Aborted("two onions hold the same: someone copied one")
+        order = permutation(len(inner), SecretStream(state.shuffle_key))
+        # Forgotten, so that who breaks in later does not learn the order either.
+        state.layer_secret = state.shuffle_key = b""
+        return b"".join(inner[index] for index in order)
+
+    def _look_at(self, found: list[bytes]) -> None:
+        marks, present = self.state.marks[self.state.turn], set(found)
+        own = [marks[start : start + DIGEST_BYTES] for start in range(0, len(marks), DIGEST_BYTES)]
+        if lost := sum(mark not in present for mark in own):
+            # The first list is of signed submissions: only a party that lost its state signs two.
+            guilty = f"party {self.state.turn - 1}" if self.state.turn else f"a second start of party {self._index}"
+            raise Aborted(f"{guilty} dropped or changed {lost} of the {len(own)} onions of party {self._index}")
+
+    def _signed(self, kind: type[Signed], body: bytes) -> Envelope:
+        unsigned = kind(self._label, self._index, self.state.after, memoryview(body), b"")
+        signature = self._identity.sign(statement(unsigned))
+        message = msgspec.structs.replace(unsigned, signature=signature)
+        return Envelope(COORDINATOR, msgspec.msgpack.encode(message))
+
+
+class ShuffleCoordinator(ShuffleEndpoint):
+    """Relays what parties publish, in one order for all. It sees how many tokens each party has."""
+
+    def __init__(self, session: ShuffleSession, roster: Roster) -> None:
+        super().__init__(session, roster)
+        self.state: ShuffleState = ShuffleState(after=beginning(self._label))
+
+    def tokens(self) -> npt.NDArray[np.uint8]:
+        """The last list (n, 16); `Aborted` unless all parties confirmed it."""
+        return self.all_tokens()
+
+    def _step(self, incoming: bytes) -> list[Envelope]:
+        if not incoming:
+            return []
+        self._take(incoming)
+        return [Envelope(address_of(party), incoming) for party in range(self._parties)]
+
+
+class Options(Section):
+    """A shuffle has no options."""
+
+
+class RecordShuffle:
+    """Makes the endpoints of one list of tokens, in the same way as a `Protocol`. It has no helpers."""
+
+    def __init__(self, session: ShuffleSession, options: Options, roster: Roster | None = None) -> None:
+        if roster is not None and len(roster.parties) != session.parties:
+            raise Unsuitable(
+                "roster.parties", f"has {len(roster.parties)} keys, but {session.parties} parties take part"
+            )
+        self.session, self._roster = session, roster
+
+    @property
+    def roster(self) -> Roster:
+        """Whose endpoints it makes."""
+        if self._roster is None:
+            raise ValueError("Expected a roster: RecordShuffle needs the public keys to make endpoints.")
+        return self._roster
+
+    def party(self, index: int, identity: Identity, secrets: SecretStream, records: int) -> ShuffleParty:
+        """The endpoint of a party. Only it knows how many records it has, and everyone as soon as its onions come."""
+        return ShuffleParty(self.session, self.roster, index, identity, records, secrets)
+
+    def coordinator(self, secret: bytes, secrets: SecretStream) -> ShuffleCoordinator:
+        return ShuffleCoordinator(self.session, self.roster)
+
+    def upload_bytes(self, records: int, everyone: int) -> int:
+        """How many bytes a party with so many records sends at most, of `everyone`'s records in all.
+
+        The first party peels the longest onions, and the last has the longest number.
+        """
+        parties = self.session.parties
+        label, sender = sizes.of_text(self.session.label()), sizes.of_integer(parties - 1)
+        after, signature = sizes.of_bytes(DIGEST_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
+        bodies: dict[type[Signed], int] = {
+            Announce: KEY_BYTES + DIGEST_BYTES,
+            Submit: onion_bytes(parties) * records,
+            Publish: onion_bytes(parties - 1) * everyone,
+            Confirm: KEY_BYTES,
+        }
+        return sum(
+            sizes.of_message(kind, label, sender, after, sizes.of_bytes(body), signature)
+            for kind, body in bodies.items()
+        )

@@ -1,0 +1,243 @@
+"""The public course of a shuffle: its signed messages, and all checks of them that need no secret.
+
+See `record_shuffle` for the protocol and for what it protects against whom.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import abstractmethod
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.noise.stream import KEY_BYTES
+from unspoken.summation.base import Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
+from unspoken.summation.keys import verify
+from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, split
+
+DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True)
+class ShuffleSession:
+    """The facts that all endpoints of one list of tokens agree on."""
+
+    study: str
+    """The study's digest."""
+    name: str
+    """Which list of the study this is: a name that is used once."""
+    parties: int
+
+    def label(self) -> str:
+        """Binds messages to this study and this list."""
+        return f"tokens/{self.parties}/{self.study}/{self.name}"
+
+
+class Signed(Message, frozen=True):
+    """A party's message, relayed by the coordinator to everyone as it is."""
+
+    session: str
+    sender: int
+    after: bytes
+    """Digest of all that was published before."""
+    body: memoryview
+    signature: bytes
+
+
+class Announce(Signed, frozen=True, tag="tokens/announce"):
+    """The key of the party's layer, and the digest of its secret part of the seed."""
+
+
+class Submit(Signed, frozen=True, tag="tokens/submit"):
+    """The party's own onions, one after the other."""
+
+
+class Publish(Signed, frozen=True, tag="tokens/publish"):
+    """All onions without the party's layer, shuffled."""
+
+
+class Confirm(Signed, frozen=True, tag="tokens/confirm"):
+    """The list is complete, and has all tokens of this party; and the party's part of the seed."""
+
+
+STAGES: tuple[type[Signed], ...] = (Announce, Submit, Publish, Confirm)
+"""What is due from every party, one kind after the other."""
+
+
+class ShuffleState(msgspec.Struct):
+    """The public state: the same at every endpoint that has taken the same messages."""
+
+    after: bytes
+    stage: int = 0
+    bodies: dict[int, bytes] = {}
+    """What came in this stage, by party: keys, or onions."""
+    keys: list[bytes] = []
+    commitments: list[bytes] = []
+    parts_of_seed: list[bytes] = []
+    counts: list[int] = []
+    onions: bytes = b""
+    turn: int = 0
+    failed: str = ""
+
+
+class ShuffleEndpoint(Endpoint):
+    """Takes what parties publish, and checks all of it that can be checked without a secret."""
+
+    state: ShuffleState
+
+    def __init__(self, session: ShuffleSession, roster: Roster) -> None:
+        self._roster, self._parties, self._label = roster, session.parties, session.label()
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        try:
+            return self._step(incoming)
+        except Aborted as error:
+            self.state.failed = str(error)
+            raise
+
+    @property
+    def complete(self) -> bool:
+        """Have all parties confirmed the list?"""
+        return self.state.stage == len(STAGES)
+
+    @property
+    def waiting_for(self) -> list[int]:
+        """The parties whose messages are due."""
+        if self.complete:
+            return []
+        if STAGES[self.state.stage] is Publish:
+            return [self.state.turn]
+        return [party for party in range(self._parties) if party not in self.state.bodies]
+
+    def all_tokens(self) -> npt.NDArray[np.uint8]:
+        """The tokens of all parties (n, 16), in the order that nobody knows; `Aborted` unless all confirmed them."""
+        if self.state.failed:
+            raise Aborted(self.state.failed)
+        if not self.complete:
+            raise Aborted(f"the list of tokens is not complete: parties {self.waiting_for} have not answered")
+        return rows(self.state.onions)
+
+    def seed(self) -> int:
+        """A public seed that nobody knew, or could choose, before the list was fixed; `Aborted` without a list."""
+        self.all_tokens()
+        return int.from_bytes(hashlib.sha256(b"".join(self.state.parts_of_seed)).digest()[:16])
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """How many tokens each party submitted; empty before all have."""
+        return tuple(self.state.counts)
+
+    @abstractmethod
+    def _step(self, incoming: bytes) -> list[Envelope]:
+        """As `step`, while nothing has failed."""
+
+    def _take(self, incoming: bytes) -> None:
+        """Take a party's message: `Rejected` if it is not due or not signed, `Aborted` if it is signed and wrong."""
+        message: Signed = decode(incoming, Announce | Submit | Publish | Confirm)
+        sender = message.sender
+        if message.session != self._label:
+            raise Rejected("a message belongs to another study or another list of tokens")
+        if not 0 <= sender < self._parties:
+            raise Rejected(f"a message came from party {sender}; the study has {self._parties} parties")
+        if self.complete or type(message) is not STAGES[self.state.stage] or sender not in self.waiting_for:
+            raise Rejected(f"{type(message).__name__} came from party {sender} when it was not due")
+        verify(self._roster.parties[sender], statement(message), message.signature, f"party {sender}")
+        if message.after != self.state.after:
+            raise Aborted(f"party {sender} signed another course of events than the one published here")
+        match message:
+            case Announce():
+                self._take_key(sender, message.body)
+            case Submit():
+                self._take_onions(sender, message.body)
+            case Publish():
+                self._take_list(sender, message.body)
+            case _:
+                self._take_confirmation(sender, message.body)
+
+    def _take_key(self, sender: int, key: memoryview) -> None:
+        state = self.state
+        if len(key) != KEY_BYTES + DIGEST_BYTES:
+            raise Aborted(
+                f"party {sender} announced a key and a digest of {len(key)} bytes; {KEY_BYTES + DIGEST_BYTES} were due"
+            )
+        if key[:KEY_BYTES] in [body[:KEY_BYTES] for body in state.bodies.values()]:
+            raise Aborted(f"party {sender} announced a key that is another party's")
+        if len(bodies := self._gather(sender, key)) == self._parties:
+            state.keys = [body[:KEY_BYTES] for body in bodies]
+            state.commitments = [body[KEY_BYTES:] for body in bodies]
+            self._close_stage(b"".join(bodies))
+
+    def _take_onions(self, sender: int, onions: memoryview) -> None:
+        state, size = self.state, onion_bytes(self._parties)
+        if len(onions) % size:
+            raise Aborted(f"party {sender} submitted {len(onions)} bytes; its onions must have {size} each")
+        if len(bodies := self._gather(sender, onions)) == self._parties:
+            state.counts = [len(body) // size for body in bodies]
+            state.onions = b"".join(bodies)
+            self._close_stage(repr(state.counts).encode() + self._checked_digest("all submissions"))
+
+    def _take_list(self, sender: int, onions: memoryview) -> None:
+        state, size = self.state, onion_bytes(self._parties - sender - 1)
+        if len(onions) != size * sum(state.counts):
+            raise Aborted(
+                f"party {sender} published a list of {len(onions)} bytes; "
+                f"{sum(state.counts)} onions of {size} bytes were due"
+            )
+        state.onions, state.turn = bytes(onions), state.turn + 1
+        digest = self._checked_digest(f"party {sender}")
+        if state.turn == self._parties:
+            self._close_stage(digest)
+        else:
+            self._log(digest)
+
+    def _take_confirmation(self, sender: int, body: memoryview) -> None:
+        if hashlib.sha256(body).digest() != self.state.commitments[sender]:
+            raise Aborted(f"party {sender} confirmed with another part of the seed than it had committed to")
+        if len(bodies := self._gather(sender, body)) == self._parties:
+            self.state.parts_of_seed = bodies
+            self._close_stage(b"".join(bodies))
+
+    def _checked_digest(self, publisher: str) -> bytes:
+        """The digest of the present list, whose onions must all differ: a copy would mark what it is a copy of."""
+        found = digests(split(self.state.onions, self._parties - self.state.turn))
+        if len(set(found)) != len(found):
+            raise Aborted(f"the list of {publisher} has the same onion twice: someone copied it")
+        self._look_at(found)
+        return b"".join(found)
+
+    def _look_at(self, found: list[bytes]) -> None:
+        """A party looks for its own onions."""
+
+    def _gather(self, sender: int, body: memoryview) -> list[bytes]:
+        """Keep one party's part of a stage: all parts so far, in the parties' order."""
+        self.state.bodies[sender] = bytes(body)
+        return [self.state.bodies[party] for party in sorted(self.state.bodies)]
+
+    def _close_stage(self, published: bytes) -> None:
+        self._log(published)
+        self.state.stage += 1
+        self.state.bodies = {}
+
+    def _log(self, published: bytes) -> None:
+        self.state.after = hashlib.sha256(self.state.after + published).digest()
+
+
+def statement(message: Signed) -> bytes:
+    """What a party signs: for this study and list, in this stage, after all that was published, this body."""
+    kind = message.__struct_config__.tag
+    return (
+        f"{kind}/{message.session}/{message.sender}/".encode() + message.after + hashlib.sha256(message.body).digest()
+    )
+
+
+def beginning(label: str) -> bytes:
+    return hashlib.sha256(label.encode()).digest()
+
+
+def rows(tokens: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(tokens, dtype=np.uint8).reshape(-1, TOKEN_BYTES)
