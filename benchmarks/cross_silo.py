@@ -43,7 +43,7 @@ from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
 from unspoken.learners.torch_models import TorchModel, make_module
-from unspoken.methods.base import Private, Sum
+from unspoken.methods.base import PartyContext, Sum
 from unspoken.methods.mechanisms import Participation
 from unspoken.methods.registry import method_for
 from unspoken.noise.discrete_gaussian import sample
@@ -210,7 +210,7 @@ class Setting:
         for index in range(self.parties):
             started = time.thread_time()
             party = made.party(index, SecretStream())
-            vector = planned.encoding.encode(method.contribute(request, block, [Private(SecretStream())]).noisy)[0]
+            vector = planned.encoding.encode(method.contribute(request, block, [PartyContext(SecretStream())]).noisy)[0]
             drawing = time.thread_time()
             if not made.reveals_contributions:
                 vector += local._share(planned.schedule, planned.dimension, party.seeds, SecretStream())

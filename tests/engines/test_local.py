@@ -197,7 +197,7 @@ def test_an_error_at_a_party_ends_the_run_with_that_error(monkeypatch: pytest.Mo
     agreed = study(parties=12, summation="compute-nodes")
     method = method_for(agreed)
 
-    def broken(request: Any, block: Block, privates: Any) -> Any:
+    def broken(request: Any, block: Block, contexts: Any) -> Any:
         raise ArithmeticError("broken")
 
     monkeypatch.setattr(method, "contribute", broken)

@@ -26,7 +26,7 @@ from unspoken.engines import local
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected import BeforeProjection
 from unspoken.methods import cross_silo, training_baselines
-from unspoken.methods.base import Dealt, Private, Sum, Tokens
+from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
 from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.planning import Setting, plan_sum, trust_of
@@ -341,7 +341,7 @@ def contribution(
 ) -> Any:
     """What a party with these records contributes in a round in which all take part."""
     block = Block(features[None], labels[None], np.array([len(labels)]))
-    return method.contribute(Sum("gradient", weights, turn), block, [Private(SecretStream(KEY))]).noisy[0]
+    return method.contribute(Sum("gradient", weights, turn), block, [PartyContext(SecretStream(KEY))]).noisy[0]
 
 
 @pytest.mark.parametrize("projection", [{}, {"projection": 7}])
@@ -466,7 +466,7 @@ FIXED = {"sampling": "without-replacement", "rounds": 4, "rate": 0.3}
 def test_batches_without_replacement_are_of_the_records_behind_their_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without noise each total is the clipped sum over exactly the records whose tokens are at the batch's places."""
     silence(monkeypatch)
-    dealings: list[dict[int, Dealt]] = []
+    dealings: list[dict[int, TokenPositions]] = []
     weights: list[np.ndarray] = []
     deal = local._Run._deal_tokens
 
@@ -588,10 +588,10 @@ def test_a_party_needs_tokens_before_a_batch_and_weights_before_either() -> None
     method = CrossSilo(study(FIXED))
     block = Block(np.zeros((1, 2, 4)), np.zeros((1, 2), dtype=np.int64), np.array([2]))
     with pytest.raises(ValueError, match="list of tokens"):
-        method.contribute(Sum("gradient", method.model.initial()), block, [Private(SecretStream())])
+        method.contribute(Sum("gradient", method.model.initial()), block, [PartyContext(SecretStream())])
     for weights in (None, np.zeros(3)):
         with pytest.raises(ValueError, match="the model's weights"):
-            method.contribute(Sum("gradient", weights), block, [Private(SecretStream())])
+            method.contribute(Sum("gradient", weights), block, [PartyContext(SecretStream())])
     assert next(method.coordinate(method.plan())) == Tokens(0)
 
 

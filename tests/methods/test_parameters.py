@@ -31,7 +31,18 @@ from unspoken.engines import local
 from unspoken.learners import certified
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
-from unspoken.methods.base import Collect, Method, PartyRequest, Private, Release, Sum, Tokens, Total, Vote, ZeroSum
+from unspoken.methods.base import (
+    Collect,
+    Method,
+    PartyContext,
+    PartyRequest,
+    Release,
+    Sum,
+    Tokens,
+    Total,
+    Vote,
+    ZeroSum,
+)
 from unspoken.methods.functions import Custom
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, Refused
 from unspoken.methods.plan import Plan
@@ -254,7 +265,7 @@ def test_with_allowed_parameters_a_party_answers_within_its_bound_whatever_its_r
             method.check(asked, request.turn)
             for rows in HARD.values():
                 block = block_of(method.study, rows, labels)
-                contribution = method.contribute(asked, block, [Private(SecretStream(bytes(32)))])
+                contribution = method.contribute(asked, block, [PartyContext(SecretStream(bytes(32)))])
                 assert np.isfinite(contribution.noisy).all()
                 if not name.startswith("fedsgd"):  # whose updates carry noise
                     most = sums.encoding.bound * (1 + 1e-9)
@@ -276,7 +287,9 @@ def test_with_allowed_parameters_no_record_moves_the_sum_by_more_than_the_sensit
                 other = rows.copy()
                 other[0] = -rows[-1] if rows[-1].any() else 1.0
                 one, two = (
-                    method.contribute(asked, block_of(method.study, each, "all"), [Private(SecretStream(bytes(32)))])
+                    method.contribute(
+                        asked, block_of(method.study, each, "all"), [PartyContext(SecretStream(bytes(32)))]
+                    )
                     for each in (rows, other)
                 )
                 assert np.linalg.norm(one.noisy - two.noisy) <= plan.planned(request.name).sensitivity
@@ -324,8 +337,8 @@ class Liar(Method):
     def parameters(self, request: PartyRequest) -> Parameters:
         return self._honest.parameters(request)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Any = ()) -> Any:
-        return self._honest.contribute(request, block, privates)
+    def contribute(self, request: PartyRequest, block: Block, contexts: Any = ()) -> Any:
+        return self._honest.contribute(request, block, contexts)
 
     def coordinate(self, plan: Plan) -> Any:
         yield from self._requests
@@ -500,7 +513,9 @@ def test_an_example_that_a_module_cannot_take_leaves_the_others_as_they_are(tmp_
         request = requests(method, plan)[0]
         rows = np.array([[0.1, 0.2, 0.3], [-1.0, 0.0, 0.0], [0.3, 0.2, 0.1]])
         whole, others = (
-            method.contribute(request, block_of(method.study, each, "one class"), [Private(SecretStream(bytes(32)))])
+            method.contribute(
+                request, block_of(method.study, each, "one class"), [PartyContext(SecretStream(bytes(32)))]
+            )
             for each in (rows, rows[[0, 2]])
         )
         assert np.abs(others.noisy).max() > 0.01

@@ -16,7 +16,7 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.methods import training_baselines
-from unspoken.methods.base import Collect, Private, Sum
+from unspoken.methods.base import Collect, PartyContext, Sum
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, Participation, PreNoised
 from unspoken.methods.registry import method_for
@@ -143,9 +143,10 @@ def updates(method: FedAvg, trials: int, weights: np.ndarray | None = None) -> n
     ((_, block),) = federation(method.study).blocks()
     request = Sum("update", method.model.initial() if weights is None else weights)
     streams = [
-        [Private(SecretStream(bytes([trial, party]) * 16)) for party in range(len(block))] for trial in range(trials)
+        [PartyContext(SecretStream(bytes([trial, party]) * 16)) for party in range(len(block))]
+        for trial in range(trials)
     ]
-    return np.concatenate([method.contribute(request, block, privates).noisy for privates in streams])
+    return np.concatenate([method.contribute(request, block, contexts).noisy for contexts in streams])
 
 
 @pytest.mark.parametrize("clip", [1e-3, 0.05, 1e3])
@@ -219,8 +220,8 @@ def test_the_noise_of_fedsgd_is_in_what_a_party_sends(records: int) -> None:
     options = {"rate": 1e-9, "clip": 0.5, "local_steps": 4, "local_rate": 0.1}
     method = FedSgd(study("fedsgd", options, (4, records), 200, 10, noise_multiplier=1.5))
     block = Block(np.zeros((2, 1, 200)), np.zeros((2, 1), dtype=np.int64), np.ones(2, dtype=np.int64))
-    privates = [Private(SecretStream(bytes([party]) * 32)) for party in range(2)]
-    one, other = method.contribute(Collect("gradient", method.model.initial()), block, privates).noisy
+    contexts = [PartyContext(SecretStream(bytes([party]) * 32)) for party in range(2)]
+    one, other = method.contribute(Collect("gradient", method.model.initial()), block, contexts).noisy
     planned = method.plan().sums[0]
     # What is sent is within the encoding's bound, and coarse rounding does not touch it.
     assert np.linalg.norm(one) < planned.encoding.bound
@@ -276,7 +277,7 @@ def test_training_that_leaves_floating_point_is_told_with_the_remedy() -> None:
     ((_, block),) = federation(method.study).blocks()
     request = Collect("model", np.full(method.model.size, 1e300))
     with pytest.raises(StudyError, match=r"\[method\] local_rate is 3, with which .*floating point; lower it\.$"):
-        method.contribute(request, block, [Private(SecretStream(KEY)) for _ in range(4)])
+        method.contribute(request, block, [PartyContext(SecretStream(KEY)) for _ in range(4)])
 
 
 # All of them.

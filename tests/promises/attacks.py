@@ -297,8 +297,8 @@ class Listening(Method):
     def parameters(self, request: Any) -> Any:
         return self._method.parameters(request)
 
-    def contribute(self, request: Any, block: Any, privates: Any = ()) -> Any:
-        return self._method.contribute(request, block, privates)
+    def contribute(self, request: Any, block: Any, contexts: Any = ()) -> Any:
+        return self._method.contribute(request, block, contexts)
 
     def coordinate(self, plan: Plan) -> Any:
         conversation = self._method.coordinate(plan)

@@ -19,9 +19,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-
-from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
 from unspoken.summation.onions import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
 from unspoken.summation.tokens import (
     Announce,
@@ -34,6 +31,9 @@ from unspoken.summation.tokens import (
     TokenParty,
     TokenProtocol,
 )
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
 
 COUNTS = (3, 0, 4, 2)
 Tamper = Callable[[list[bytes], "Run"], list[bytes]]

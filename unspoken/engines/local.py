@@ -30,14 +30,14 @@ from unspoken.engines.processes import tallier_processes
 from unspoken.methods.base import (
     Answer,
     Collect,
-    Dealt,
     Method,
+    PartyContext,
     PartyRequest,
     Pool,
-    Private,
     Release,
     Request,
     Sum,
+    TokenPositions,
     Tokens,
     Total,
     Vote,
@@ -167,7 +167,7 @@ class _Run:
         self._vanishing, self._progress, self._secrets = vanishing, progress, secrets
         self._journal, self._source, self._number = journal, secrets, 0
         self._common: dict[str, _Common] = {}
-        self._dealt: dict[int, Dealt] = {}
+        self._dealt: dict[int, TokenPositions] = {}
         self.participation: dict[str, list[Participation]] = defaultdict(list)
         self.counted: dict[str, Flags] = {}
         self.bytes = self.largest = 0
@@ -340,7 +340,8 @@ class _Run:
             self._report("shuffling tokens", index)
             post.send(party.step(b""), address_of(index))
         self._dealt = {
-            index: Dealt(party.positions(), len(party.all_tokens()), party.seed()) for index, party in parties.items()
+            index: TokenPositions(party.positions(), len(party.all_tokens()), party.seed())
+            for index, party in parties.items()
         }
         self.bytes, self.largest = self.bytes + post.bytes, self.largest + post.largest_party()
         return Total(np.empty(0), np.empty(0, dtype=np.int64), len(counts), 0.0)
@@ -371,8 +372,10 @@ class _Run:
         self, request: PartyRequest, planned: PlannedSum, block: Block, indices: Integers, root: bytes
     ) -> tuple[Words, Words]:
         """What the block's parties contribute, as words without noise."""
-        privates = [Private(_secrets_of(root, index, "sampling"), self._dealt.get(index)) for index in indices.tolist()]
-        contribution = self._method.contribute(request, block, privates)
+        contexts = [
+            PartyContext(_secrets_of(root, index, "sampling"), self._dealt.get(index)) for index in indices.tolist()
+        ]
+        contribution = self._method.contribute(request, block, contexts)
         return planned.encoding.encode(contribution.noisy), contribution.exact.astype(np.int64).view(np.uint64)
 
     def _blocks(self, planned: PlannedSum) -> Iterator[tuple[Integers, Block]]:

@@ -92,7 +92,7 @@ Conversation = Generator[Request, Any, "Release"]
 
 
 @dataclass(frozen=True)
-class Dealt:
+class TokenPositions:
     """What a party knows of a list of tokens: so it finds out by itself which of its records are in a batch."""
 
     places: Integers
@@ -104,12 +104,12 @@ class Dealt:
 
 
 @dataclass(frozen=True)
-class Private:
+class PartyContext:
     """What a party has for itself in a turn."""
 
     secrets: SecretStream
     """Randomness of its own, for sampling"""
-    dealt: Dealt | None = None
+    positions: TokenPositions | None = None
     """Its part of the round's list of tokens, if there is one"""
 
 
@@ -176,7 +176,7 @@ class Method(ABC):
         self.parameters(request).check(request.name, request.parameters)
 
     @abstractmethod
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         """The party's side, for each party of the block, once the request was checked.
 
         It never fails because of what is in the records, and gives finite numbers for all of them.
@@ -190,5 +190,5 @@ class Method(ABC):
 class PooledMethod(Method):
     """A baseline that has all records in one place: it asks for `Pool`, and parties contribute nothing else."""
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")

@@ -21,13 +21,13 @@ from unspoken.learners.projected import BeforeProjection, Plain, Projection, aft
 from unspoken.methods.base import (
     Contribution,
     Conversation,
-    Dealt,
     Method,
+    PartyContext,
     PartyRequest,
-    Private,
     Release,
     Request,
     Sum,
+    TokenPositions,
     Tokens,
 )
 from unspoken.methods.mechanisms import Mechanism, NoiseShares
@@ -264,12 +264,12 @@ class CrossSilo(Method):
         """The weights that a party takes."""
         return weights_within_bounds(self.model.size)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         if request.parameters is None or request.parameters.shape != (self.model.size,):
             raise ValueError("Expected the model's weights with the request.")
         taken = [
-            np.flatnonzero(self._is_taken(int(count), private))
-            for count, private in zip(block.counts, privates, strict=True)
+            np.flatnonzero(self._is_taken(int(count), context))
+            for count, context in zip(block.counts, contexts, strict=True)
         ]
         features = np.concatenate([block.features[party, rows] for party, rows in enumerate(taken)])
         labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
@@ -277,13 +277,13 @@ class CrossSilo(Method):
         sums = self.projection.sums(request.parameters, features, labels, counts, request.turn)
         return Contribution(sums, np.empty((len(block), 0), dtype=np.int64))
 
-    def _is_taken(self, count: int, private: Private) -> Flags:
+    def _is_taken(self, count: int, context: PartyContext) -> Flags:
         """Which of a party's records are in the round's batch: for the party alone to find out."""
         if self.options.sampling == "poisson":
-            return poisson_sample(count, self.options.rate, private.secrets)
-        if private.dealt is None:
+            return poisson_sample(count, self.options.rate, context.secrets)
+        if context.positions is None:
             raise ValueError("Expected a list of tokens before a batch of them.")
-        return np.isin(private.dealt.places, self._batch(private.dealt))
+        return np.isin(context.positions.places, self._batch(context.positions))
 
     def coordinate(self, plan: Plan) -> Conversation:
         weights = self.allowed.nearest(self.model.initial())
@@ -300,9 +300,9 @@ class CrossSilo(Method):
     def request(self, weights: Floats, turn: int) -> Request:
         return Sum("gradient", weights, turn)
 
-    def _batch(self, dealt: Dealt) -> Integers:
+    def _batch(self, positions: TokenPositions) -> Integers:
         """Places of the list, by the seed that came with it: whose they are, nobody knows."""
-        return np.random.default_rng(dealt.seed).permutation(dealt.count)[: self._batch_size(dealt.count)]
+        return np.random.default_rng(positions.seed).permutation(positions.count)[: self._batch_size(positions.count)]
 
     def _largest_total(self) -> float | None:
         """A bound on the norm of a batch's total: so many records are in a batch at most, but for a chance of 2⁻⁶⁰."""

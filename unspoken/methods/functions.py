@@ -22,7 +22,16 @@ from unspoken.learners.network import Network
 from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, SecondMoments, best_balance
 from unspoken.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from unspoken.learners.solving import Repair, solve
-from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Request, Total
+from unspoken.methods.base import (
+    Contribution,
+    Conversation,
+    Method,
+    PartyContext,
+    PartyRequest,
+    Release,
+    Request,
+    Total,
+)
 from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan
@@ -539,7 +548,7 @@ class FunctionMethod(Method):
     def parameters(self, request: PartyRequest) -> Parameters:
         return self.function.parameters(request.name, request.turn)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         return self.function.contribute(block, request.parameters, request.name)
 
     def coordinate(self, plan: Plan) -> Conversation:

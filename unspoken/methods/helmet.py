@@ -17,7 +17,7 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
-from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum
+from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Release, Sum
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
 from unspoken.study import Section, Study
@@ -93,7 +93,7 @@ class Helmet(Method):
         )
         return make_plan(self.study, self.name, [declared], notes)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         models = self.learner.fit(block)
         vectors = models.reshape(len(block), -1)
         if not self.by_records:

@@ -36,7 +36,16 @@ from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import Shares, loss_of
 from unspoken.learners.spaces import space_for
-from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Release, Total
+from unspoken.methods.base import (
+    Collect,
+    Contribution,
+    Conversation,
+    Method,
+    PartyContext,
+    PartyRequest,
+    Release,
+    Total,
+)
 from unspoken.methods.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
 from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of, trust_of
@@ -177,7 +186,7 @@ class Multiparty(Method):
         mu = mu_for(min(self.study.epsilon, LARGEST_EPSILON), left)
         return plan_sum(self.study, Setting(trust_of(self.study)), declared, mu)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         models = self.local.fit(block)
         if self.averages:
             rows = models.reshape(len(block), -1)

@@ -18,7 +18,17 @@ import numpy as np
 from pydantic import Field
 
 from unspoken.data.block import Block
-from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Pool, Private, Request, Sum
+from unspoken.methods.base import (
+    Collect,
+    Contribution,
+    Conversation,
+    Method,
+    PartyContext,
+    PartyRequest,
+    Pool,
+    Request,
+    Sum,
+)
 from unspoken.methods.cross_silo import (
     CrossSilo,
     Optimizer,
@@ -65,7 +75,7 @@ class CentralTraining(CrossSilo):
         weights = self.allowed.nearest(self.model.initial())
         optimizer = Optimizer(self.options, self.model.size)
         for turn in range(self.options.rounds):
-            exact = self.contribute(Sum("gradient", weights, turn), records, [Private(secrets)])
+            exact = self.contribute(Sum("gradient", weights, turn), records, [PartyContext(secrets)])
             noisy = planned.privatised(exact.noisy, secrets, plan.trust.parties)
             gradient = self.projection.lift(noisy, turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
@@ -108,9 +118,9 @@ class FedAvg(Method):
     def parameters(self, request: PartyRequest) -> Parameters:
         return weights_within_bounds(self.model.size)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         rows = [
-            self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+            self._update(request.parameters, block, party, context.secrets) for party, context in enumerate(contexts)
         ]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
@@ -177,9 +187,9 @@ class FedSgd(CrossSilo):
         # What is sent are models, each within its party's bound.
         return None
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         rows = [
-            self._update(request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+            self._update(request.parameters, block, party, context.secrets) for party, context in enumerate(contexts)
         ]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
 
@@ -189,7 +199,7 @@ class FedSgd(CrossSilo):
         alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
         own = weights
         for _ in range(self.federated.local_steps):
-            gradient = super().contribute(Sum("gradient", own), alone, [Private(secrets)]).noisy
+            gradient = super().contribute(Sum("gradient", own), alone, [PartyContext(secrets)]).noisy
             own = own - self.federated.local_rate * self._planned.privatised(gradient, secrets) / self._expected
         moved: Floats = (own - weights) / self._unit
         return moved
@@ -248,11 +258,11 @@ class PlainTraining(Method):
     def parameters(self, request: PartyRequest) -> Parameters:
         return weights_within_bounds(self.model.size)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         if request.parameters is None:
             raise ValueError("Expected the model's weights with the request.")
         rows = [
-            _trained(self, request.parameters, block, party, private.secrets) for party, private in enumerate(privates)
+            _trained(self, request.parameters, block, party, context.secrets) for party, context in enumerate(contexts)
         ]
         if not np.isfinite(rows).all():
             raise self.study.error(

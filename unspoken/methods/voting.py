@@ -44,7 +44,17 @@ from unspoken.learners.losses import Softmax
 from unspoken.learners.neighbours import neighbour_shares
 from unspoken.learners.spreading import MOST, can_spread, spread_labels
 from unspoken.learners.typical import CLUSTERED, typical_records
-from unspoken.methods.base import Contribution, Conversation, Method, PartyRequest, Private, Release, Sum, Total, Vote
+from unspoken.methods.base import (
+    Contribution,
+    Conversation,
+    Method,
+    PartyContext,
+    PartyRequest,
+    Release,
+    Sum,
+    Total,
+    Vote,
+)
 from unspoken.methods.cross_silo import Sizes, release_of
 from unspoken.methods.parameters import Parameters, Range
 from unspoken.methods.plan import DeclaredSum, Plan
@@ -265,7 +275,7 @@ class Voting(Method):
         mu = (self.sensitivity(group) + rounding) / planned.noise_std
         return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
-    def contribute(self, request: PartyRequest, block: Block, privates: Sequence[Private] = ()) -> Contribution:
+    def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         queries = self._asked(request)
         rows = [self._ballots(queries, block, party).ravel() for party in range(len(block))]
         return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
