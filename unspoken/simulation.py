@@ -17,6 +17,7 @@ from unspoken.data.federation import BLOCK_PARTIES, ArrayFederation
 from unspoken.data.files import DataError, Records, check_arrays
 from unspoken.engines import local
 from unspoken.engines.journal import Journal
+from unspoken.engines.outcome import Outcome, Progress
 from unspoken.methods.base import Method
 from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.plan import Plan
@@ -36,7 +37,7 @@ class Simulation:
     """What a simulated study gave."""
 
     plan: Plan
-    outcome: local.Outcome
+    outcome: Outcome
     metrics: dict[str, float]
     """How good the model is on the test records: not covered by the guarantee, so for your own eyes."""
     private: dict[str, float | str] | None = None
@@ -75,7 +76,7 @@ def simulate(
     y_test: npt.ArrayLike | None = None,
     drop: int = 0,
     seed: int = 0,
-    progress: local.Progress | None = None,
+    progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     private_analysis: bool = False,
     processes: bool = False,
@@ -155,7 +156,7 @@ def compute(
     protocol: str = "compute-nodes",
     drop: int = 0,
     seed: int = 0,
-    progress: local.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Computation:
     """The total over parties of any function of their records, by "cape", "conv", "local" or "central".
 
@@ -259,7 +260,7 @@ def simulate_records(
     *,
     drop: int = 0,
     seed: int = 0,
-    progress: local.Progress | None = None,
+    progress: Progress | None = None,
     method: Method | None = None,
     checkpoint: Path | None = None,
     private_analysis: bool = False,

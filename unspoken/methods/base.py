@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from unspoken.data.block import Block
-from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Refused
+from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
@@ -27,6 +27,8 @@ class Sum:
     """What the parties need to know for their contribution, such as the model so far."""
     turn: int = 0
     """How often it was asked for before."""
+    indices: Integers | None = None
+    """The places of the public records that the request is about."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Vote:
     name: str
     parameters: Floats | None = None
     turn: int = 0
+    indices: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Collect:
     name: str
     parameters: Floats | None = None
     turn: int = 0
+    indices: Integers | None = None
     only: int | None = None
     """The one party that is asked; None: all."""
 
@@ -166,6 +170,10 @@ class Method(ABC):
         """The numbers that this request may carry: none, unless the method says otherwise."""
         return NO_PARAMETERS
 
+    def indices(self, request: PartyRequest) -> Indices:
+        """The places that this request may name: none, unless the method says otherwise."""
+        return NO_INDICES
+
     def check(self, request: PartyRequest, turn: int) -> None:
         """Refuse a request that the method would not make: the party's first step, before it looks at its records.
 
@@ -174,6 +182,7 @@ class Method(ABC):
         if request.turn != turn:
             raise Refused(f'the request for "{request.name}" says that it is turn {request.turn}, but it is {turn}.')
         self.parameters(request).check(request.name, request.parameters)
+        self.indices(request).check(request.name, request.indices)
 
     @abstractmethod
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:

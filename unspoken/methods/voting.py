@@ -56,7 +56,7 @@ from unspoken.methods.base import (
     Vote,
 )
 from unspoken.methods.cross_silo import Sizes, release_of
-from unspoken.methods.parameters import Parameters, Range
+from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
 from unspoken.privacy.gaussian import epsilon_of, mu_for
@@ -173,18 +173,17 @@ class Voting(Method):
     @property
     def request(self) -> Vote | Sum:
         kind = Vote if self._secretly else Sum
-        return kind("ballots", self.order[: self.queries].astype(np.float64))
+        return kind("ballots", indices=self.order[: self.queries])
 
-    def parameters(self, request: PartyRequest) -> Parameters:
+    def indices(self, request: PartyRequest) -> Indices:
         """The places of the public records that are asked about."""
-        return Parameters((Range(self.queries, 0.0, float(len(self._public) - 1), whole=True),))
+        return Indices(self.queries, len(self._public))
 
     def _asked(self, request: PartyRequest) -> Floats:
         """The public records that a party is asked about, bounded as its own are."""
-        places = np.empty(0) if request.parameters is None else request.parameters
-        if places.shape != (self.queries,) or not np.isin(places, np.arange(len(self._public))).all():
-            raise ValueError(f"Expected the places of {self.queries} among {len(self._public)} public records.")
-        return clip_rows(self._public[places.astype(np.int64)], self.study.data)
+        if request.indices is None:
+            raise ValueError("Expected the places of public records with the request.")
+        return clip_rows(self._public[request.indices], self.study.data)
 
     @cached_property
     def _affordable(self) -> int | None:

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from unspoken.engines.local import Outcome
+from unspoken.engines.outcome import Outcome
 from unspoken.methods.plan import Plan
 from unspoken.summation.registry import protocol_of
 

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from unspoken.engines.local import Outcome
-from unspoken.engines.local import Progress as ProgressCall
+from unspoken.engines.outcome import Outcome
+from unspoken.engines.outcome import Progress as ProgressCall
 from unspoken.methods.plan import Plan, PlannedSum
 
 

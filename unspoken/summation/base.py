@@ -24,12 +24,16 @@ from unspoken.errors import UnspokenError
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section, Study
-from unspoken.types import Flags, Residues, Words
+from unspoken.types import Flags, Integers, Residues, Words
 
 if TYPE_CHECKING:
     from unspoken.summation.keys import Identity
 
 COORDINATOR = "coordinator"
+
+ATTEMPT_BYTES = 16
+NO_ATTEMPT = bytes(ATTEMPT_BYTES)
+"""Stands for any attempt while a session is only planned."""
 
 
 class Aborted(UnspokenError):
@@ -109,6 +113,8 @@ class Session:
     """How the parties' noise is split into components that may be opened."""
     vote: VoteShape | None = None
     """For a sum of ballots: the vote that it decides."""
+    attempt: bytes = NO_ATTEMPT
+    """Which try at this sum it is: an identifier that is never used twice."""
 
     def __post_init__(self) -> None:
         if self.vote is not None and self.length != self.vote.queries * self.vote.classes:
@@ -123,7 +129,7 @@ class Session:
         facts = (self.study, self.name, self.parties, self.colluding, self.least_survivors, self.length, self.bits)
         noise = () if self.schedule is None else self.schedule.exact
         digest = hashlib.sha256("/".join(map(str, noise)).encode()).hexdigest()
-        return "/".join(map(str, ("unspoken-1", *facts, digest[:16])))
+        return "/".join(map(str, ("unspoken-1", *facts, digest[:16], self.attempt.hex())))
 
     @property
     def components(self) -> int:
@@ -237,6 +243,10 @@ class Coordinator(Endpoint):
     @abstractmethod
     def total(self) -> Words:
         """The total; `Aborted` if what it needs never came."""
+
+    def winners(self) -> Integers:
+        """Of a vote: the number of the winning class of each query; `Aborted` if what it needs never came."""
+        raise Aborted("this protocol adds up, and decides no votes")
 
     def opened(self) -> dict[int, list[bytes]]:
         """The opened noise seeds of every party in the total."""

@@ -183,6 +183,10 @@ class RecordShuffle:
             )
         self.session, self._roster = session, roster
 
+    def with_roster(self, roster: Roster) -> RecordShuffle:
+        """The same session, ready to make endpoints."""
+        return RecordShuffle(self.session, Options(), roster)
+
     @property
     def roster(self) -> Roster:
         """Whose endpoints it makes."""

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unspoken.noise.stream import KEY_BYTES
-from unspoken.summation.base import Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
 from unspoken.summation.keys import verify
 from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, split
 
@@ -30,10 +30,12 @@ class ShuffleSession:
     name: str
     """Which list of the study this is: a name that is used once."""
     parties: int
+    attempt: bytes = NO_ATTEMPT
+    """Which try at this list it is: an identifier that is never used twice."""
 
     def label(self) -> str:
-        """Binds messages to this study and this list."""
-        return f"tokens/{self.parties}/{self.study}/{self.name}"
+        """Binds messages to this study, this list and this try at it."""
+        return f"tokens/{self.parties}/{self.study}/{self.name}/{self.attempt.hex()}"
 
 
 class Signed(Message, frozen=True):
