@@ -37,8 +37,8 @@ class TallyOptions(Section):
 def _tally(study: Study, session: Session, secrets: SecretStream) -> Protocol:
     """A secure vote in place of a sum: as many queries as fit the session's numbers."""
     options = study.options("summation", TallyOptions)
-    if study.method.name != "voting":
-        raise study.error("summation.protocol", 'is "tally", which serves the method "voting" only')
+    if "vote" not in study.described.asks:
+        raise study.error("summation.protocol", f'is "tally", which is for votes, but "{study.method.name}" has none')
     classes = len(study.data.class_names)
     queries = max(1, session.length // classes)
     poll = Poll(

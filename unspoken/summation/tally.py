@@ -233,6 +233,8 @@ class TallyCoordinator(Coordinator):
 class Tally(Protocol):
     """Makes the endpoints of one vote; its parties and talliers are made up, for simulation."""
 
+    serves = frozenset({"vote"})
+
     def __init__(self, poll: Poll, secrets: SecretStream, deadline: float = DEADLINE) -> None:
         super().__init__(poll.session)
         self.poll, self.deadline = poll, deadline
