@@ -540,7 +540,12 @@ def test_a_new_study_of_any_task_can_be_planned_and_run(tmp_path: Path, task: st
         ("statistics", "helmet", "", 'is "statistics", but'),
         ("regression", "helmet", "", 'is "regression", but'),
         ("statistics", "dp-fm", "", '[study] task is "statistics", but "dp-fm" is for'),
-        ("statistics", "objective-perturbation", "", '"objective-perturbation" is for classification and regression only'),
+        (
+            "statistics",
+            "objective-perturbation",
+            "",
+            '"objective-perturbation" is for classification and regression only',
+        ),
         ("regression", "cape", "bins = 1\n", "[method] bins is 1, but should be the number of a histogram's bins"),
         ("regression", "cape", "correlation = 0.5\n", "[method] correlation is 0.5, but should be"),
         ("regression", "dp-fm", 'sensitivity = "none"\n', '[method] sensitivity is "none", but should be "tight" or'),

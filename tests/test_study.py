@@ -198,7 +198,7 @@ DIED = 'label = "died"'
 @pytest.mark.parametrize(
     ("old", "new", "line", "expected"),
     [
-        ('"helmet"', '"helmt"', 'name = "helmt"', '"voting"; did you mean "helmet"?'),
+        ('"helmet"', '"helmt"', 'name = "helmt"', '[method] name is "helmt", but should be one of: "cape"'),
         ('"heart"', '"a b"', "name", '[study] name is "a b", but should be a name of letters, digits'),
         ('"heart"', '"a\\nb"', "name", '[study] name is "a\\nb", but should be a name of letters, digits'),
         ('"no", "yes"', '"no"', "classes", '[data] classes is ["no"], but should name at least two classes.'),
