@@ -195,7 +195,7 @@ def test_numpy_numbers_are_taken_as_parameters() -> None:
         ({"unit": {"group": 0}}, r"\[privacy\] unit is { group = 0 }, but should be"),
         ({"colluding": 1.0}, r"\[privacy\] colluding is 1.0, but should be a fraction"),
         ({"colluding": 20}, r"\[privacy\] leaves no honest party: of 20 parties, 20 may know"),
-        ({"method": "magic"}, r"\[method\] name is \"magic\", but should be one of: \"helmet\""),
+        ({"method": "magic"}, r"\[method\] name is \"magic\", but should be one of: \"cape\""),
         ({"learner": "tree"}, r"\[method\] learner is \"tree\", but should be \"softmax\", \"logistic\" or \"svm\""),
         ({"regularization": 0}, r"\[method\] regularization is 0, but should be a number from 1e-6 up"),
         ({"solver": "exact"}, r"\[method\] solver is \"exact\", but should be \"certified\" or \"sgd\""),

@@ -22,9 +22,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import Records
 from unspoken.data.splits import split
+from unspoken.methods.registry import METHODS
 from unspoken.report.evaluation import classify, predict_numbers, scores_of, with_constant
 from unspoken.simulation import Simulation, number_parties, simulate_records, sizes_of
-from unspoken.study import Study, make_study
+from unspoken.study import DEFAULT_PROTOCOL, Study, make_study
 from unspoken.types import Floats, Integers, Labels
 
 
@@ -95,12 +96,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-_OWN_OPTIONS = ("learner", "regularization", "weights", "radius", "solver")
-"""The parameters that are helmet's alone; other methods take theirs in `options`."""
-
-
 def _gives_probabilities(estimator: PrivateClassifier) -> bool:
-    return estimator.method != "helmet" or estimator.learner != "svm"
+    method = METHODS.get(estimator.method)
+    return method is None or method.gives_probabilities(estimator._method_options())
 
 
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
@@ -156,7 +154,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         radius: float | None = None,
         solver: str = "certified",
         options: dict[str, Any] | None = None,
-        protocol: str = "compute-nodes",
+        protocol: str = DEFAULT_PROTOCOL,
         parties: int = 10,
         seed: int = 0,
     ) -> None:
@@ -232,7 +230,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         return {"classes": len(self.classes_)}
 
     def _method_options(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _OWN_OPTIONS} if self.method == "helmet" else {}
+        method = METHODS.get(self.method)
+        own = {} if method is None else {name: getattr(self, name) for name in method.estimator_parameters}
         return {name: value for name, value in own.items() if value is not None} | super()._method_options()
 
     def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
@@ -293,7 +292,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         norm: float = 1.0,
         intercept: bool = True,
         options: dict[str, Any] | None = None,
-        protocol: str = "compute-nodes",
+        protocol: str = DEFAULT_PROTOCOL,
         parties: int = 10,
         seed: int = 0,
     ) -> None:

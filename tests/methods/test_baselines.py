@@ -345,7 +345,7 @@ def test_objective_perturbation_protects_a_single_record_only(unit: Any) -> None
 
 @pytest.mark.parametrize("name", ["dp-fm", "objective-perturbation"])
 def test_methods_that_learn_refuse_statistics(name: str) -> None:
-    with pytest.raises(StudyError, match=rf"\[study\] task does not fit \"{name}\""):
+    with pytest.raises(StudyError, match=rf"\[study\] task is .*, but \"{name}\" is for"):
         {"dp-fm": DpFm, "objective-perturbation": ObjectivePerturbation}[name](study("statistics", name))
 
 

@@ -663,7 +663,9 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
 def test_statistics_are_not_trained() -> None:
     content = study().model_dump(exclude_none=True)
     content["study"]["task"], content["data"] = "statistics", {"features": 2}
-    with pytest.raises(StudyError, match=r"\[study\] task is \"statistics\", but \"cross-silo\" trains models"):
+    with pytest.raises(
+        StudyError, match=r"\[study\] task is \"statistics\", but \"cross-silo\" is for classification and regression"
+    ):
         CrossSilo(make_study(content))
 
 

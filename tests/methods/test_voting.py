@@ -165,7 +165,7 @@ def test_parties_may_vanish_from_a_vote_and_too_many_end_it(tmp_path: Path) -> N
 
 def test_talliers_serve_votes_only(tmp_path: Path) -> None:
     content = study(tmp_path).model_dump(exclude_none=True)
-    with pytest.raises(StudyError, match='serves the method "voting" only'):
+    with pytest.raises(StudyError, match='"tally", which is for votes, but "helmet" has none'):
         method_for(make_study({**content, "method": {"name": "helmet"}, "summation": {"protocol": "tally"}})).plan()
 
 
@@ -311,7 +311,7 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
     openly = {**content, "summation": {"protocol": "ideal"}}
     with pytest.raises(StudyError, match="by which the noisy totals become known"):
         unspoken.simulate(openly, *records, private_analysis=True)
-    with pytest.raises(ValueError, match="is for votes"):
+    with pytest.raises(ValueError, match='"helmet", which has no private analysis'):
         unspoken.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)
 
 

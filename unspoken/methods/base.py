@@ -6,7 +6,7 @@ An engine drives the generator, so the same method runs unchanged in one process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -14,8 +14,8 @@ from unspoken.data.block import Block
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study
-from unspoken.types import Floats, Integers
+from unspoken.study import Description, Study
+from unspoken.types import Flags, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -154,13 +154,14 @@ class Release:
         return self.hidden is None and self.scorer is None
 
 
-class Method(ABC):
+class Method(Description, ABC):
     """One of the published systems, set up for a study."""
-
-    name: str
 
     def __init__(self, study: Study) -> None:
         self.study = study
+        if study.task not in self.tasks:
+            able = " and ".join(self.tasks)
+            raise study.error("study.task", f'is "{study.task}", but "{self.name}" is for {able} only')
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -194,6 +195,17 @@ class Method(ABC):
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:
         """The coordinator's side: asks, and goes on with the answer."""
+
+    def check_analysis(self) -> None:
+        """Refuse a private analysis before a run, if there can be none after it."""
+        raise self.study.error("method.name", f'is "{self.name}", which has no private analysis; leave it out')
+
+    def analysis(
+        self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
+    ) -> dict[str, float | str]:
+        """The price of a release on these very records, which is a secret. `counted` says, for each sum, whose
+        contributions are in it."""
+        raise NotImplementedError
 
 
 class PooledMethod(Method):

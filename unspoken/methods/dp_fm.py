@@ -48,13 +48,15 @@ class DpFm(PooledMethod):
     """The functional mechanism on pooled records."""
 
     name = "dp-fm"
+    summary = "a baseline: Laplace noise on the coefficients of pooled records"
+    tasks = ("classification", "regression")
+    keys = Options
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task == "statistics" or study.group is None:
-            place = "privacy.unit" if study.group is None else "study.task"
-            raise study.error(place, 'does not fit "dp-fm", which learns regressions and classifications by the record')
-        classes = None if study.study.task == "regression" else len(study.data.class_names)
+        if study.group is None:
+            raise study.error("privacy.unit", 'does not fit "dp-fm", which protects records')
+        classes = None if study.task == "regression" else len(study.data.class_names)
         self.options = study.options("method", Options)
         self._moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance=1.0)
 

@@ -152,13 +152,11 @@ class Function(ABC):
 
 def function_for(study: Study, options: FunctionOptions) -> Function:
     """The function that the study asks for, or that fits its task."""
-    fitting = _TASKS[study.study.task]
+    fitting = _TASKS[study.task]
     name = options.function or fitting[0]
     if name not in fitting:
         listed = " or ".join(f'"{known}"' for known in fitting)
-        raise study.error(
-            "method.function", f'is "{name}", but for the task "{study.study.task}" it should be {listed}'
-        )
+        raise study.error("method.function", f'is "{name}", but for the task "{study.task}" it should be {listed}')
     match name:
         case "linear-regression" | "logistic-regression":
             return LeastSquares(study, options)
@@ -183,7 +181,7 @@ class LeastSquares(Function):
     """
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
-        classes = None if study.study.task == "regression" else len(study.data.class_names)
+        classes = None if study.task == "regression" else len(study.data.class_names)
         largest = 1.0 if classes is None else math.sqrt(1.0 - 1.0 / classes)
         balance = best_balance(classes or 1, largest, options.coefficients)
         self.moments = SecondMoments(study.data.dimension, 1.0, classes, balance)
@@ -485,7 +483,20 @@ def _columns(study: Study) -> list[tuple[str, Column]]:
     return [(f"x{index}", Column(min=-reach, max=reach)) for index in range(study.data.raw_dimension)]
 
 
-class FunctionMethod(Method):
+_SPOILT_BY_CLIPPING = ("discriminant", "network")
+
+
+class ComputesFunction(Method):
+    """A method that computes one of the functions above."""
+
+    keys = FunctionOptions
+
+    @classmethod
+    def is_spoilt_by_clipping(cls, study: Study) -> bool:
+        return super().is_spoilt_by_clipping(study) or study.method.own_keys.get("function") in _SPOILT_BY_CLIPPING
+
+
+class FunctionMethod(ComputesFunction):
     """Computes a sum over records; how its noise gets in is for subclasses to say."""
 
     sizes_known = True

@@ -8,8 +8,8 @@ vector-valued release instead of one per class.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -20,7 +20,7 @@ from unspoken.learners.losses import loss_of
 from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Release, Sum
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
-from unspoken.study import Section, Study
+from unspoken.study import Section, Study, Template
 
 
 class Options(Section):
@@ -47,11 +47,23 @@ class Helmet(Method):
     """Secure Distributed DP-Helmet."""
 
     name = "helmet"
+    summary = "blind averaging of models that parties train alone"
+    tasks = ("classification",)
+    keys = Options
+    template: ClassVar[Template] = {
+        "classification": """\
+learner = "softmax"           # or "logistic", "svm"
+regularization = 0.1          # larger: less noise, simpler models
+"""
+    }
+    estimator_parameters = ("learner", "regularization", "weights", "radius", "solver")
+
+    @classmethod
+    def gives_probabilities(cls, keys: Mapping[str, Any]) -> bool:
+        return keys.get("learner") != "svm"
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task != "classification":
-            raise study.error("study.task", f'is "{study.study.task}", but "helmet" learns classifications only')
         self.options = study.options("method", Options)
         self.by_records = self.options.weights != "equal" and study.group is not None
         if self.options.weights == "records" and study.group is None:

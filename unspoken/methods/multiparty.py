@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -54,7 +54,7 @@ from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Event, Gaussian, PureLoss
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
-from unspoken.study import Section, Study
+from unspoken.study import Section, Study, Template
 from unspoken.types import Floats
 
 _TRAINER = "the trainer, whom all parties trust, keeps to itself what it receives and adds the noise"
@@ -83,13 +83,23 @@ class Multiparty(Method):
     """Majority-voted ERM, weighted ERM and parameter averaging, with a trusted trainer."""
 
     name = "multiparty"
+    summary = "parties' classifiers label public records for a trainer whom all trust"
+    tasks = ("classification",)
+    keys = Options
+    template: ClassVar[Template] = {
+        "classification": """\
+public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
+# public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
+labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
+learner = "softmax"           # or "logistic", "svm"
+regularization = 0.01         # larger: less noise, simpler models
+"""
+    }
     secrets: SecretStream | None = None
     """Where the trainer's noise comes from: the operating system, unless a test sets it."""
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task != "classification":
-            raise study.error("study.task", f'is "{study.study.task}", but "multiparty" learns classifications only')
         self.options = study.options("method", Options)
         self.averages = self.options.labels == "average"
         if self.options.public is None and not self.averages:

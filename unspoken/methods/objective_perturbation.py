@@ -52,18 +52,16 @@ class ObjectivePerturbation(PooledMethod):
     """A random linear term in the objective, on pooled records."""
 
     name = "objective-perturbation"
+    summary = "a baseline: a random linear term in the objective of pooled records"
+    tasks = ("classification", "regression")
+    keys = Options
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task == "statistics" or study.group != 1:
-            place = "study.task" if study.study.task == "statistics" else "privacy.unit"
-            raise study.error(
-                place,
-                'does not fit "objective-perturbation", which learns regressions and classifications and '
-                "protects a single record",
-            )
+        if study.group != 1:
+            raise study.error("privacy.unit", 'does not fit "objective-perturbation", which protects a single record')
         self.options = study.options("method", Options)
-        self._regression = study.study.task == "regression"
+        self._regression = study.task == "regression"
         classes = 0 if self._regression else len(study.data.class_names)
         self._models = classes if classes > 2 else 1
         self._slope = 1.0 + self.options.radius if self._regression else 1.0

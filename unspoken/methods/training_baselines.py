@@ -18,21 +18,12 @@ import numpy as np
 from pydantic import Field
 
 from unspoken.data.block import Block
-from unspoken.methods.base import (
-    Collect,
-    Contribution,
-    Conversation,
-    Method,
-    PartyContext,
-    PartyRequest,
-    Pool,
-    Request,
-    Sum,
-)
+from unspoken.methods.base import Collect, Contribution, Conversation, PartyContext, PartyRequest, Pool, Request, Sum
 from unspoken.methods.cross_silo import (
     CrossSilo,
     Optimizer,
     Options,
+    TrainingMethod,
     TrainingOptions,
     model_for,
     poisson_sample,
@@ -92,10 +83,12 @@ class FederatedOptions(TrainingOptions):
     local_steps: int = Field(5, ge=1, description="of fedsgd: how many noisy steps a party makes in a round")
 
 
-class FedAvg(Method):
+class FedAvg(TrainingMethod):
     """Federated averaging of clipped updates, private for whole parties."""
 
     name = "fedavg"
+    summary = "a baseline: DP-FedAvg, clipped updates of whole parties"
+    keys = FederatedOptions
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -171,6 +164,8 @@ class FedSgd(CrossSilo):
     """Noisy SGD at each party, some steps a round; the parties' models are averaged in the open."""
 
     name = "fedsgd"
+    summary = "a baseline: DP-FedSGD, noisy SGD at each party"
+    keys = FederatedOptions
     noise = PreNoised()
     samplings = ("poisson",)
 
@@ -237,10 +232,11 @@ class FedSgd(CrossSilo):
         return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
 
 
-class PlainTraining(Method):
+class PlainTraining(TrainingMethod):
     """FedAvg without clipping, noise or privacy: every party's model in the open."""
 
     name = "none"
+    keys = FederatedOptions
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)

@@ -27,10 +27,10 @@ all ballots; it is a secret itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -62,7 +62,7 @@ from unspoken.methods.planning import make_plan, setting_of
 from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
-from unspoken.study import Section, Study
+from unspoken.study import Section, Study, Template
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Flags, Floats, Integers
 
@@ -108,11 +108,32 @@ class Voting(Method):
     """Noisy votes on public records, and a student."""
 
     name = "voting"
+    summary = "parties vote on public records; a student learns from the winners"
+    tasks = ("classification",)
+    keys = Options
+    asks = frozenset({"sum", "vote"})
+    template: ClassVar[Template] = {
+        "classification": """\
+public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
+# public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
+queries = 100                 # how many of them are asked about: each takes a part of epsilon
+ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
+model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
+student = "softmax"           # likewise
+"""
+    }
+    summation_template = """\
+protocol = "tally"            # talliers open the winners only; any sum works too, but then noisy totals become known
+talliers = 3                  # or 5, 7: more than half of them keep to themselves what they receive
+"""
+    solves_for = "queries"
+
+    @classmethod
+    def needs_norm(cls, study: Study) -> bool:
+        return False
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task != "classification":
-            raise study.error("study.task", f'is "{study.study.task}", but "voting" learns classifications only')
         self.options = study.options("method", Options)
         self._classes = len(study.data.class_names)
         few = study.group is not None and study.parties.records <= self.options.neighbours
@@ -209,7 +230,7 @@ class Voting(Method):
     @property
     def _secretly(self) -> bool:
         """Do talliers open the winners only?"""
-        return protocol_of(self.study).counts_votes
+        return "vote" in protocol_of(self.study).serves
 
     def sensitivity(self, group: int | None, queries: int | None = None) -> float:
         """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
@@ -343,19 +364,22 @@ class Voting(Method):
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
             )
 
-    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Flags) -> dict[str, float | str]:
+    def analysis(
+        self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
+    ) -> dict[str, float | str]:
         """What the winners cost on these very records, without colluders: as secret as the records themselves.
 
-        `counted` says whose ballots are in the totals: parties that dropped out bring neither votes nor noise.
+        Parties that dropped out bring neither votes nor noise.
         """
         self.check_analysis()
+        voters = counted["ballots"]
         totals = np.zeros((self.queries, self._classes))
         for parties, block in blocks:
-            ballots = self.contribute(self.request, block).noisy[counted[parties]]
+            ballots = self.contribute(self.request, block).noisy[voters[parties]]
             totals += ballots.sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         planned = plan.planned("ballots")
-        scale, drawn = planned.encoding.scale, planned.total_std(int(counted.sum()))
+        scale, drawn = planned.encoding.scale, planned.total_std(int(voters.sum()))
         found = data_dependent_epsilon(
             totals,
             continuous_deviation(drawn * scale) / scale,

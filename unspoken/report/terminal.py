@@ -46,7 +46,7 @@ def progress_bar(quiet: bool) -> Iterator[ProgressCall | None]:
 def show_plan(plan: Plan) -> None:
     out = console()
     table = _facts()
-    table.add_row("study", f"{plan.study.study.name} (sha256 {plan.study.digest()[:16]}…)")
+    table.add_row("study", f"{plan.study.name} (sha256 {plan.study.digest()[:16]}…)")
     table.add_row("method", plan.method)
     table.add_row("parties", _parties(plan))
     for planned in plan.sums:
@@ -132,7 +132,7 @@ def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
 def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dict[str, str]) -> None:
     out = console()
     table = _facts()
-    table.add_row("study", plan.study.study.name)
+    table.add_row("study", plan.study.name)
     way = _way(plan)
     over = " over " if way == plan.study.summation.protocol else ": "
     table.add_row("method", f"{plan.method}{over}{way}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.argmax import rounds_of_argmax
-from unspoken.summation.base import Aborted, Envelope, Message, Party, Roster, Session
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Envelope, Message, Party, Roster, Session
 from unspoken.summation.keys import Identity, agree, public_key, seal
 from unspoken.summation.masks import add_masks
 from unspoken.summation.replicated import Sharing
@@ -45,6 +45,8 @@ class Poll:
     """No total is larger than this, in absolute value."""
     colluding: int = 0
     talliers: int = TALLIERS[0]
+    attempt: bytes = NO_ATTEMPT
+    """Which try at this vote it is."""
 
     def __post_init__(self) -> None:
         if self.talliers not in TALLIERS:
@@ -60,7 +62,8 @@ class Poll:
     def session(self) -> Session:
         name = f"vote/{self.name}/{self.queries}x{self.classes}/{self.bound}/{self.talliers}"
         length = self.queries * self.classes
-        return Session(self.study, name, self.parties, self.colluding, self.least_survivors, length, 64)
+        facts = (self.study, name, self.parties, self.colluding, self.least_survivors)
+        return Session(*facts, length, 64, attempt=self.attempt)
 
     @cached_property
     def sharing(self) -> Sharing:

@@ -262,8 +262,8 @@ class Protocol(ABC):
     reveals_contributions: ClassVar[bool] = False
     """Does the coordinator see what each party sends? Then it is for simulations only."""
 
-    counts_votes: ClassVar[bool] = False
-    """Does it find the winners of a vote, and no totals?"""
+    serves: ClassVar[frozenset[str]] = frozenset({"sum"})
+    """What it can do: "sum" opens a total, "vote" opens the winners of a vote and no totals."""
 
     def __init__(self, session: Session, options: Section, roster: Roster | None = None) -> None:
         self.session, self._options = session, options

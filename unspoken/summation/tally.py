@@ -245,7 +245,7 @@ class Tally(Protocol):
     """A vote in place of a sum: its session must say what the queries are."""
 
     options_type = Options
-    counts_votes = True
+    serves = frozenset({"vote"})
 
     def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
         if (vote := session.vote) is None:
@@ -255,7 +255,8 @@ class Tally(Protocol):
                 '"compute-nodes"',
             )
         facts = (session.study, session.name, session.parties, session.least_survivors)
-        self.poll = Poll(*facts, vote.queries, vote.classes, vote.bound, talliers=options.talliers)
+        shape = (vote.queries, vote.classes, vote.bound)
+        self.poll = Poll(*facts, *shape, talliers=options.talliers, attempt=session.attempt)
         self.deadline = options.deadline
         """How many seconds a tallier may take to answer."""
         super().__init__(self.poll.session, options, roster)
