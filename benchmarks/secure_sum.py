@@ -22,6 +22,7 @@ import msgspec
 import numpy as np
 from _common import claim, options, say, show_claims, show_json, show_table
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from unspoken.summation.neighbours import Advertise, Introduce
 
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.schedule import NoiseSchedule
@@ -29,7 +30,6 @@ from unspoken.noise.stream import SecretStream
 from unspoken.summation import compute_nodes, ideal, pairwise, secagg, shamir
 from unspoken.summation.base import Protocol, Session, bitmap
 from unspoken.summation.keys import seal
-from unspoken.summation.neighbours import Advertise, Introduce
 from unspoken.summation.secagg import SHARE_BYTES, Masked, Opened, Relay, SecAggPlus, Unmask, commitment, sealing_key
 
 LENGTH = 61_450
