@@ -465,7 +465,7 @@ def test_the_seed_is_everyone_s_and_nobody_can_change_its_part_after_the_list_is
     honest = cheating.parties[1]._signed
     cheating.parties[1]._signed = lambda kind, body: honest(kind, bytes(32) if kind is Confirm else body)
     cheating.finish()
-    assert "another part of the seed" in cheating.aborted[COORDINATOR]
+    assert "part of the seed that does not match its commitment" in cheating.aborted[COORDINATOR]
     assert_nobody_accepts(cheating)
 
 
