@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Unsuitable, address_of
 from unspoken.summation.mixnet import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
 from unspoken.summation.record_shuffle import Options, RecordShuffle, ShuffleCoordinator, ShuffleParty
 from unspoken.summation.shuffle_course import (
@@ -594,5 +594,5 @@ def test_endpoints_are_made_by_the_protocol_and_only_with_a_roster() -> None:
     assert planned.upload_bytes(2, 3) == protocol.upload_bytes(2, 3)
     with pytest.raises(ValueError, match="Expected a roster"):
         planned.party(1, keys.identity(1), SecretStream(), 2)
-    with pytest.raises(ValueError, match="has 3 keys, but 2 parties take part"):
+    with pytest.raises(Unsuitable, match="has 3 keys, but 2 parties take part"):
         RecordShuffle(session, Options(), SimulatedKeys(SecretStream(), 3).roster)
