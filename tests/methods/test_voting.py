@@ -165,7 +165,7 @@ def test_parties_may_vanish_from_a_vote_and_too_many_end_it(tmp_path: Path) -> N
 
 def test_talliers_serve_votes_only(tmp_path: Path) -> None:
     content = study(tmp_path).model_dump(exclude_none=True)
-    with pytest.raises(StudyError, match='"tally", which is for votes, but "helmet" has none'):
+    with pytest.raises(StudyError, match='is "tally", which counts votes only'):
         method_for(make_study({**content, "method": {"name": "helmet"}, "summation": {"protocol": "tally"}})).plan()
 
 
