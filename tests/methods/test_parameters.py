@@ -31,11 +31,12 @@ from unspoken.engines import local
 from unspoken.learners import certified
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
-from unspoken.methods.base import Collect, Method, PartyRequest, Private, Release, Sum, Tokens, Total, Vote, ZeroSum
+from unspoken.methods.base import Collect, Method, PartyRequest, Private, Sum, Tokens, Total, Vote, ZeroSum
 from unspoken.methods.functions import Custom
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, Refused
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import METHODS, method_for
+from unspoken.methods.releases import Statistics
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.stream import SecretStream
 
@@ -329,7 +330,7 @@ class Liar(Method):
 
     def coordinate(self, plan: Plan) -> Any:
         yield from self._requests
-        return Release(np.empty((0, 0)), None, {})
+        return Statistics({}, {})
 
 
 @pytest.mark.parametrize("name", SETTINGS)

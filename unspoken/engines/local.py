@@ -35,7 +35,6 @@ from unspoken.methods.base import (
     PartyRequest,
     Pool,
     Private,
-    Release,
     Request,
     Sum,
     Tokens,
@@ -45,6 +44,7 @@ from unspoken.methods.base import (
 )
 from unspoken.methods.mechanisms import Correlated, Independent, Inside, Turnout
 from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.releases import Release
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream

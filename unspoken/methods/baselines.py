@@ -20,12 +20,12 @@ from unspoken.methods.base import (
     Conversation,
     Pool,
     PooledMethod,
-    Release,
     Request,
     Total,
 )
 from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions, function_for
 from unspoken.methods.plan import OtherRelease, Plan, cautions, trust_of
+from unspoken.methods.releases import LinearModel, Release
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.guarantee import Guarantee
@@ -114,10 +114,10 @@ class Nothing(PooledMethod):
         records: Block = yield Pool()
         if self.study.study.task == "classification" and self.options.function is None:
             learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
-            return Release(learner.fit(records)[0], "softmax", self._details(records))
+            return LinearModel(learner.fit(records)[0], learner.loss.link, self._details(records))
         if self.study.study.task == "regression":
             weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
-            return Release(weights[None], None, self._details(records))
+            return LinearModel(weights[None], None, self._details(records))
         conclusion = self.function.conclude()
         ask = next(conclusion)
         try:

@@ -35,8 +35,9 @@ from unspoken.data.public import PublicRecords, Sha256, read_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import Shares, loss_of
+from unspoken.learners.scores import classify
 from unspoken.learners.spaces import space_for
-from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Release, Total
+from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyRequest, Private, Total
 from unspoken.methods.plan import (
     DeclaredSum,
     OtherRelease,
@@ -47,6 +48,7 @@ from unspoken.methods.plan import (
     setting_of,
     trust_of,
 )
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
@@ -194,8 +196,7 @@ class Multiparty(Method):
 
     def _vote(self, model: Floats) -> Floats:
         """One party's votes on the public records: (N, K) indicators."""
-        scores = self.public @ model.T
-        numbers = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+        numbers = classify(self.public @ model.T)
         return np.asarray(numbers[:, None] == np.arange(len(self.study.data.class_names)), dtype=np.float64)
 
     def coordinate(self, plan: Plan) -> Conversation:
@@ -205,12 +206,7 @@ class Multiparty(Method):
         else:
             votes = np.rint(total.noisy).reshape(len(self.public), -1)
             weights = self._minimise(votes / total.survivors, total.survivors)
-        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
-            "softmax": "softmax",
-            "logistic": "sigmoid",
-            "svm": None,
-        }
-        return Release(self._noised(weights), kinds[self.options.learner], {"voters": total.survivors})
+        return LinearModel(self._noised(weights), self.loss.link, {"voters": total.survivors})
 
     def _minimise(self, shares: Floats, voters: int) -> Floats:
         """The certified minimiser for the votes: each label by its share, or the majority's alone."""

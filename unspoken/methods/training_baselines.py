@@ -26,11 +26,11 @@ from unspoken.methods.cross_silo import (
     TrainingOptions,
     model_for,
     poisson_sample,
-    release_of,
 )
 from unspoken.methods.mechanisms import Curator, Inside
 from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, plan_sum, trust_of
+from unspoken.methods.releases import TorchWeights
 from unspoken.methods.sampled import SampledPlan, Schedule, make_sampled_plan
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
@@ -73,7 +73,7 @@ class CentralTraining(CrossSilo):
             gradient = self.projection.lift(encoding.decode(words), turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = planned.total_std(1) / self.expected_batch
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
 
 class FederatedOptions(TrainingOptions):
@@ -141,7 +141,7 @@ class FedAvg(Method):
         for turn in range(self.options.rounds):
             total = yield Sum("update", weights, turn)
             weights = allowed.nearest(optimizer.step(weights, -total.noisy / expected))
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std / expected})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": total.noise_std / expected})
 
 
 def _averaging(options: FederatedOptions) -> FederatedOptions:
@@ -223,7 +223,7 @@ class FedSgd(CrossSilo):
             total = yield Collect("gradient", weights, turn)
             weights = self.allowed.nearest(weights + self._unit * total.noisy / total.survivors)
         noise = self._deviation / self._planned.encoding.scale / self._expected
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
 
 class PlainTraining(Method):
@@ -265,7 +265,7 @@ class PlainTraining(Method):
         for turn in range(self.options.rounds):
             total = yield Collect("model", weights, turn)
             weights = allowed.nearest(total.noisy / total.survivors)
-        return release_of(self.study, self.model, weights, {})
+        return TorchWeights(self.model, weights, {})
 
 
 _LARGEST_MODEL = 1e6
