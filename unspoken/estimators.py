@@ -119,7 +119,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     unit : what is protected: "record", "party", or {"group": k} for any k records.
     colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
     regularization : of helmet: Λ; larger means less noise and simpler models.
-    norm : every record, its constant 1 included, is clipped to this L2 norm. Scale features by *public* bounds first.
+    norm : every record, its constant 1 included, is clipped to this L2 norm while learning. Scale features by *public*
+        bounds first. Predictions are made for records as they are, but for PyTorch models, whose records are clipped.
     intercept : append a constant 1 to each record?
     classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
