@@ -206,7 +206,6 @@ def simulate(
     from unspoken.data.splits import split as spread
     from unspoken.methods.registry import method_for
     from unspoken.report import terminal
-    from unspoken.report.evaluation import evaluate
     from unspoken.simulation import simulate_records
 
     method_for(study).plan()
@@ -227,7 +226,7 @@ def simulate(
             processes=processes,
         )
     if held_out is None:
-        measured = evaluate(study, result.outcome.release, train, train)
+        measured = result.outcome.release.metrics(study, train, train)
         result.metrics.update({f"training_{name}": value for name, value in measured.items()})
     _make_folder(output)
     files = _write_results(result, output)
@@ -346,26 +345,17 @@ def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
     """Write the model (or the statistics) and the certificate, which names its hash."""
     import hashlib
 
-    from unspoken.report import model
-
-    name, release = simulation.plan.study.name, simulation.outcome.release
-    statistics = release.statistics
-    kind = "statistics" if statistics else "model"
-    result_path = folder / f"{name}.{kind}.{'json' if statistics else 'npz' if release.state else 'skops'}"
-    certificate_path = folder / f"{name}.certificate.json"
+    study, release = simulation.plan.study, simulation.outcome.release
+    result_path = folder / f"{study.name}.{release.kind}.{release.suffix}"
+    certificate_path = folder / f"{study.name}.certificate.json"
     try:
-        if statistics:
-            result_path.write_text(json.dumps(statistics, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        elif release.state:
-            model.save_weights(release.state, result_path)
-        else:
-            model.save(simulation.model, result_path)
+        release.save(study, result_path)
         digest = hashlib.sha256(result_path.read_bytes()).hexdigest()
-        content = {**simulation.certificate, f"{kind}_sha256": digest}
+        content = {**simulation.certificate, f"{release.kind}_sha256": digest}
         certificate_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise UnspokenError(f"{folder}: cannot be written to ({error.strerror}); choose another --output.") from None
-    return {kind: str(result_path), "certificate": str(certificate_path)}
+    return {release.kind: str(result_path), "certificate": str(certificate_path)}
 
 
 def _print_json(content: dict[str, Any]) -> None:

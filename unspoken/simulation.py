@@ -25,8 +25,6 @@ from unspoken.methods.registry import METHODS, method_for
 from unspoken.plugins import quoted, suggestion
 from unspoken.privacy.guarantee import Guarantee
 from unspoken.report.certificate import certificate
-from unspoken.report.evaluation import evaluate
-from unspoken.report.model import to_sklearn
 from unspoken.study import DEFAULT_PROTOCOL, LARGEST_COUNT, Study, make_study, read_study
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Floats, Integers
@@ -46,9 +44,7 @@ class Simulation:
     @property
     def model(self) -> Any:
         """The released model as a fitted scikit-learn estimator (or as a torch.nn.Module, if it is one)."""
-        if self.outcome.release.module is not None:
-            return self.outcome.release.module()
-        return to_sklearn(self.plan.study, self.outcome.release)
+        return self.outcome.release.estimator(self.plan.study)
 
     @property
     def certificate(self) -> dict[str, Any]:
@@ -58,7 +54,7 @@ class Simulation:
         return {
             **self.plan.to_json(),
             "metrics": self.metrics,
-            **({"statistics": self.outcome.release.statistics} if self.outcome.release.statistics else {}),
+            **self.outcome.release.to_json(),
             "survivors": self.outcome.survivors,
             "seconds": self.outcome.seconds,
             "bytes": self.outcome.bytes,
@@ -212,7 +208,8 @@ def compute(
         study, records, parties, drop=drop, seed=seed, progress=progress, method=kind(study, custom)
     )
     release = simulation.outcome.release
-    return Computation(np.array(release.statistics["total"]), float(release.details["noise_std"]), simulation)
+    total = np.array(release.to_json()["statistics"]["total"])
+    return Computation(total, float(release.details["noise_std"]), simulation)
 
 
 _UNCLIPPED = 1e6
@@ -293,5 +290,5 @@ def simulate_records(
     private = None
     if private_analysis:
         private = method.analysis(plan, federation.blocks(BLOCK_PARTIES), outcome.counted)
-    metrics = {} if test is None else evaluate(study, outcome.release, test, train)
+    metrics = {} if test is None else outcome.release.metrics(study, test, train)
     return Simulation(plan, outcome, metrics, private)

@@ -30,7 +30,6 @@ from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.report.evaluation import predict
-from unspoken.report.model import save
 from unspoken.simulation import simulate_records
 from unspoken.study import Study, StudyError, make_study, read_study
 from unspoken.summation.base import Aborted, Envelope
@@ -391,7 +390,7 @@ def test_a_scikit_learn_classifier_may_be_the_student_and_is_saved_as_it_is(tmp_
     content["privacy"] = {"noise_multiplier": 0.5, "delta": 1e-5, "unit": "party"}
     done = unspoken.simulate(content, *records, **test)
     assert done.metrics["accuracy"] > 0.85
-    save(done.model, tmp_path / "model.skops")
+    done.outcome.release.save(done.plan.study, tmp_path / "model.skops")
     loaded = skops.io.load(tmp_path / "model.skops", trusted=[])
     assert float((loaded.predict(test["X_test"]) == test["y_test"]).mean()) == done.metrics["accuracy"]
 

@@ -26,7 +26,6 @@ from unspoken.methods.base import (
     Method,
     PartyRequest,
     Pool,
-    Release,
     Request,
     Sum,
     TokenPositions,
@@ -37,6 +36,7 @@ from unspoken.methods.base import (
 )
 from unspoken.methods.mechanisms import Participation
 from unspoken.methods.plan import Plan
+from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import protocol_for
 from unspoken.roles.contributor import Contributor

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from unspoken.methods.base import Release
 from unspoken.methods.mechanisms import Participation
+from unspoken.methods.releases import Release
 from unspoken.types import Flags
 
 Progress = Callable[[str, int, int], None]

@@ -6,13 +6,14 @@ An engine drives the generator, so the same method runs unchanged in one process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from unspoken.data.block import Block
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
+from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Description, Study
 from unspoken.types import Flags, Floats, Integers
@@ -92,7 +93,7 @@ class Total:
 
 
 Answer = Total | Block
-Conversation = Generator[Request, Any, "Release"]
+Conversation = Generator[Request, Any, Release]
 
 
 @dataclass(frozen=True)
@@ -125,33 +126,6 @@ class Contribution:
     """(B, dimension): will be rounded, noised and masked."""
     exact: Integers
     """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
-
-
-@dataclass(frozen=True)
-class Release:
-    """What becomes public: a linear model, one row of weights an output (see `report.model`)."""
-
-    weights: Floats
-    """In a regression one row, which gives labels scaled to [−1, 1] by their public bounds."""
-    probabilities: Literal["softmax", "sigmoid"] | None
-    """How scores become probabilities, if they do: together, or each for itself"""
-    details: dict[str, Any]
-    hidden: Floats | None = None
-    """Of a network: the weights of its hidden layer, a constant 1 the last input; `weights` then is the output layer"""
-    statistics: dict[str, Any] = field(default_factory=dict)
-    """Instead of a model: released numbers by the names of columns"""
-    state: dict[str, Any] = field(default_factory=dict)
-    """Of a PyTorch model: its weights by name; `scorer` then computes scores from features"""
-    scorer: Callable[[Floats], Floats] | None = None
-    module: Callable[[], Any] | None = None
-    """Makes the torch.nn.Module, ready to predict from the study's bounded features"""
-    estimator: Any = None
-    """Of a scikit-learn model: itself, fitted to unclipped features without the constant, and to class names"""
-
-    @property
-    def is_linear(self) -> bool:
-        """Is it a linear model, whose classes do not depend on a record's length?"""
-        return self.hidden is None and self.scorer is None
 
 
 class Method(Description, ABC):

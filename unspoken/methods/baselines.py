@@ -21,7 +21,6 @@ from unspoken.methods.base import (
     Method,
     Pool,
     PooledMethod,
-    Release,
     Request,
     Total,
 )
@@ -29,6 +28,7 @@ from unspoken.methods.functions import Ask, ComputesFunction, FunctionMethod, Fu
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import unprotected_plan
+from unspoken.methods.releases import LinearModel, Release
 from unspoken.methods.training_baselines import CentralTraining, LocalTraining, PlainTraining
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Unprotected
@@ -128,10 +128,10 @@ class Nothing(TrainsModels, ComputesFunction, PooledMethod):
         records: Block = yield Pool()
         if self.study.task == "classification" and self.options.function is None:
             learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
-            return Release(learner.fit(records)[0], "softmax", self._details(records))
+            return LinearModel(learner.fit(records)[0], learner.loss.link, self._details(records))
         if self.study.task == "regression":
             weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
-            return Release(weights[None], None, self._details(records))
+            return LinearModel(weights[None], None, self._details(records))
         conclusion = self.function.conclude()
         ask = next(conclusion)
         try:

@@ -24,7 +24,6 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Request,
     Sum,
     TokenPositions,
@@ -34,6 +33,7 @@ from unspoken.methods.mechanisms import Mechanism, NoiseShares
 from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, RecordSampling
 from unspoken.methods.planning import make_sampled_plan, trust_of
+from unspoken.methods.releases import TorchWeights
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
 from unspoken.study import Section, Study, Template
@@ -111,27 +111,6 @@ def model_for(study: Study, options: TrainingOptions) -> TorchModel:
         return TorchModel(options.model, study.data.dimension, outputs, loss, options.hidden, options.seed)
     except ModelError as error:
         raise study.error("method.model", f'is "{options.model}", which {error.problem}') from None
-
-
-def release_of(study: Study, model: TorchModel, weights: Floats, details: dict[str, object]) -> Release:
-    """A trained model, by its weights' names. Records are clipped as in training before they are scored; a regression's
-    label was shortened with its record, so what is predicted for the clipped one is made longer again."""
-    regression = study.task == "regression"
-    kind: Literal["softmax"] | None = None if regression else "softmax"
-
-    def scores(features: Floats) -> Floats:
-        factors = (study.data.norm / np.maximum(np.linalg.norm(features, axis=1), study.data.norm))[:, None]
-        found = model.scores(weights, features * factors)
-        return found / factors if regression else found
-
-    return Release(
-        np.empty((0, 0)),
-        kind,
-        details,
-        state=model.state(weights),
-        scorer=scores,
-        module=lambda: model.module(weights),
-    )
 
 
 class Optimizer:
@@ -317,7 +296,7 @@ learning_rate = 0.5
             gradient = self.projection.lift(total.noisy, turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = total.noise_std / self.expected_batch
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
     def request(self, weights: Floats, turn: int) -> Request:
         return Sum("gradient", weights, turn)

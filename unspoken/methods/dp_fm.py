@@ -22,9 +22,10 @@ from pydantic import Field
 
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
-from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
+from unspoken.methods.base import Conversation, Pool, PooledMethod
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import curator_plan
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import PureLoss
@@ -104,7 +105,7 @@ class DpFm(PooledMethod):
         noisy = np.rint(coefficients).astype(np.int64) + sample(laplace, len(coefficients), SecretStream())
         weights = self._minimise(noisy / units_per_one, plan.others[0].noise_std)
         classes = self._moments.classes
-        return Release(
+        return LinearModel(
             (classes or 1) * weights.T / self.study.data.norm,
             None if classes is None else "softmax",
             {"records": int(records.counts[0]), "noise_std_per_coefficient": plan.others[0].noise_std},

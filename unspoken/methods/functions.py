@@ -28,7 +28,6 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Request,
     Total,
 )
@@ -36,6 +35,7 @@ from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
+from unspoken.methods.releases import LinearModel, NetworkModel, Release, Statistics
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Column, Section, Study
@@ -225,7 +225,7 @@ class LeastSquares(Function):
             solved = reshaping.undo(solved)
         weights = (self.moments.classes or 1) * solved.T / self._study.data.norm
         details = {"records": int(total.exact[0]), "noise_std_per_moment": entry}
-        return Release(weights, None if self.moments.classes is None else "softmax", details)
+        return LinearModel(weights, None if self.moments.classes is None else "softmax", details)
 
 
 class Discriminant(Function):
@@ -262,7 +262,7 @@ class Discriminant(Function):
         weights = solved.T / self._study.data.norm
         # The constant, the last feature, carries what does not depend on the record.
         weights[:, -1] += np.log(counts / counts.sum()) - np.einsum("ij,ij->j", means, solved) / 2.0
-        return Release(weights, "softmax", {"records": records, "noise_std_per_moment": entry})
+        return LinearModel(weights, "softmax", {"records": records, "noise_std_per_moment": entry})
 
 
 class Softmax(Function):
@@ -307,7 +307,7 @@ class Softmax(Function):
         weights = flat.reshape(self.model.features, -1)
         weights -= np.outer(axis, axis @ weights)
         details = {"records": int(total.exact[0]), "noise_std_per_gradient": total.noise_std}
-        return Release(weights.T, "softmax", details)
+        return LinearModel(weights.T, "softmax", details)
 
 
 class NetworkGradient(Function):
@@ -339,7 +339,7 @@ class NetworkGradient(Function):
             parameters = parameters - self._options.learning_rate * total.noisy / max(records, 1)
         hidden, output = self.network.layers(parameters)
         details = {"records": records, "noise_std_per_gradient": total.noise_std / max(records, 1)}
-        return Release(output, "softmax", details, hidden=hidden)
+        return NetworkModel(hidden, output, details)
 
 
 class Mean(Function):
@@ -375,7 +375,7 @@ class Mean(Function):
             half = (high - low) / 2.0 if self._table else 1.0
             middle = (low + high) / 2.0 if self._table else 0.0
             statistics[name] = {"mean": float(middle + half * part[0]), "noise_std": deviation * half}
-        return Release(np.empty((0, 0)), None, {"records": records}, statistics=statistics)
+        return Statistics(statistics, {"records": records})
 
 
 _EDGE = 1e-9
@@ -425,7 +425,7 @@ class Histogram(Function):
                 continue
             edges = np.linspace(column.min or 0.0, column.max or 0.0, self._bins + 1).tolist()
             statistics[name] = {"edges": edges, "counts": counts, "noise_std": total.noise_std}
-        return Release(np.empty((0, 0)), None, {"records": int(total.exact[0])}, statistics=statistics)
+        return Statistics(statistics, {"records": int(total.exact[0])})
 
 
 _MADE_UP = 1000
@@ -472,7 +472,7 @@ class Custom(Function):
     def conclude(self) -> Generator[Ask, Total, Release]:
         total = yield Ask()
         details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
-        return Release(np.empty((0, 0)), None, details, statistics={"total": total.noisy.tolist()})
+        return Statistics({"total": total.noisy.tolist()}, details)
 
 
 def _columns(study: Study) -> list[tuple[str, Column]]:

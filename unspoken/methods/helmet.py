@@ -17,9 +17,10 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
-from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Release, Sum
+from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
+from unspoken.methods.releases import LinearModel
 from unspoken.study import Section, Study, Template
 
 
@@ -116,14 +117,6 @@ regularization = 0.1          # larger: less noise, simpler models
         total = yield Sum("model")
         count = int(total.exact[0]) if self.by_records else total.survivors
         average = total.noisy / count
-        details = {
-            "records": count if self.by_records else None,
-            "noise_std_per_weight": total.noise_std / count,
-        }
-        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
-            "softmax": "softmax",
-            "logistic": "sigmoid",
-            "svm": None,
-        }
+        details = {**({"records": count} if self.by_records else {}), "noise_std_per_weight": total.noise_std / count}
         weights = average.reshape(self.learner.loss.outputs, -1)
-        return Release(weights, kinds[self.options.learner], details)
+        return LinearModel(weights, self.learner.loss.link, details)

@@ -35,6 +35,7 @@ from unspoken.data.public import PublicRecords, Sha256, read_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import Shares, loss_of
+from unspoken.learners.scores import classify
 from unspoken.learners.spaces import space_for
 from unspoken.methods.base import (
     Collect,
@@ -43,12 +44,12 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Total,
 )
 from unspoken.methods.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
 from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of, trust_of
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Event, Gaussian, PureLoss
@@ -206,8 +207,7 @@ regularization = 0.01         # larger: less noise, simpler models
 
     def _vote(self, model: Floats) -> Floats:
         """One party's votes on the public records: (N, K) indicators."""
-        scores = self.public @ model.T
-        numbers = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+        numbers = classify(self.public @ model.T)
         return np.asarray(numbers[:, None] == np.arange(len(self.study.data.class_names)), dtype=np.float64)
 
     def coordinate(self, plan: Plan) -> Conversation:
@@ -217,12 +217,7 @@ regularization = 0.01         # larger: less noise, simpler models
         else:
             votes = np.rint(total.noisy).reshape(len(self.public), -1)
             weights = self._minimise(votes / total.survivors, total.survivors)
-        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
-            "softmax": "softmax",
-            "logistic": "sigmoid",
-            "svm": None,
-        }
-        return Release(self._noised(weights), kinds[self.options.learner], {"voters": total.survivors})
+        return LinearModel(self._noised(weights), self.loss.link, {"voters": total.survivors})
 
     def _minimise(self, shares: Floats, voters: int) -> Floats:
         """The certified minimiser for the votes: each label by its share, or the majority's alone."""

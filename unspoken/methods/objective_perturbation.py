@@ -26,9 +26,10 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from unspoken.data.block import Block
-from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
+from unspoken.methods.base import Conversation, Pool, PooledMethod
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import curator_plan
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import PureLoss
@@ -109,7 +110,7 @@ class ObjectivePerturbation(PooledMethod):
                 positive = model if self._models > 1 else 1
                 weights.append(_logistic(features, np.where(labels == positive, 1.0, -1.0), noise, ridge))
         weights_of_records = np.stack(weights) / self.study.data.norm
-        return Release(weights_of_records, None if self._regression else "sigmoid", {"records": len(labels)})
+        return LinearModel(weights_of_records, None if self._regression else "sigmoid", {"records": len(labels)})
 
 
 def _least_squares(features: Floats, labels: Floats, noise: Floats, ridge: float, radius: float) -> Floats:

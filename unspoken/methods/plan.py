@@ -339,7 +339,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "study": self.study.study.name,
+            "study": self.study.name,
             "study_sha256": self.study.digest(),
             "method": self.method,
             "guarantee": self.guarantee.to_json(),

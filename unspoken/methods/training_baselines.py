@@ -27,12 +27,12 @@ from unspoken.methods.cross_silo import (
     TrainingOptions,
     model_for,
     poisson_sample,
-    release_of,
 )
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, NoNoise, Participation, PreNoised
 from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, RecordSampling
 from unspoken.methods.planning import Setting, make_sampled_plan, plan_sum, trust_of, unprotected_plan
+from unspoken.methods.releases import TorchWeights
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.study import Study
@@ -71,7 +71,7 @@ class CentralTraining(CrossSilo):
             gradient = self.projection.lift(noisy, turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = planned.total_std(1) / self.expected_batch
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
 
 class FederatedOptions(TrainingOptions):
@@ -142,7 +142,7 @@ class FedAvg(TrainingMethod):
         for turn in range(self.options.rounds):
             total = yield Sum("update", weights, turn)
             weights = allowed.nearest(optimizer.step(weights, -total.noisy / expected))
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std / expected})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": total.noise_std / expected})
 
 
 def _averaging(options: FederatedOptions) -> FederatedOptions:
@@ -229,7 +229,7 @@ class FedSgd(CrossSilo):
             total = yield Collect("gradient", weights, turn)
             weights = self.allowed.nearest(weights + self._unit * total.noisy / total.survivors)
         noise = self._deviation / self._expected
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
 
 class PlainTraining(TrainingMethod):
@@ -273,7 +273,7 @@ class PlainTraining(TrainingMethod):
         for turn in range(self.options.rounds):
             total = yield Collect("model", weights, turn)
             weights = allowed.nearest(total.noisy / total.survivors)
-        return release_of(self.study, self.model, weights, {})
+        return TorchWeights(self.model, weights, {})
 
 
 _LARGEST_MODEL = 1e6

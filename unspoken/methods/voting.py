@@ -50,15 +50,15 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Sum,
     Total,
     Vote,
 )
-from unspoken.methods.cross_silo import Sizes, release_of
+from unspoken.methods.cross_silo import Sizes
 from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
+from unspoken.methods.releases import FittedEstimator, LinearModel, Release, TorchWeights
 from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
@@ -334,8 +334,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             return self._estimator(self._student, records, labels, details)
         weights = self._student.fit(clip_rows(records, self.study.data), labels)
         if isinstance(self._student, Module):
-            return release_of(self.study, self._student.model, weights, details)
-        return Release(weights, "softmax", details)
+            return TorchWeights(self._student.model, weights, details)
+        return LinearModel(weights, "softmax", details)
 
     def _estimator(self, student: Estimator, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
         """A scikit-learn student. What it learns from is public, so that nothing need be clipped."""
@@ -345,15 +345,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 f'is "{self.options.student}", which cannot learn, as all queries have the same label; use "softmax", '
                 "or raise epsilon",
             )
-        names = np.array(self.study.data.class_names)
-        numbers = {name: number for number, name in enumerate(names.tolist())}
-        fitted = student.fit(records, names[labels])
-
-        def scores(features: Floats) -> Floats:
-            found = fitted.predict(features[:, : records.shape[1]])
-            return np.eye(len(names))[[numbers[name] for name in found.tolist()]]
-
-        return Release(np.empty((0, 0)), None, details, scorer=scores, estimator=fitted)
+        return FittedEstimator(student.fit(records, np.array(self.study.data.class_names)[labels]), details)
 
     def check_analysis(self) -> None:
         """An analysis is refused unless the winners are all that becomes known."""

@@ -13,8 +13,9 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from unspoken.methods.base import Answer, Collect, Method, Pool, Release, Request, Sum, Tokens, Vote, ZeroSum
+from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.plan import Plan
+from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import largest_message, name_of, protocol_for
 from unspoken.roles.messages import Assist, Carried, ask_for, carried, unpacked
