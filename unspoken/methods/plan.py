@@ -255,6 +255,11 @@ class Plan:
         return carrier(planned)
 
     @cached_property
+    def helper_addresses(self) -> tuple[str, ...]:
+        """The addresses of the helpers that the study's protocol needs, in the order of their keys in the roster."""
+        return agreed_protocol(self.study, self.trust, self.sums).helper_addresses if self.is_summed else ()
+
+    @cached_property
     def summation_parameters(self) -> dict[str, int]:
         """What the protocol chose: word size, neighbours, thresholds, nodes."""
         if self.is_pooled:

@@ -24,7 +24,7 @@ from unspoken.summation.base import ATTEMPT_BYTES, Aborted, Envelope, Protocol, 
 from unspoken.summation.base import Coordinator as SummationCoordinator
 from unspoken.summation.record_shuffle import ShuffleCoordinator
 
-Stage = Literal["setup", "vectors", "result", "shuffle", "done"]
+Stage = Literal["setup", "vectors", "agreement", "result", "shuffle", "done"]
 
 
 class Coordinator:
@@ -37,13 +37,13 @@ class Coordinator:
         roster: Roster,
         *,
         plan: Plan | None = None,
-        noise_of: Callable[[bytes], SecretStream] | None = None,
+        noise_of: Callable[[bytes, Request], SecretStream] | None = None,
     ) -> None:
         """`secret` is the coordinator's X25519 key. `noise_of` gives the stream of an attempt's noise where the total
         is made in the clear (simulations): the operating system's randomness, unless a test injects another."""
         self._method, self._secret, self._roster = method, secret, roster
         self.plan = plan or method.plan()
-        self._noise_of = noise_of or (lambda attempt: SecretStream())
+        self._noise_of = noise_of or (lambda attempt, request: SecretStream())
         self._conversation = method.coordinate(self.plan)
         self.totals = Totals(self.plan)
         self.stage: Stage = "setup"
@@ -81,9 +81,22 @@ class Coordinator:
             self.stage = "setup" if self._closed < endpoint.setup_stages else "vectors"
             return carried(endpoint.advance(), self._attempt)
         if self.stage == "vectors":
+            self.stage = "agreement"
+            return carried(endpoint.settle(), self._attempt)
+        if self.stage == "agreement":
             self.stage = "result"
-            return carried(endpoint.settle() + endpoint.finish(), self._attempt)
+            return carried(endpoint.finish(), self._attempt)
         return self._go_on(self._answer(endpoint))
+
+    @property
+    def setup_stages(self) -> int:
+        """How many stages of the attempt come before vectors are sent."""
+        return self._endpoint.setup_stages if isinstance(self._endpoint, SummationCoordinator) else 0
+
+    @property
+    def request(self) -> Request:
+        """What is asked for now."""
+        return self._request
 
     def expected(self) -> list[int]:
         """The parties that are asked in this attempt."""
@@ -112,7 +125,7 @@ class Coordinator:
         if isinstance(request, Pool):
             raise Aborted("this method needs all records in one place: it runs in simulations of one process only")
         self._request, self._attempt, self._closed = request, os.urandom(ATTEMPT_BYTES), 0
-        self._noise = self._noise_of(self._attempt)
+        self._noise = self._noise_of(self._attempt, request)
         ask = msgspec.msgpack.encode(ask_for(request, self._turn, self._attempt))
         envelopes = [Envelope(address_of(party), ask) for party in self.expected()]
         if isinstance(request, Tokens):

@@ -46,7 +46,7 @@ class _State(msgspec.Struct):
     used: list[bytes] = []
     """Every attempt that was ever answered."""
     turns: dict[str, int] = {}
-    """How often a vector left, by the name of its sum."""
+    """The first turn that may still be answered, by the name of the sum: those before are spent or missed."""
     prepared: dict[str, bytes] = {}
     """The root of the noise that was prepared, by the name of the messages that it is for."""
     tokens: tuple[bytes, int, str] | None = None
@@ -90,6 +90,11 @@ class Party:
         self._keep()
         return envelopes
 
+    @property
+    def has_sent(self) -> bool:
+        """Has the vector of the attempt under way left?"""
+        return self._state.current is not None and self._state.current.submitted
+
     def _begin(self, ask: Ask) -> list[Envelope]:
         """A new attempt: nothing of the one before is sent any more."""
         if ask.attempt in self._state.used:
@@ -105,6 +110,8 @@ class Party:
     def _checked(self, ask: Ask) -> Request:
         """The request, if the plan has it at this point."""
         request, turn = request_of(ask), self._state.turns.get(ask.name, 0)
+        # A party that was away may have missed turns; it never goes back to one.
+        turn = max(turn, ask.turn)
         match request:
             case Sum() | Vote() | Collect():
                 if isinstance(request, Collect) and request.only not in (None, self._index):
@@ -154,7 +161,7 @@ class Party:
         endpoint.forget_vector()
         current.submitted = True
         if current.ask.kind != "prepare":
-            self._state.turns[current.ask.name] = self._state.turns.get(current.ask.name, 0) + 1
+            self._state.turns[current.ask.name] = current.ask.turn + 1
         return envelopes
 
     def _vector(self, request: Request, current: _Attempt, endpoint: SummationParty) -> Words:
@@ -178,7 +185,7 @@ class Party:
     def _remember_tokens(self, endpoint: ShuffleParty) -> None:
         positions = endpoint.positions()
         self._state.tokens = (positions.tobytes(), len(endpoint.all_tokens()), str(endpoint.seed()))
-        self._state.turns[TOKENS] = self._state.turns.get(TOKENS, 0) + 1
+        self._state.turns[TOKENS] = (0 if self._state.current is None else self._state.current.ask.turn) + 1
         self._state.current = self._endpoint = None
 
     def _positions(self) -> TokenPositions | None:
