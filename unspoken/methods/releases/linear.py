@@ -43,7 +43,7 @@ class LinearModel(ScikitModel):
         if study.data.has_intercept:
             weights, intercepts = weights[:, :-1], weights[:, -1]
         if study.task == "classification":
-            return {"coef_": weights, "intercept_": intercepts}
+            return {"coef_": weights.copy(), "intercept_": intercepts.copy()}
         low, high = study.data.label_bounds or (-1.0, 1.0)
         half = (high - low) / 2.0
         return {"coef_": weights[0] * half, "intercept_": (low + high) / 2.0 + float(intercepts[0]) * half}
@@ -88,8 +88,7 @@ def _one_versus_rest(classes: Any, weights: Floats, intercepts: Floats) -> Any:
 
 def _with(model: Any, weights: Floats, intercepts: Any, **attributes: Any) -> Any:
     """The scikit-learn model, as if it had been fitted."""
-    model.coef_, model.intercept_ = weights.copy(), np.copy(intercepts) if np.ndim(intercepts) else intercepts
-    model.n_features_in_ = weights.shape[-1]
+    model.coef_, model.intercept_, model.n_features_in_ = weights, intercepts, weights.shape[-1]
     vars(model).update(attributes)
     return model
 
