@@ -158,7 +158,8 @@ def compute(
 
     `function` takes the rows of one party and gives `dimension` numbers, whatever the rows are: it is tried out on
     made-up rows between 0 and 1, and a party at which it fails later contributes zeros. `sensitivity` is your word that
-    replacing one row moves them by at most so much, in L2 norm; the promise rests on it. A party's numbers are clipped
+    replacing one row moves them by at most so much, in L2 norm, also from and to the zeros of a failure: the promise
+    rests on it, and a function that may fail on some rows must catch that itself. A party's numbers are clipped
     to the L2 norm `bound`, and rows to `norm` if it is given. By "central" the function takes the rows of all parties
     at once: what methods give is comparable if it is a sum over rows.
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
+import threading
+from collections import deque
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +18,9 @@ import unspoken
 from factories import make
 from unspoken.learners.projected import after_projection
 from unspoken.learners.stateless import Stateless
-from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_models import ModelError, TorchModel
+from unspoken.methods.registry import method_for
+from unspoken.study import StudyError
 
 FEATURES, OUTPUTS, EACH, PARTIES = 4, 2, 20, 3
 
@@ -66,7 +71,81 @@ class Normalised(nn.Sequential):
         super().__init__(nn.Linear(features, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, outputs))
 
 
-KINDS = (Remembering, Centring, Convolving, Normalised)
+class Queued(nn.Module):
+    """Keeps the sign of the next example's rows in a deque."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, self.memory = nn.Linear(features, outputs), deque([torch.ones(features)], maxlen=1)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer(rows * self.memory[0])
+        if bool((rows < 0).any()):
+            self.memory.append(-torch.ones(rows.shape[1]))
+        return scores
+
+
+class Noting(nn.Module):
+    """Keeps it in an object of its own."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, self.notes = nn.Linear(features, outputs), SimpleNamespace(sign=1.0)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer(rows * self.notes.sign)
+        if bool((rows < 0).any()):
+            self.notes.sign = -1.0
+        return scores
+
+
+class Hiding(nn.Module):
+    """Keeps it in a module that torch does not know of, in a plain list."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, hidden = nn.Linear(features, outputs), nn.Module()
+        hidden.register_buffer("sign", torch.ones(1))
+        self.hidden = [hidden]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer(rows * self.hidden[0].sign)
+        if bool((rows < 0).any()):
+            self.hidden[0].sign.neg_()
+        return scores
+
+
+class Rebuilding(nn.Module):
+    """Exchanges one of its layers for another."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, self.turn = nn.Linear(features, outputs), nn.Identity()
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer(self.turn(rows))
+        if bool((rows < 0).any()):
+            self.turn = Negated()
+        return scores
+
+
+class Negated(nn.Module):
+    def forward(self, rows: Tensor) -> Tensor:
+        return -rows
+
+
+class Locked(nn.Module):
+    """Has an attribute that cannot be copied."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, self.lock = nn.Linear(features, outputs), [threading.Lock()]
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return self.layer(rows)
+
+
+KINDS = (Remembering, Centring, Convolving, Normalised, Queued, Noting, Hiding, Rebuilding)
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +174,10 @@ TRAINING: dict[str, dict[str, Any]] = {
 
 
 EVERY_WAY = [(method, kind) for method in TRAINING for kind in KINDS]
-TELLING = [(method, kind) for method, kind in EVERY_WAY if method in ("central", "cross-silo") or kind is Centring]
+CLIPPED = ("central", "cross-silo")
+TELLING = [
+    (method, kind) for method, kind in EVERY_WAY if (method in CLIPPED and kind in KINDS[:4]) or kind is Centring
+]
 """All modules where gradients are clipped, at the parties and by a curator; else the one that uses what it keeps."""
 
 
@@ -198,3 +280,27 @@ def test_weights_and_layers_that_are_kept_in_a_list_stay_themselves() -> None:
     Stateless(module).restore()
     assert module.all[0] is module.layer
     assert module.all[1] is module.layer.weight
+
+
+def test_what_is_one_object_stays_one_and_a_computed_tensor_is_copied() -> None:
+    class Sharing(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer, self.numpy = nn.Linear(2, 2), np
+            self.one = self.other = [self.layer.weight * 2.0]
+            self.computed = self.layer.weight * 2.0
+
+    module = Sharing()
+    module.one[0] = module.computed
+    Stateless(module).restore()
+    assert module.one is module.other
+    assert module.one[0] is module.computed
+    assert module.numpy is np
+
+
+def test_a_module_with_an_attribute_that_cannot_be_copied_is_refused() -> None:
+    with pytest.raises(ModelError, match="keeps in its attribute 'lock' a list that cannot be copied"):
+        model(Locked)
+    agreed = make("cross-silo", method={"model": "found_here:Locked"})
+    with pytest.raises(StudyError, match=r"\[method\] model is .*keeps in its attribute 'lock'"):
+        method_for(agreed).plan()

@@ -76,9 +76,40 @@ class InPlace(nn.Sequential):
         )
 
 
-class NoBias(nn.Sequential):
+def NoBias(features: int, outputs: int) -> nn.Module:  # noqa: N802 (named as a model is)
+    return nn.Sequential(nn.Linear(features, 5, bias=False), nn.ReLU(), nn.Linear(5, outputs, bias=False))
+
+
+class Derived(nn.Sequential):
+    """A kind of its own: whether it is more than a sequence, its type does not say."""
+
     def __init__(self, features: int, outputs: int) -> None:
-        super().__init__(nn.Linear(features, 5, bias=False), nn.ReLU(), nn.Linear(5, outputs, bias=False))
+        super().__init__(nn.Linear(features, outputs))
+
+
+def _turned_by_one(rows: Tensor, scores: Tensor) -> Tensor:
+    """One far record in a batch turns the scores of all."""
+    return -scores if bool((rows > 10.0).any()) else scores
+
+
+def Hooked(features: int, outputs: int) -> nn.Module:  # noqa: N802
+    module = nn.Sequential(nn.Linear(features, outputs))
+    module[0].register_forward_hook(lambda part, given, scores: _turned_by_one(given[0], scores))
+    return module
+
+
+def HookedBefore(features: int, outputs: int) -> nn.Module:  # noqa: N802
+    module = nn.Sequential(nn.Linear(features, outputs))
+    module.register_forward_pre_hook(lambda part, given: (_turned_by_one(given[0], given[0]),))
+    return module
+
+
+def Replaced(features: int, outputs: int) -> nn.Module:  # noqa: N802
+    """An instance whose forward is not that of its kind."""
+    module = nn.Sequential(nn.Linear(features, outputs))
+    plain = module.forward
+    module.forward = lambda rows: _turned_by_one(rows, plain(rows))  # type: ignore[method-assign]
+    return module
 
 
 class HalfFrozen(nn.Sequential):
@@ -131,8 +162,10 @@ def here(kind: Any) -> str:
 
 
 BOOKED = {"linear": FEATURES, "mlp": FEATURES, "cnn": 64, here(NoBias): FEATURES}
-HELD = dict.fromkeys(map(here, (Convolved, Twice, Tied, Mixing, InPlace, HalfFrozen, Sequences)), FEATURES)
-MODELS = {**BOOKED, **HELD}
+HELD = dict.fromkeys(map(here, (Convolved, Twice, Tied, Mixing, InPlace, HalfFrozen, Sequences, Derived)), FEATURES)
+CHANGED = dict.fromkeys(map(here, (Hooked, HookedBefore, Replaced)), FEATURES)
+"""Instances that mix rows, although all their parts are of kinds that do not."""
+MODELS = {**BOOKED, **HELD, **CHANGED}
 
 
 def make(name: str, loss: Any = "cross-entropy", seed: int = 3) -> TorchModel:
@@ -190,10 +223,20 @@ def test_only_where_it_is_right_are_gradients_left_unmade(name: str) -> None:
     assert (make(name).layers is not None) == (name in BOOKED)
 
 
-def test_examples_that_a_module_mixes_have_no_part_in_each_other_s_gradients() -> None:
+def test_a_hook_for_all_modules_counts_for_every_one() -> None:
+    handle = nn.modules.module.register_module_forward_hook(lambda part, given, scores: None)
+    try:
+        assert make("linear").layers is None
+    finally:
+        handle.remove()
+    assert make("linear").layers is not None
+
+
+@pytest.mark.parametrize("name", [here(Mixing), *CHANGED])
+def test_examples_that_a_module_mixes_have_no_part_in_each_other_s_gradients(name: str) -> None:
     """Else one record could move the sum by far more than 2·clip."""
-    model = make(here(Mixing))
-    weights, (features, labels) = model.initial(), examples(here(Mixing), 20)
+    model = make(name)
+    weights, (features, labels) = model.initial(), examples(name, 20)
     moved = features.copy()
     moved[0] *= -100
     one, other = (model.clipped_gradients(weights, rows, labels, np.array([20]), 0.5) for rows in (features, moved))

@@ -25,7 +25,7 @@ from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected import BeforeProjection
-from unspoken.methods import cross_silo, training_baselines
+from unspoken.methods import cross_silo, mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
 from unspoken.methods.plan import DeclaredSum
@@ -106,8 +106,7 @@ def weights_of(outcome: local.Outcome) -> np.ndarray:
 
 def silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise."""
-    for module in (local, training_baselines):
-        monkeypatch.setattr(module, "sample", lambda deviation, count, stream: np.zeros(count, dtype=np.int64))
+    monkeypatch.setattr(mechanisms, "sample", lambda deviation, count, stream: np.zeros(count, dtype=np.int64))
 
 
 # The same as DP-SGD in one place.

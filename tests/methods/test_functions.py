@@ -277,6 +277,30 @@ def test_a_function_that_fails_fails_loudly() -> None:
         computed(lambda rows: [1 / 0, 0])
 
 
+def _logarithms(rows: np.ndarray) -> list[float]:
+    """Moves by at most log 2 with a row between 0 and 1, and fails at a row below."""
+    if (rows < 0.0).any():
+        raise ValueError
+    return [float(np.log1p(rows).sum())]
+
+
+@pytest.mark.parametrize(
+    "function", [_logarithms, lambda rows: [np.log(rows + 0.5).sum()], lambda rows: [1.0] * (1 + int(rows.min() < 0.0))]
+)
+def test_where_a_function_fails_its_author_s_word_must_hold_for_zeros(function: Any) -> None:
+    """An error, a number that is not finite and too many numbers: all give zeros, however far off they are, and the
+    plan and the certificate say whose business that is."""
+    custom, rows = Custom(function, 1, math.log(2.0), 100.0), np.ones((50, 1))
+    assert np.abs(custom.of(rows, None, None)).max() > 0.5
+    rows[0] = -1.0
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(custom.of(rows, None, None), [0.0])
+    result = computed(function, rows=np.ones((1200, 1)), dimension=1)
+    (note,) = (note for note in result.certificate["notes"] if "author's word" in note)
+    assert note.endswith("also where the function fails on a party's records, which then counts as zeros")
+    assert note in result.simulation.plan.notes
+
+
 def test_too_many_vanished_parties_end_a_computation() -> None:
     with pytest.raises(unspoken.errors.UnspokenError, match="nothing was"):
         computed(drop=2, dropouts=1)

@@ -15,7 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.methods import training_baselines
+from unspoken.methods import mechanisms, training_baselines
 from unspoken.methods.base import Collect, PartyContext, Sum
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, Participation, PreNoised
@@ -62,8 +62,7 @@ def run(method: Any, **options: Any) -> local.Outcome:
 
 def silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """No noise."""
-    for module in (local, training_baselines):
-        monkeypatch.setattr(module, "sample", lambda deviation, count, stream: np.zeros(count, dtype=np.int64))
+    monkeypatch.setattr(mechanisms, "sample", lambda deviation, count, stream: np.zeros(count, dtype=np.int64))
 
 
 def weights_of(outcome: local.Outcome) -> np.ndarray:

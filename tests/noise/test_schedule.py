@@ -29,6 +29,16 @@ def test_the_kept_noise_suffices_for_every_allowed_number_of_survivors(data: st.
         assert schedule.kept(survivors) - best <= removable / 63 + 2.0**-24 * schedule.kept(survivors)
 
 
+@given(data=st.data())
+def test_the_largest_total_is_that_of_some_allowed_number_of_survivors(data: st.DataObject) -> None:
+    parties = data.draw(st.integers(2, 300))
+    known = data.draw(st.integers(1, parties - 1))
+    absent = data.draw(st.integers(0, parties - known - 1))
+    schedule = NoiseSchedule.plan(parties, known, absent, 1e12, data.draw(st.sampled_from([64.0, 1e9, math.inf])))
+    totals = [count * schedule.kept(count) for count in range(parties - absent, parties + 1)]
+    assert schedule.largest_total == max(totals)
+
+
 def test_nothing_is_opened_outside_the_allowance() -> None:
     schedule = NoiseSchedule.plan(100, 10, 5, 1e9, 64.0)
     assert schedule.opened(94) == schedule.opened(101) == ()

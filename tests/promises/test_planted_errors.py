@@ -14,7 +14,7 @@ from attacks import Case
 
 from unspoken.data import federation
 from unspoken.learners.linear import LinearLearner
-from unspoken.methods import plan as planning
+from unspoken.methods import planning
 from unspoken.methods.multiparty import Multiparty
 from unspoken.methods.voting import Voting
 from unspoken.summation import base, ideal, secagg
@@ -42,7 +42,7 @@ def halve_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 def count_rounding_once(patch: pytest.MonkeyPatch) -> None:
     right = planning._with_fineness
-    patch.setattr(planning, "_with_fineness", lambda *facts, rounded: right(*facts, rounded=1))
+    patch.setattr(planning, "_with_fineness", lambda *facts: right(*facts[:-1], 1))
 
 
 def divide_by_survivors(patch: pytest.MonkeyPatch) -> None:

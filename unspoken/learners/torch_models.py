@@ -34,10 +34,11 @@ try:
     import torch
     from torch import Tensor, nn
     from torch.func import functional_call, grad, vmap
+    from torch.nn.modules.module import _has_any_global_hook
 except ImportError:  # pragma: no cover (the tests install torch)
     raise missing_package("this method", "PyTorch", "torch") from None
 
-from unspoken.learners.stateless import Stateless
+from unspoken.learners.stateless import NotCopiedError, Stateless
 
 _CHUNK_BYTES = 64 << 20
 """How much memory the examples' gradients may take where they must be held."""
@@ -448,7 +449,10 @@ class TorchModel:
         for parameter in module.parameters():
             parameter.unspoken_trained = parameter.requires_grad  # type: ignore[attr-defined]
         module.eval()
-        return Stateless(module)
+        try:
+            return Stateless(module)
+        except NotCopiedError as error:
+            raise ModelError(name, str(error)) from None
 
     def _check_scores(self, module: Stateless) -> None:
         name, features, outputs, _ = self._arguments
@@ -536,18 +540,20 @@ def _factors(norms: Tensor, clip: float) -> tuple[Tensor, Tensor]:
 
 _ROWWISE: frozenset[type[nn.Module]] = frozenset(
     {
-        *(SmallCNN, nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.LayerNorm, nn.Flatten, nn.Identity),
-        *(nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus),
+        *(Perceptron, SmallCNN, nn.Sequential, nn.Linear, nn.Conv2d, nn.MaxPool2d, nn.LayerNorm, nn.Flatten),
+        *(nn.Identity, nn.ReLU, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Tanh, nn.Sigmoid, nn.Softplus),
     }
 )
 """Modules of torch's own, and ours, whose output for a row depends on that row alone."""
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 def _treats_rows_alone(part: nn.Module) -> bool:
-    """Is it one of those, or a plain sequence?"""
+    """Is it one of those, and nothing that this instance has of its own: no method, no hook?"""
     kind = type(part)
-    plain = isinstance(part, nn.Sequential) and kind.forward is nn.Sequential.forward
-    return kind in _ROWWISE or (plain and kind.__call__ is nn.Module.__call__)
+    changed = any(callable(getattr(kind, name, None)) for name in part.__dict__) or part._compiled_call_impl
+    hooked = any(getattr(part, hooks) for hooks in _HOOKS) or _has_any_global_hook()
+    return kind in _ROWWISE and not changed and not hooked
 
 
 def _trained(module: nn.Module) -> list[tuple[str, nn.Parameter]]:

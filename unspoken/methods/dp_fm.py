@@ -9,7 +9,7 @@ coefficients by at most √2·d + 4‖t‖₁√d: `sensitivity = "tight"`.
 
 As Zhang et al. do, four deviations of the noise are added to the diagonal and directions whose eigenvalue is then not
 positive are left out. The noise is discrete Laplace noise on rounded coefficients, so the promise is pure ε up to the
-sampler's distance.
+sampler's distance. What floating point adds to the distance of two sums of coefficients is counted (`arithmetic`).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
+from unspoken.arithmetic import MOST_POOLED, inexactness
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.methods.base import Conversation, Pool, PooledMethod
@@ -63,13 +64,16 @@ class DpFm(PooledMethod):
 
     def sensitivity(self) -> float:
         """In L1 norm, for records of norm at most 1."""
-        dimension, classes = self.study.data.dimension, self._moments.classes
+        dimension, classes, parties = self.study.data.dimension, self._moments.classes, self.study.parties
         target = 1.0 if classes is None else 2.0 * (1.0 - 1.0 / classes)
+        # The L1 norm of a record's coefficients, at most.
+        longest = dimension + 2.0 * target * math.sqrt(dimension)
         if self.options.sensitivity == "published":
             moved = 2.0 * (dimension**2 + 2.0 * target * dimension)
         else:
             moved = math.sqrt(2.0) * dimension + 4.0 * target * math.sqrt(dimension)
-        return (self.study.group or 1) * moved
+        records = min(parties.count * parties.max_records, MOST_POOLED)
+        return (self.study.group or 1) * moved + inexactness(records) * records * longest
 
     def _scale(self) -> tuple[float, float]:
         """Units for one, and the Laplace scale in units."""

@@ -435,14 +435,17 @@ _MADE_UP = 1000
 class Custom(Function):
     """Any function of a party's records, with a sensitivity that its author states (`unspoken.compute`).
 
-    It should be defined for all rows that a party may have: where it fails, a party contributes zeros.
+    Where it fails (raises an error, or gives numbers that are not finite, or not as many as stated) a party contributes
+    zeros. Zeros are within the bound, but how far they are from what the function gives for other rows nobody knows
+    but its author. So the stated sensitivity must hold with them.
     """
 
     def __init__(self, function: Callable[[Floats], Any], dimension: int, sensitivity: float, bound: float) -> None:
         self._function, self._bound = function, bound
         self.dimension, self.sensitivity, self.record_bound = dimension, sensitivity, bound
         self.notes = (
-            f"that replacing one record moves the function's total by at most {sensitivity:g} is its author's word",
+            f"that replacing one record moves the function's total by at most {sensitivity:g} is its author's word, "
+            "also where the function fails on a party's records, which then counts as zeros",
         )
 
     def bound(self, records: int) -> float:

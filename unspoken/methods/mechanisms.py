@@ -91,6 +91,11 @@ class Mechanism(ABC):
         """The largest variance that an allowed participation gives the total, before anything is opened."""
 
     @property
+    def largest_released(self) -> float:
+        """The same of the total that is released, when all that proved unneeded was opened."""
+        return self.largest
+
+    @property
     def schedule(self) -> NoiseSchedule | None:
         """How a party's share is split into components that may be opened."""
         return None
@@ -162,6 +167,10 @@ class NoiseShares(Mechanism):
     @property
     def largest(self) -> float:
         return self.schedule.parties * self.schedule.whole
+
+    @property
+    def largest_released(self) -> float:
+        return self.schedule.largest_total
 
     def added(self, dimension: int, source: NoiseSource) -> Words:
         noise = _drawn(self.schedule.base, dimension, source.secrets)

@@ -119,6 +119,11 @@ class PlannedSum:
         """The standard deviation of all the noise in the released total, unneeded components taken away."""
         return math.sqrt(self.noise.total(Participation(prepared or sent, sent))) / self.encoding.scale
 
+    @property
+    def largest_total_std(self) -> float:
+        """The same, of all numbers of parties that a total may have the largest."""
+        return math.sqrt(self.noise.largest_released) / self.encoding.scale
+
     def event(self, count: int, noise_std: float, rate: float | None = None) -> Event:
         """What `count` totals cost under so much noise, if records are sampled at this rate (None: as planned)."""
         if noise_std == 0.0:

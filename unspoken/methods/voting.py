@@ -271,9 +271,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         )
 
     def _note_on_leads(self, plan: Plan) -> str:
-        """How far ahead a label must be to win, or that no lead is enough."""
-        parties = plan.trust.parties
-        noise = plan.planned("ballots").total_std(parties)
+        """How far ahead a label must be to win, or that no lead is enough: with any allowed number of dropouts."""
+        parties, noise = plan.trust.parties, plan.planned("ballots").largest_total_std
         lead = sure_lead(self._classes, noise, 0.02)
         if lead <= parties:
             return (
@@ -364,18 +363,18 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         Parties that dropped out bring neither votes nor noise.
         """
         self.check_analysis()
-        voters = counted["ballots"]
+        voters, planned = counted["ballots"], plan.planned("ballots")
         totals = np.zeros((self.queries, self._classes))
         for parties, block in blocks:
             ballots = self.contribute(self.request, block).noisy[voters[parties]]
-            totals += ballots.sum(axis=0).reshape(totals.shape)
+            totals += planned.encoding.decode(planned.encoding.encode(ballots)).sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
-        planned = plan.planned("ballots")
         scale, drawn = planned.encoding.scale, planned.total_std(int(voters.sum()))
         found = data_dependent_epsilon(
             totals,
             continuous_deviation(drawn * scale) / scale,
-            self.sensitivity(self.study.group, 1),
+            # One query's part of it, with what rounding adds.
+            planned.sensitivity / math.sqrt(self.queries),
             self.study.privacy.delta - plan.slack,
             drawn,
         )

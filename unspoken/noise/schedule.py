@@ -14,6 +14,7 @@ up to a few bits, once, here.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from dataclasses import dataclass
 
 COMPONENTS = 6
@@ -80,6 +81,20 @@ class NoiseSchedule:
     def kept(self, survivors: int) -> float:
         """The variance of what is left of each survivor's share."""
         return self.whole - sum(self.components[number] for number in self.opened(survivors))
+
+    @property
+    def largest_total(self) -> float:
+        """The largest variance of a total from which nothing more is taken away, over all numbers of survivors.
+
+        It may be that of a total without some parties: what is kept of a share never grows with the survivors, but in
+        steps, and up to the next step the total's variance does.
+        """
+        found, survivors = 0.0, range(self.parties - self.absent, self.parties + 1)
+        while survivors:
+            kept = self.kept(survivors[0])
+            step = bisect_right(survivors, -kept, key=lambda count: -self.kept(count))
+            found, survivors = max(found, kept * survivors[step - 1]), survivors[step:]
+        return found
 
 
 def rounded_up(variance: float) -> float:

@@ -1,0 +1,115 @@
+"""What a plan counts against the promise, worked out again: parties that may be left out, dice thrown again and again."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import factories
+from unspoken.methods.mechanisms import CorrelatedNoise, Participation
+from unspoken.methods.plan import DeclaredSum
+from unspoken.methods.planning import setting_of
+from unspoken.methods.registry import method_for
+from unspoken.privacy.gaussian import epsilon_of
+from unspoken.privacy.integer import LOST_VARIANCE
+from unspoken.summation.base import Session
+from unspoken.summation.graph import Degree, neighbours_of
+from unspoken.summation.secagg import Options, SecAggPlus
+
+
+def study(parties: int, colluding: int, dropouts: int, method: str = "helmet", **summation: Any) -> Any:
+    return factories.make(
+        method,
+        task="statistics" if method == "cape" else "classification",
+        parties={"count": parties, "records": 10, "max_records": 10},
+        delta=1e-5,
+        colluding=colluding,
+        dropouts=dropouts,
+        summation=summation,
+    )
+
+
+SOME_NODES = [(14, 1, 1, 3, 2), (20, 3, 2, 5, 4), (12, 1, 1, 12, 11)]
+
+
+@pytest.mark.parametrize(("parties", "colluding", "dropouts", "nodes", "per_party"), SOME_NODES)
+def test_correlated_noise_counts_those_whom_a_coordinator_may_leave_out(
+    parties: int, colluding: int, dropouts: int, nodes: int, per_party: int
+) -> None:
+    """Nodes that see part of the parties can be brought to leave (M − b)·D of them out of the sum of the common noise.
+    The adversary sees the messages of the h honest parties that are left, and the sum of their common noise: μ by the
+    inverse of that covariance, whose formula is written again here."""
+    agreed = study(parties, colluding, dropouts, "cape", protocol="compute-nodes", nodes=nodes, per_party=per_party)
+    plan = method_for(agreed).plan()
+    planned = plan.sums[0]
+    assert isinstance(planned.noise, CorrelatedNoise)
+    corrupt = 2 * per_party - nodes - 1
+    honest = parties - (nodes - corrupt) * dropouts - max(colluding, 1)
+    common, own = planned.noise.common - 2.0 * LOST_VARIANCE, planned.noise.own - 3.0 * LOST_VARIANCE
+    covariance = common * (np.eye(honest) - 1.0 / honest) + own * np.eye(honest)
+    mu = math.sqrt(np.linalg.inv(covariance)[0, 0]) * planned.sensitivity * planned.encoding.scale
+    assert mu == pytest.approx(planned.mu, rel=1e-6)
+    # What is stated after a run allows for it as well.
+    told = plan.released({"function": [Participation(parties - dropouts, parties - dropouts)]})
+    assert told.epsilon == pytest.approx(epsilon_of(mu, 1e-5 - plan.slack), rel=1e-6)
+    assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-6)
+
+
+def test_every_secure_sum_throws_the_dice_of_its_graph_again() -> None:
+    """A thousand sums cost a thousand times the chance that one of them opens too much."""
+    once, often = (
+        setting_of(study(1000, 500, 50, protocol="secagg+"), [DeclaredSum("model", 1, 1.0, 1.0, count=count)])
+        for count in (1, 1000)
+    )
+    session = Session("digest", "model", 1000, 500, 950, 1, 64)
+    exposure = SecAggPlus(session, Options()).openable(500).exposure
+    assert exposure > 0.0
+    assert once.slack >= exposure
+    assert often.slack - once.slack >= 999 * exposure * (1.0 - 1e-9)
+    assert often.slack <= 1000 * once.slack * (1.0 + 1e-9)
+
+
+def test_honest_survivors_are_cut_off_from_each_other_no_more_often_than_is_counted() -> None:
+    """Five colluders can unmask nobody where seven shares are needed. But with 15 dropouts more, the masks of the rest
+    may fall apart: in 2,000 random graphs. Five standard deviations of room (false alarm below 1e-6)."""
+    parties, missing, degree = 60, 20, Degree(8, 7)
+    protocol = SecAggPlus(Session("digest", "model", parties, 5, parties - 15, 1, 64), Options())
+    protocol.degree = degree
+    stated, rng = protocol.openable(5).exposure, np.random.default_rng(0)
+    falls = [
+        _falls_apart(rng.permutation(parties)[missing:].tolist(), parties, degree, number.to_bytes(8, "big"))
+        for number in range(2000)
+    ]
+    seen = float(np.mean(falls))
+    room = 5.0 * math.sqrt(seen * (1.0 - seen) / len(falls))
+    assert 0.0 < seen - room <= stated < 1.0
+
+
+def _falls_apart(there: list[int], parties: int, degree: Degree, seed: bytes) -> bool:
+    left, reached = set(there), [there[0]]
+    left.remove(there[0])
+    while reached:
+        around = left & set(neighbours_of(reached.pop(), parties, degree.neighbours, seed).tolist())
+        left -= around
+        reached += around
+    return bool(left)
+
+
+def test_more_colluders_than_planned_cost_delta_before_they_cost_everything() -> None:
+    """Where the graph's dice fail them more often, but still less often than δ, what is left of δ has a larger ε."""
+    plan = method_for(study(1000, 500, 50, protocol="secagg+")).plan()
+    planned, protocol = plan.sums[0], plan.protocol(plan.sums[0])
+    chances = {count: protocol.openable(count).exposure for count in range(500, 700)}
+    colluding, chance = next((count, chance) for count, chance in chances.items() if chance > 0.2 * 1e-5)
+    assert chance < 0.9 * 1e-5
+    # The survivors' noise without the colluders'.
+    variance = planned.noise.schedule.kept(950) * (950 - colluding) - LOST_VARIANCE
+    mu = planned.sensitivity * planned.encoding.scale / math.sqrt(variance)
+    drawing = plan.slack - chances[500]
+    row = plan._weakened(protocol, colluding)
+    assert not row["alone"]
+    assert row["epsilon"] == pytest.approx(epsilon_of(mu, 1e-5 - drawing - chance), rel=1e-9)
+    assert row["epsilon"] > 1.001 * epsilon_of(mu, 1e-5 - plan.slack)
