@@ -212,10 +212,9 @@ def make_plots(documentation: str | None, file: Path, draw: Callable[[Numbers, P
     say(f"written to {arguments.output}")
 
 
-def opening_notes(result: Numbers) -> str:
-    """What a page must say of its numbers before anything else: that they are few, or rounded."""
-    notes = ["**A quick setting: sizes in the text are those of the full one.**"] if result["quick"] else []
-    return "".join(f"\n\n{note}" for note in notes)
+def quick_note(result: Numbers) -> str:
+    """What a page must say of numbers from a quick setting before anything else."""
+    return "\n\n**A quick setting: sizes in the text are those of the full one.**" if result["quick"] else ""
 
 
 def joined(sections: Iterable[str]) -> str:
@@ -230,6 +229,11 @@ def pyplot() -> Any:
     from matplotlib import pyplot as plt
 
     return plt
+
+
+def stays(path: Path) -> None:
+    """Say that a picture is not drawn again, as numbers read off a page lack what it shows."""
+    say(f"{path.name} stays as it is: how far its runs scatter was not kept")
 
 
 def save(figure: Any, path: Path) -> None:

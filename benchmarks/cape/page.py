@@ -10,7 +10,7 @@ from benchmarks.cape.findings import derived
 from benchmarks.cape.plots import draw_all
 from benchmarks.cape.runs import RESULTS
 from benchmarks.cape.sweeps import SEPARATION_ACCURACY, STEPS
-from benchmarks.common import Numbers, joined, make_page, markdown, opening_notes
+from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "records": "N"}
 _METRICS = {"loss": "loss", "error": "err_w", "test": "test accuracy", "train": "training accuracy"}
@@ -45,7 +45,7 @@ def _opening(result: dict[str, Any]) -> str:
 
 The figures of *Distributed Differentially Private Computation of Functions with Correlated Noise* (Imtiaz, Mohammadi &
 Sarwate 2019), made by `unspoken` with every method at the ε that it really keeps. Written by
-[`benchmarks/cape`](../benchmarks/cape): do not edit.{opening_notes(result)}
+[`benchmarks/cape`](../benchmarks/cape): do not edit.{quick_note(result)}
 
 - S sites hold N records, N/S each; ⌈S/3⌉ − 1 of them collude with the coordinator. A record may be replaced by any
   other.

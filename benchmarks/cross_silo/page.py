@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from benchmarks.common import Numbers, joined, make_page, markdown, opening_notes
+from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 from benchmarks.cross_silo.findings import accuracy_rows, derived
 from benchmarks.cross_silo.plots import draw_all
 from benchmarks.cross_silo.runs import RESULTS
@@ -29,7 +29,7 @@ def _opening(result: dict[str, Any]) -> str:
 
 The figures of *Differentially private cross-silo federated learning* (Heikkilä, Koskela, Shimizu, Kaski & Honkela
 2020), made by `unspoken`. Written by [`benchmarks/cross_silo`](../benchmarks/cross_silo): do not
-edit.{opening_notes(result)}
+edit.{quick_note(result)}
 
 - Data: {result["data"]}; each row is centred by its own mean and brought to norm 1. The model is
   linear (the paper's has two hidden layers behind convolutions), so accuracies are not to be compared with the paper's.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Numbers, legend_below, pyplot, save
+from benchmarks.common import RECOVERED, Numbers, legend_below, pyplot, save, stays
 
 STYLES: dict[str, dict[str, Any]] = {
     "cross-silo, secure sums": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
@@ -23,9 +23,15 @@ KINDS = {"structured": {"color": "#0072b2", "marker": "o"}, "gaussian": {"color"
 
 def draw_all(result: Numbers, folder: Path) -> None:
     draw_rates(result["rates"], folder / "cross_silo_sampling.png")
-    draw_accuracy(result, folder / "cross_silo_accuracy.png")
     draw_nodes(result["nodes"], folder / "cross_silo_nodes.png")
-    draw_projections(result, folder / "cross_silo_projection.png")
+    for draw, part, name in (
+        (draw_accuracy, "accuracy", "cross_silo_accuracy.png"),
+        (draw_projections, "projections", "cross_silo_projection.png"),
+    ):
+        if part in result.get(RECOVERED, {}):
+            stays(folder / name)
+        else:
+            draw(result, folder / name)
 
 
 def draw_rates(rates: dict[str, Any], path: Path) -> None:
@@ -115,8 +121,7 @@ def draw_projections(result: dict[str, Any], path: Path) -> None:
         _curve(panel, [point["size"] for point in points], points, words[kind], KINDS[kind])
     none = found["none"]
     panel.axhline(100.0 * none["mean"], color="0.2", ls="-.", lw=1.4, label=f"no projection: {found['full']:,} numbers")
-    if "least" in none:
-        panel.axhspan(100.0 * none["least"], 100.0 * none["best"], color="0.2", alpha=0.12, linewidth=0)
+    panel.axhspan(100.0 * none["least"], 100.0 * none["best"], color="0.2", alpha=0.12, linewidth=0)
     sizes = sorted({point["size"] for points in found["curves"].values() for point in points})
     panel.set(xscale="log", xlabel="k, numbers that a gradient is projected to", ylabel="accuracy on test records, %")
     panel.set_xticks(sizes, [f"{size:,}" for size in sizes])
@@ -128,12 +133,11 @@ def draw_projections(result: dict[str, Any], path: Path) -> None:
 
 
 def _curve(panel: Any, values: list[float], points: list[dict[str, Any]], label: str, style: dict[str, Any]) -> None:
-    """Means, with bars from the least to the best of the runs where these are known."""
-    means = 100.0 * np.array([point["mean"] for point in points])
+    """Means, with bars from the least to the best."""
+    means, least, best = (100.0 * np.array([point[name] for point in points]) for name in ("mean", "least", "best"))
     style = {"ms": 4.5, "lw": 1.5} | style
     panel.plot(values, means, label=label, **style)
-    if label != "not private" and "least" in points[0]:
-        least, best = (100.0 * np.array([point[name] for point in points]) for name in ("least", "best"))
+    if label != "not private":
         panel.errorbar(
             values,
             means,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from benchmarks.common import Numbers, joined, make_page, markdown, opening_notes
+from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 from benchmarks.voting.findings import (
     BEST,
     PAPER,
@@ -42,7 +42,7 @@ def _opening(result: Numbers) -> str:
 
 The tables of *Voting-based Approaches for Differentially Private Federated Learning* (Zhu et al. 2020) and of *Learning
 Privately from Multiparty Data* (Hamm, Cao & Belkin 2016), made by `unspoken`. Written by
-[`benchmarks/voting`](../benchmarks/voting): do not edit.{opening_notes(result)}
+[`benchmarks/voting`](../benchmarks/voting): do not edit.{quick_note(result)}
 
 - Data: {names}, {result["parties"]} parties. Three tenths of the test images are public and come without labels, the
   others are tested with, as in the voting paper.
