@@ -1,7 +1,7 @@
 """Claim: with SecAgg+ a client's time hardly grows with the number of parties, and the server's linearly.
 
 n = 100 … 10,000 parties (half of them corrupt, 5 % dropouts) with vectors of 10,000 numbers, and 100 parties with
-vectors of 10⁴ … 10⁶ numbers: seconds of one client and of the server, each computing all that it has to.
+vectors of 10⁴ … 10⁶ numbers: processor seconds of one client and of the server, each computing all that it has to.
 
 Writes the numbers (with --quick only if --results is given). `python -m benchmarks.secure_sum.plots` draws them.
 """
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def timed_at(parties: int, length: int) -> dict[str, Any]:
-    """Seconds of one client and of the server."""
+    """Processor seconds of one client and of the server."""
     say(f"{parties:,} parties, {length:,} numbers")
     protocol = secagg_plus(parties, length, 64)
     return {

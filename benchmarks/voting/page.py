@@ -109,8 +109,8 @@ def _sweep(result: Numbers) -> str:
 
 ![Accuracy of votes and of fedavg against ε.](images/voting_epsilon.png)
 
-Six classes a party, an `SVC` as the student in the plot; accuracy in %. Noisy totals say more than winners, most of all
-where there is much noise:
+Six classes a party; accuracy in %. In the plot, the student is an `SVC`, and bars are one standard deviation. Noisy
+totals say more than winners, most of all where there is much noise:
 
 {shown}"""
 

@@ -24,7 +24,7 @@ def draw_all(result: Numbers, folder: Path) -> None:
         axis.minorticks_off()
         axis.set(xlabel="ε of a whole party", ylabel="accuracy, %", title=f"{each['data']}, six classes a party")
         axis.grid(True, alpha=0.25)
-        axis.legend(fontsize=8)
+        axis.legend(fontsize=8, handlelength=3.5)
     save(figure, folder / "voting_epsilon.png")
 
 
