@@ -160,7 +160,7 @@ def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def runs_of(arguments: argparse.Namespace) -> int:
     """How many runs there are of each point."""
     full, quick = arguments.default_runs
-    return arguments.runs or (quick if arguments.quick else full)
+    return int(arguments.runs or (quick if arguments.quick else full))
 
 
 def measure_parts(arguments: argparse.Namespace, heading: Numbers, parts: dict[str, Callable[[], Any]]) -> Numbers:

@@ -16,7 +16,7 @@ from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.report.evaluation import classify, scores_of
 from unspoken.study import Study, make_study
-from unspoken.types import Floats, Integers
+from unspoken.types import Floats, Integers, Labels
 
 __all__ = [
     "ArrayFederation",
@@ -90,7 +90,7 @@ def run_records(agreed: Study, records: Records, groups: Integers, secrets: Secr
     return run(method_for(agreed), ArrayFederation(agreed, records, groups), secrets=secrets)
 
 
-def share_right(release: Release, features: Floats, labels: Integers) -> float:
+def share_right(release: Release, features: Floats, labels: Labels) -> float:
     """The accuracy of a released model on records that are bounded already."""
     return float((classify(scores_of(release, features)) == labels).mean())
 

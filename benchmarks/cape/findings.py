@@ -28,7 +28,10 @@ def derived(measured: Numbers) -> Numbers:
 
 
 def lost(sweeps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Where capeFM (or CAPE) is not better than another private method, in the mean; `clear` beyond two errors."""
+    """Where capeFM (or CAPE) is not better than another private method, in the mean.
+
+    `clear`: by more than two standard errors; never if these are not known.
+    """
     for sweep in sweeps:
         ours = next(iter(sweep["curves"]))
         metrics = [name for name in ("loss", "error", "test", "train") if name in sweep["curves"][ours][0]]
@@ -36,6 +39,7 @@ def lost(sweeps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for other, metric, place in product(others, metrics, range(len(sweep["values"]))):
             mine, theirs = sweep["curves"][ours][place], sweep["curves"][other][place]
             behind = mine[metric] - theirs[metric]
+            doubt = math.hypot(*(point.get(f"{metric}_se", math.inf) for point in (mine, theirs)))
             if behind >= 0.0:
                 yield {
                     "figure": sweep["figure"],
@@ -46,7 +50,7 @@ def lost(sweeps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                     "other": other,
                     "ours": mine[metric],
                     "theirs": theirs[metric],
-                    "clear": bool(behind > 2.0 * math.hypot(mine[f"{metric}_se"], theirs[f"{metric}_se"])),
+                    "clear": bool(behind > 2.0 * doubt),
                 }
 
 

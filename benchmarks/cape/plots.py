@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.cape.findings import derived
 from benchmarks.cape.sweeps import SEPARATION_ACCURACY
-from benchmarks.common import Numbers, legend_below, pyplot, save
+from benchmarks.common import RECOVERED, Numbers, legend_below, pyplot, save, stays
 
 STYLES: dict[str, dict[str, Any]] = {
     "capeFM": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
@@ -26,20 +26,25 @@ AXES = {"epsilon": "ε", "records": "N, records of all sites", "delta": "δ"}
 
 
 def draw_all(measured: Numbers, folder: Path) -> None:
-    result = derived(measured)
-    of = {figure: [sweep for sweep in result["sweeps"] if sweep["figure"] == figure] for figure in ("2", "3", "4")}
-    draw_network(of["2"], folder / "cape_network.png")
-    for figure, metric, title, name in (
-        ("3", "loss", "Linear regression on synthetic data, S = 5 (CAPE, Figure 3)", "synthetic_loss"),
-        ("3", "error", "Error of the coefficients on synthetic data, S = 5 (CAPE, Figure 7)", "synthetic_error"),
-        ("4", "loss", "Linear regression on real data, S = 5 (CAPE, Figure 4)", "real_loss"),
-    ):
-        if of[figure]:
-            draw_sweeps(of[figure], metric, title, folder / f"cape_{name}.png")
-    draw_deltas(result["deltas"], folder / "cape_delta.png")
+    loss, error = partial(draw_sweeps, metric="loss"), partial(draw_sweeps, metric="error")
+    pictures = (
+        ("network", "network", draw_network, "Gradient descent, two-layer network (CAPE, Figure 2)"),
+        ("synthetic", "synthetic_loss", loss, "Linear regression on synthetic data, S = 5 (CAPE, Figure 3)"),
+        ("synthetic", "synthetic_error", error, "Error of the coefficients, synthetic data, S = 5 (CAPE, Figure 7)"),
+        ("real", "real_loss", loss, "Linear regression on real data, S = 5 (CAPE, Figure 4)"),
+        ("deltas", "delta", draw_deltas, "δ of CAPE: what Theorem 1 promises and what is true (CAPE, Figures 5 and 6)"),
+    )
+    for part, name, draw, title in pictures:
+        path = folder / f"cape_{name}.png"
+        if part in measured.get(RECOVERED, {}):
+            stays(path)
+        elif part in measured:
+            figure = draw(measured[part])
+            figure.suptitle(title)
+            save(figure, path)
 
 
-def draw_sweeps(sweeps: list[dict[str, Any]], metric: str, title: str, path: Path) -> None:
+def draw_sweeps(sweeps: list[dict[str, Any]], metric: str) -> Any:
     """A row for each data set, a column for each axis, one legend below."""
     label = {"loss": "loss (1/N)‖y − Xw‖²", "error": "err_w = ‖w* − w‖/D"}[metric]
     sets = list(dict.fromkeys(sweep["set"] for sweep in sweeps))
@@ -52,8 +57,7 @@ def draw_sweeps(sweeps: list[dict[str, Any]], metric: str, title: str, path: Pat
         row[0].set_ylabel(f"{name.split(', S')[0]}\n\n{label}")
         limit(row[0], of_set, metric)
     legend_below(figure, [panels[0][0]], 4)
-    figure.suptitle(title)
-    save(figure, path)
+    return figure
 
 
 def draw_panel(panel: Any, sweep: dict[str, Any], metric: str) -> None:
@@ -105,7 +109,7 @@ def fixed_words(fixed: dict[str, Any]) -> str:
     return ", ".join(words[name].format(value) for name, value in fixed.items()).replace("e-0", "e−")
 
 
-def draw_network(sweeps: list[dict[str, Any]], path: Path) -> None:
+def draw_network(sweeps: list[dict[str, Any]]) -> Any:
     figure, panels = pyplot().subplots(2, 2, figsize=(10.5, 7.4), sharey=True, layout="constrained")
     for row, metric, words in zip(panels, ("train", "test"), ("training", "test"), strict=True):
         for panel, sweep in zip(row, sweeps, strict=True):
@@ -119,11 +123,10 @@ def draw_network(sweeps: list[dict[str, Any]], path: Path) -> None:
             finish(panel, sweep)
         row[0].set_ylabel(f"accuracy on {words} records, %")
     legend_below(figure, [panels[0][0]], 4)
-    figure.suptitle(f"Gradient descent, two-layer {sweeps[0]['set']} (CAPE, Figure 2)")
-    save(figure, path)
+    return figure
 
 
-def draw_deltas(settings: list[dict[str, Any]], path: Path) -> None:
+def draw_deltas(settings: list[dict[str, Any]]) -> Any:
     """Figures 5 (above) and 6 (below)."""
     figure, panels = pyplot().subplots(2, len(settings), figsize=(13.5, 7.6), layout="constrained")
     for column, setting in zip(panels.T, settings, strict=True):
@@ -142,8 +145,7 @@ def draw_deltas(settings: list[dict[str, Any]], path: Path) -> None:
     for row in panels:
         row[0].set_ylabel("δ")
     legend_below(figure, [panels[0][0]], 2)
-    figure.suptitle("The δ of CAPE: what Theorem 1 promises and what is true (CAPE, Figures 5 and 6)")
-    save(figure, path)
+    return figure
 
 
 def delta_panel(panel: Any, values: list[float], points: list[dict[str, float]], marker: str) -> None:

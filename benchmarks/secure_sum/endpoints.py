@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -92,7 +93,7 @@ def time_server(protocol: SecAggPlus) -> dict[str, float]:
     parties = [protocol.party(index, SecretStream()) for index in range(count)]
     list(protocol._roster.parties)
     for body in [party.step(b"")[0].body for party in parties]:
-        timed(clock, "keys", lambda body=body: coordinator.step(body))
+        timed(clock, "keys", partial(coordinator.step, body))
     timed(clock, "keys", coordinator.advance)
     graph = [coordinator._neighbours(index) for index in range(count)]
     sealed = bytes((2 + agreed.components) * SHARE_BYTES + 16)

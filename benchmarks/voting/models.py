@@ -90,7 +90,7 @@ class Kept(Voting):
 
     @property
     def winners(self) -> Integers:
-        return self.told.argmax(axis=1)
+        return np.asarray(self.told.argmax(axis=1))
 
     def _release(self, told: Floats, details: dict[str, Any]) -> Release:
         self.told = told

@@ -167,7 +167,7 @@ def multiparty_table(pictures: Pictures, quick: bool, runs: int) -> dict[str, An
         )
     split = six_classes(pictures, 20 if quick else 100).cut(20)
     settings[f"{split.parties} of six classes"] = split
-    rows = []
+    rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "public.npz"
         np.savez(file, X=whole.public)

@@ -29,6 +29,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -194,13 +195,14 @@ def finished_in_time(command: list[str]) -> bool:
 
 
 def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
-    for base in range(20_000 + os.getpid() % 10_000, 60_000, count):
-        with contextlib.ExitStack() as stack, contextlib.suppress(OSError):
-            for port in range(base, base + count):
-                stack.enter_context(socket.socket()).bind(("127.0.0.1", port))
-            return base
-    raise RuntimeError("no free ports")
+    """The first of so many ports in a row on which nobody listens."""
+    bases = range(20_000 + os.getpid() % 10_000, 60_000, count)
+    return next(base for base in bases if not any(listens(port) for port in range(base, base + count)))
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 # --- Neighbours ------------------------------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ def scikit_learn(queries: Floats, rows: Floats) -> Integers:
 
 
 def faiss_flat(queries: Any, rows: Any, threads: int) -> Integers:
-    import faiss
+    faiss: Any = import_module("faiss")
 
     faiss.omp_set_num_threads(threads)
     index = faiss.IndexFlatL2(rows.shape[1])
