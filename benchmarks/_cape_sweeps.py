@@ -13,8 +13,7 @@ from _cape_data import Regression, TwoClasses
 from _common import say
 
 from unspoken.data.files import Records
-from unspoken.methods.base import Release
-from unspoken.report.evaluation import classify, scores_of
+from unspoken.methods.releases import LinearModel, Release
 from unspoken.simulation import simulate_records
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers
@@ -168,7 +167,7 @@ def deal(records: int, sites: int) -> Integers:
     return np.arange(records) % sites
 
 
-def regression_metrics(data: Regression, release: Release) -> dict[str, float]:
+def regression_metrics(data: Regression, release: LinearModel) -> dict[str, float]:
     """The paper's f_D(w) = (1/N)‖y − Xw‖², and err_w = ‖w* − w‖/D where w* is known; and both for w = 0."""
     weights = release.weights[0]
     metrics = {"loss": float(np.mean((data.labels - data.features @ weights) ** 2))}
@@ -196,10 +195,10 @@ def measure_network(
     records = Records(data.features, data.labels)
     release = simulate_records(study, records, deal(point.records, experiment.sites)).outcome.release
     return {
-        "test": _wrong(release, data.test_features, data.test_labels),
-        "train": _wrong(release, data.features, data.labels),
+        "test": _wrong(study, release, data.test_features, data.test_labels),
+        "train": _wrong(study, release, data.features, data.labels),
     }
 
 
-def _wrong(release: Release, features: Floats, labels: Integers) -> float:
-    return float((classify(scores_of(release, features)) != labels).mean())
+def _wrong(study: Study, release: Release, features: Floats, labels: Integers) -> float:
+    return float((release.predict(study, features) != labels).mean())

@@ -14,7 +14,7 @@ import scipy.linalg
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from unspoken.methods.base import Release
+from unspoken.methods.releases import Release
 from unspoken.methods.voting import Voting
 from unspoken.types import Floats, Integers
 

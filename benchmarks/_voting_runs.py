@@ -24,7 +24,6 @@ from unspoken.methods.base import Method
 from unspoken.methods.multiparty import Multiparty
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for
-from unspoken.report.evaluation import classify, scores_of
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers
 
@@ -64,8 +63,10 @@ def right(predicted: Integers, setting: Setting) -> float:
     return float((predicted == setting.test_labels).mean())
 
 
-def released(setting: Setting, outcome: local.Outcome) -> float:
-    return right(classify(scores_of(outcome.release, setting.test)), setting)
+def released(setting: Setting, method: Method) -> float:
+    """The accuracy of what a run of the method releases."""
+    outcome, _ = run(setting, method)
+    return right(outcome.release.predict(method.study, setting.test), setting)
 
 
 def statistics(found: Sequence[float]) -> dict[str, float]:
@@ -111,7 +112,7 @@ def vote(setting: Setting, way: Vote, queries: int, promise: Promise, protocol: 
         for student, (extra, totals) in STUDENTS.items():
             made = models.Kept(make(setting, promise, keys | extra, protocol))
             made.order = method.order  # as it would find itself
-            found[student] = right(classify(scores_of(made.student_of(method, totals), setting.test)), setting)
+            found[student] = right(made.student_of(method, totals).predict(made.study, setting.test), setting)
     found["labels"] = float((method.winners == setting.public_labels[method.order[:queries]]).mean())
     found["noise"] = plan.planned("ballots").total_std(setting.parties)
     return found
@@ -143,8 +144,7 @@ def trained(setting: Setting, promise: Promise, keys: dict[str, Any]) -> float:
     """Accuracy of a method that trains a linear model in the public space."""
     keys = dict(keys)
     part = setting.cut(keys.pop("components", setting.dimension - 1))
-    outcome, _ = run(part, method_for(make(part, promise, {"model": "linear", **keys})))
-    return released(part, outcome)
+    return released(part, method_for(make(part, promise, {"model": "linear", **keys})))
 
 
 def tuned(
@@ -187,7 +187,7 @@ def multiparty(
     study = make(setting, Promise(epsilon or 1.0, 1e-5), method)
     kind: Callable[[Study], Multiparty] = Multiparty if epsilon is not None else Noiseless
     trainer = kind(study)
-    found = [released(setting, run(setting, trainer)[0]) for _ in range(runs if epsilon is not None else 1)]
+    found = [released(setting, trainer) for _ in range(runs if epsilon is not None else 1)]
     return found, trainer.sensitivity()
 
 

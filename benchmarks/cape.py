@@ -29,6 +29,7 @@ from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
 from unspoken.study import make_study
 from unspoken.summation.base import Envelope
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 from unspoken.types import Floats, Words
 
 SITE = 1
@@ -146,11 +147,11 @@ class _Site:
         return self._planned.encoding.encode(self._contribution)
 
     def mask(self, vector: Words) -> list[Envelope]:
-        protocol = self._plan.preparation(self._planned, SecretStream())
+        protocol = SimulatedEndpoints(self._plan.preparation(self._planned), SecretStream())
         return protocol.party(SITE, _secrets_of(self._root, SITE, "keys")).submit(vector)
 
     def sign(self, words: Words) -> list[Envelope]:
-        protocol = self._plan.collection(self._planned, SecretStream())
+        protocol = SimulatedEndpoints(self._plan.collection(self._planned), SecretStream())
         count = np.array([10_000], dtype=np.uint64)
         return protocol.party(SITE, _secrets_of(self._root, SITE, "keys")).submit(np.concatenate([words, count]))
 

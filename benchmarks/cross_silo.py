@@ -51,6 +51,7 @@ from unspoken.noise.stream import SecretStream
 from unspoken.privacy import subsampled
 from unspoken.study import Study, make_study
 from unspoken.summation.base import COORDINATOR, Endpoint, Envelope
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 from unspoken.types import Floats, Integers
 
 PIXELS, CLASSES, CLIP = 784, 10, 1.0
@@ -200,7 +201,7 @@ class Setting:
         method = method_for(study)
         plan = method.plan()
         planned = plan.sums[0]
-        made = plan.protocol(planned, SecretStream(), 0)
+        made = SimulatedEndpoints(plan.protocol(planned), SecretStream())
         coordinator = made.coordinator()
         post = _TimedPost({**made.helpers(), COORDINATOR: coordinator})
         features, labels = data_of(self.records)
@@ -212,7 +213,7 @@ class Setting:
             party = made.party(index, SecretStream())
             vector = planned.encoding.encode(method.contribute(request, block, [PartyContext(SecretStream())]).noisy)[0]
             drawing = time.thread_time()
-            if not made.reveals_contributions:
+            if not made.protocol.reveals_contributions:
                 vector += local._share(planned.schedule, planned.dimension, party.seeds, SecretStream())
             drawn = time.thread_time()
             envelopes = party.submit(vector)
@@ -225,7 +226,7 @@ class Setting:
         post.send(post.timed(COORDINATOR, coordinator.finish))
         words = post.timed(COORDINATOR, coordinator.total)
         started = time.thread_time()
-        if made.reveals_contributions:
+        if made.protocol.reveals_contributions:
             variance = planned.noise.total(Participation(self.parties, self.parties))
             words += sample(math.sqrt(variance), planned.dimension, SecretStream()).view(np.uint64)
         drawn_once = time.thread_time() - started

@@ -34,7 +34,6 @@ from unspoken.engines import local
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for
 from unspoken.privacy.subsampled import Rounds, effective_rate, epsilon_of
-from unspoken.report.evaluation import classify, scores_of
 from unspoken.study import Study, make_study
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
@@ -206,7 +205,7 @@ def run(images: Images, study: Study) -> tuple[float, local.Outcome, Plan]:
     method = method_for(study)
     plan = method.plan()
     outcome = local.run(method, plan, HeldParties.of(images, study.parties.count))
-    right = classify(scores_of(outcome.release, images.test_features)) == images.test_labels
+    right = outcome.release.predict(study, images.test_features) == images.test_labels
     return float(right.mean()), outcome, plan
 
 

@@ -28,9 +28,20 @@ from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import compute_nodes, ideal, pairwise, secagg, shamir
 from unspoken.summation.base import Protocol, Session, bitmap
+from unspoken.summation.introductions import Advertise, Framed, Introduce
 from unspoken.summation.keys import seal
-from unspoken.summation.neighbours import Advertise, Introduce
-from unspoken.summation.secagg import SHARE_BYTES, Masked, Opened, Relay, SecAggPlus, Unmask, commitment, sealing_key
+from unspoken.summation.secagg import SecAggPlus
+from unspoken.summation.secagg_messages import (
+    SHARE_BYTES,
+    Deal,
+    Masked,
+    Opened,
+    Relay,
+    Unmask,
+    commitment,
+    sealing_key,
+)
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 LENGTH = 61_450
 DROPOUTS = 0.05
@@ -61,7 +72,7 @@ def main() -> None:
 
 def measure(parties: int, length: int, bits: int) -> dict[str, Any]:
     protocol = secagg_plus(parties, length, bits)
-    degree = protocol.degree
+    degree = protocol.protocol.degree
     say(f"{parties} parties, {length} numbers of {bits} bits, degree {degree.neighbours} ({degree.threshold})")
     say("client …")
     client = best(3, lambda: time_client(protocol))
@@ -82,8 +93,8 @@ def measure(parties: int, length: int, bits: int) -> dict[str, Any]:
     }
 
 
-def secagg_plus(parties: int, length: int, bits: int) -> SecAggPlus:
-    return SecAggPlus(session(parties, length, bits), secagg.Options(), SecretStream())
+def secagg_plus(parties: int, length: int, bits: int) -> SimulatedEndpoints[SecAggPlus]:
+    return SimulatedEndpoints(SecAggPlus(session(parties, length, bits), secagg.Options()), SecretStream())
 
 
 def session(parties: int, length: int, bits: int, *, opening: bool = False) -> Session:
@@ -99,7 +110,7 @@ def best(repeats: int, work: Callable[[], dict[str, float]]) -> dict[str, float]
     return {key: min(run[key] for run in runs) for key in runs[0]}
 
 
-def time_client(protocol: SecAggPlus) -> dict[str, float]:
+def time_client(protocol: SimulatedEndpoints[SecAggPlus]) -> dict[str, float]:
     """One party through all four rounds, its neighbours made up."""
     agreed, label = protocol.session, protocol.session.label()
     coordinator = protocol.coordinator()
@@ -148,21 +159,21 @@ def time_bare_aes(streams: int, size: int) -> float:
     return time.perf_counter() - started
 
 
-def time_server(protocol: SecAggPlus) -> dict[str, float]:
+def time_server(protocol: SimulatedEndpoints[SecAggPlus]) -> dict[str, float]:
     """All that the coordinator does for n parties of which 5 % vanish before their vectors come."""
-    agreed, degree, label = protocol.session, protocol.degree, protocol.session.label()
+    agreed, degree, label = protocol.session, protocol.protocol.degree, protocol.session.label()
     coordinator = protocol.coordinator()
     state, count = coordinator.state, protocol.session.parties
     clock = {"keys": 0.0, "shares": 0.0, "vectors": 0.0, "unmask": 0.0}
     parties = [protocol.party(index, SecretStream()) for index in range(count)]
-    list(protocol._roster.parties)
+    list(protocol.keys.roster.parties)
     for body in [party.step(b"")[0].body for party in parties]:
         timed(clock, "keys", lambda body=body: coordinator.step(body))
     timed(clock, "keys", coordinator.advance)
     graph = [coordinator._neighbours(index) for index in range(count)]
     sealed = bytes((2 + agreed.components) * SHARE_BYTES + 16)
     for index in range(count):
-        deal = secagg.Deal(graph[index], [sealed] * degree.neighbours)
+        deal = Deal(graph[index], [sealed] * degree.neighbours)
         receive(coordinator, clock, "shares", index, deal)
     timed(clock, "shares", coordinator.advance)
     survivors = range(agreed.least_survivors)
@@ -202,8 +213,6 @@ def receive(coordinator: Any, clock: dict[str, float], stage: str, sender: int, 
     channel = coordinator._channel(sender)
     flipped = channel.__class__.__new__(channel.__class__)
     flipped._mine = channel._theirs
-    from unspoken.summation.neighbours import Framed
-
     body = flipped.wrap(msgspec.msgpack.encode(message))
     framed = msgspec.msgpack.encode(Framed(coordinator._label, sender, memoryview(body)))
     timed(clock, stage, lambda: coordinator.step(framed))
@@ -263,13 +272,12 @@ def time_flower(parties: int, neighbours: int, threshold: int, length: int) -> d
 def uploads(parties: int, length: int, bits: int) -> dict[str, float]:
     """What one party sends, over its bare vector."""
     agreed = session(parties, length, bits, opening=True)
-    secrets = SecretStream()
     protocols: dict[str, Protocol] = {
-        "ideal": ideal.Ideal(agreed, ideal.Options(), secrets),
-        "compute-nodes": compute_nodes.ComputeNodes(agreed, compute_nodes.Options(), secrets),
-        "pairwise": pairwise.Pairwise(session(parties, length, bits), pairwise.Options(), secrets),
-        "secagg+": SecAggPlus(agreed, secagg.Options(), secrets),
-        "secagg": secagg.SecAgg(agreed, secagg.Options(), secrets),
+        "ideal": ideal.Ideal(agreed, ideal.Options()),
+        "compute-nodes": compute_nodes.ComputeNodes(agreed, compute_nodes.Options()),
+        "pairwise": pairwise.Pairwise(session(parties, length, bits), pairwise.Options()),
+        "secagg+": SecAggPlus(agreed, secagg.Options()),
+        "secagg": secagg.SecAgg(agreed, secagg.Options()),
     }
     return {name: protocol.upload_bytes() / (length * bits // 8) for name, protocol in protocols.items()}
 
@@ -328,7 +336,11 @@ def growth(plot: Path, quick: bool) -> dict[str, Any]:
     for parties in sizes:
         say(f"n = {parties} …")
         protocol = secagg_plus(parties, 10_000, 64)
-        row = {"parties": parties, "neighbours": protocol.degree.neighbours, "client": time_client(protocol)["whole"]}
+        row = {
+            "parties": parties,
+            "neighbours": protocol.protocol.degree.neighbours,
+            "client": time_client(protocol)["whole"],
+        }
         by_parties.append({**row, "server": time_server(protocol)["whole"]})
     for length in lengths:
         say(f"l = {length} …")

@@ -39,9 +39,9 @@ from threadpoolctl import threadpool_limits
 
 from unspoken.learners.neighbours import neighbour_shares
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.ballots import Poll
-from unspoken.summation.base import COORDINATOR, Endpoint, Envelope
-from unspoken.summation.tally import Tally
+from unspoken.summation.base import COORDINATOR, Endpoint, Envelope, Session, VoteShape
+from unspoken.summation.simulated_keys import SimulatedEndpoints
+from unspoken.summation.tally import Options, Tally
 from unspoken.types import Floats, Integers
 
 CLASSES, NEIGHBOURS = 10, 5
@@ -132,8 +132,9 @@ def time_tally(talliers: int, parties: int, queries: int, repeats: int) -> dict[
 def one_vote(ballots: Integers, talliers: int) -> dict[str, Any]:
     """A whole vote with all its messages, each tallier's steps timed apart."""
     parties, queries, classes = ballots.shape
-    poll = Poll("benchmark", "vote", parties, parties, queries, classes, BOUND, talliers=talliers)
-    protocol = Tally(poll, SecretStream())
+    shape = VoteShape(queries, classes, BOUND)
+    session = Session("benchmark", "vote", parties, 0, parties, queries * classes, 64, vote=shape)
+    protocol = SimulatedEndpoints(Tally(session, Options(talliers=talliers)), SecretStream())
     helpers, coordinator = protocol.helpers(), protocol.coordinator()
     endpoints: dict[str, Endpoint] = {**helpers, COORDINATOR: coordinator}
     spent, sent = dict.fromkeys(endpoints, 0.0), dict.fromkeys(endpoints, 0)
@@ -157,7 +158,7 @@ def one_vote(ballots: Integers, talliers: int) -> dict[str, Any]:
     return {
         "processor": max(spent[name] for name in helpers),
         "bytes": max(sent[name] for name in helpers),
-        "rounds": poll.rounds,
+        "rounds": protocol.protocol.poll.rounds,
     }
 
 

@@ -312,7 +312,7 @@ def test_an_option_that_does_not_fit_is_told_in_one_sentence(folder: Path, optio
 
 
 def test_comparing_no_methods_is_told_in_one_sentence(folder: Path) -> None:
-    arguments = ["compare", "study.toml", "--data", "train.csv", "--test", "test.csv", "--methods"]
+    arguments = ["compare", "study.toml", "--data", "train.csv", "--test", "test.parquet", "--methods"]
     for none in ("", " , "):
         assert complaint(folder, *arguments, none).startswith(f"--methods is {none!r}, but should name methods")
 
@@ -585,13 +585,18 @@ def test_a_new_study_of_any_task_can_be_planned_and_run(tmp_path: Path, task: st
         ("statistics", "cape", 'function = "network"\n', '[method] function is "network", but for the task'),
         ("statistics", "helmet", "", 'is "statistics", but'),
         ("regression", "helmet", "", 'is "regression", but'),
-        ("statistics", "dp-fm", "", '[study] task does not fit "dp-fm"'),
-        ("statistics", "objective-perturbation", "", '[study] task does not fit "objective-perturbation"'),
+        ("statistics", "dp-fm", "", '[study] task is "statistics", but "dp-fm" is for'),
+        (
+            "statistics",
+            "objective-perturbation",
+            "",
+            '"objective-perturbation" is for classification and regression only',
+        ),
         ("regression", "cape", "bins = 1\n", "[method] bins is 1, but should be the number of a histogram's bins"),
         ("regression", "cape", "correlation = 0.5\n", "[method] correlation is 0.5, but should be"),
         ("regression", "dp-fm", 'sensitivity = "none"\n', '[method] sensitivity is "none", but should be "tight" or'),
         ("regression", "objective-perturbation", "radius = 0\n", "[method] radius is 0, but should be"),
-        ("regression", "capes", "", '[method] name is "capes", but should be one of: "helmet"'),
+        ("regression", "capes", "", '[method] name is "capes", but should be one of: "cape"'),
     ],
 )
 def test_a_method_that_does_not_fit_is_told_in_one_sentence(

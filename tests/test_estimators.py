@@ -15,7 +15,6 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 import unspoken
 from unspoken.engines import local
 from unspoken.estimators import PrivacyWarning, PrivateClassifier, PrivateRegressor
-from unspoken.report.model import to_sklearn
 
 LEARNERS = ["softmax", "logistic", "svm"]
 
@@ -195,7 +194,7 @@ def test_numpy_numbers_are_taken_as_parameters() -> None:
         ({"unit": {"group": 0}}, r"\[privacy\] unit is { group = 0 }, but should be"),
         ({"colluding": 1.0}, r"\[privacy\] colluding is 1.0, but should be a fraction"),
         ({"colluding": 20}, r"\[privacy\] leaves no honest party: of 20 parties, 20 may know"),
-        ({"method": "magic"}, r"\[method\] name is \"magic\", but should be one of: \"helmet\""),
+        ({"method": "magic"}, r"\[method\] name is \"magic\", but should be one of: \"cape\""),
         ({"learner": "tree"}, r"\[method\] learner is \"tree\", but should be \"softmax\", \"logistic\" or \"svm\""),
         ({"regularization": 0}, r"\[method\] regularization is 0, but should be a number from 1e-6 up"),
         ({"solver": "exact"}, r"\[method\] solver is \"exact\", but should be \"certified\" or \"sgd\""),
@@ -304,7 +303,7 @@ def test_a_line_is_learnt_in_the_units_of_its_labels(method: str) -> None:
     np.testing.assert_allclose(model.predict(features), features @ model.coef_ + model.intercept_)
     # A tenth of the records is what `local` has; `dp-fm` and objective perturbation pull towards zero.
     assert model.score(features, labels) > {"local": 0.5, "objective-perturbation": 0.8}.get(method, 0.9)
-    exported = to_sklearn(model.plan_.study, model._release)
+    exported = model._release.estimator(model.plan_.study)
     np.testing.assert_allclose(exported.predict(features), model.predict(features))
 
 
@@ -384,7 +383,7 @@ def test_every_method_classifies_with_probabilities_that_add_up(
     assert model.score(features, labels) > (0.6 if method == "local" else 0.9)
     assert hasattr(model, "coef_") == (options is None)
     np.testing.assert_array_equal(
-        to_sklearn(model.plan_.study, model._release).predict(features), labels_of(model, features)
+        model._release.estimator(model.plan_.study).predict(features), labels_of(model, features)
     )
 
 

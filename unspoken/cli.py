@@ -125,7 +125,7 @@ def new(
     name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
     task: Annotated[str, typer.Option(help="classification, regression or statistics.")] = "classification",
     method: Annotated[
-        str | None, typer.Option(help="helmet, moments, cape, cross-silo, voting or multiparty, as fits the task.")
+        str | None, typer.Option(help="The method's name; if none is given, the usual one of the task.")
     ] = None,
     matrix: Annotated[bool, typer.Option("--matrix", help="For a feature matrix (NPZ) instead of a table.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
@@ -155,7 +155,7 @@ def new(
 @app.command()
 @_explained
 def plan(
-    study: StudyFile,
+    path: StudyFile,
     weakening: Annotated[
         bool, typer.Option("--weakening", help="Also say what is left of the promise if more parties collude.")
     ] = False,
@@ -164,10 +164,10 @@ def plan(
     """Say what a study promises and costs, before any data is read."""
     from unspoken.study import read_study
 
-    agreed = read_study(study)
+    study = read_study(path)
     from unspoken.methods.registry import method_for
 
-    planned = method_for(agreed).plan()
+    planned = method_for(study).plan()
     table = planned.weakening() if weakening and planned.guarantee.is_promise and not planned.is_pooled else []
     if as_json:
         _print_json({**planned.to_json(), **({"weakening": table} if weakening else {})})
@@ -182,7 +182,7 @@ def plan(
 @app.command()
 @_explained
 def simulate(
-    study: StudyFile,
+    path: StudyFile,
     data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
     test: Annotated[Path | None, typer.Option(help="Records to measure the model on.")] = None,
     parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
@@ -206,16 +206,16 @@ def simulate(
     """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
     from unspoken.study import LARGEST_COUNT, read_study
 
-    agreed = read_study(study)
+    study = read_study(path)
     if parties is not None:
         if not 2 <= parties <= LARGEST_COUNT:
             raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
-        agreed = agreed.with_parties(parties)
-    if not 0 <= drop <= agreed.parties.count:
-        raise UnspokenError(f"--drop is {drop}, but should be from 0 to the number of parties, {agreed.parties.count}.")
+        study = study.with_parties(parties)
+    if not 0 <= drop <= study.parties.count:
+        raise UnspokenError(f"--drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
     if seed < 0:
         raise UnspokenError(f"--seed is {seed}, but should be a whole number from 0 up.")
-    if test is not None and agreed.study.task == "statistics":
+    if test is not None and study.task == "statistics":
         raise UnspokenError(f"--test is {test}, but statistics predict nothing that could be measured; leave it out.")
     if output.exists() and not output.is_dir():
         raise UnspokenError(f"{output}: is a file, but --output should be a folder; choose another.")
@@ -223,16 +223,15 @@ def simulate(
     from unspoken.data.splits import split as spread
     from unspoken.methods.registry import method_for
     from unspoken.report import terminal
-    from unspoken.report.evaluation import evaluate
     from unspoken.simulation import simulate_records
 
-    method_for(agreed).plan()
-    train = read_records(data, agreed)
-    held_out = None if test is None else read_records(test, agreed)
-    groups = spread(split, train.labels, agreed.parties.count, seed)
+    method_for(study).plan()
+    train = read_records(data, study)
+    held_out = None if test is None else read_records(test, study)
+    groups = spread(split, train.labels, study.parties.count, seed)
     with terminal.progress_bar(quiet=as_json) as progress:
         result = simulate_records(
-            agreed,
+            study,
             train,
             groups,
             held_out,
@@ -244,7 +243,7 @@ def simulate(
             processes=processes,
         )
     if held_out is None:
-        measured = evaluate(agreed, result.outcome.release, train, train)
+        measured = result.outcome.release.metrics(study, train, train)
         result.metrics.update({f"training_{name}": value for name, value in measured.items()})
     _make_folder(output)
     files = _write_results(result, output)
@@ -259,10 +258,10 @@ def simulate(
 @app.command()
 @_explained
 def compare(
-    study: StudyFile,
+    path: StudyFile,
     data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
     test: Annotated[Path, typer.Option(help="Records to measure the models on.")],
-    methods: Annotated[str, typer.Option(help="Their names, with commas: cross-silo,central,local,none")],
+    methods: Annotated[str, typer.Option(help="Their names, separated by commas.")],
     epsilons: Annotated[str, typer.Option(help="Numbers with commas, such as 0.5,1,2,4")] = "0.5,1,2,4",
     parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
     split: Annotated[
@@ -275,14 +274,14 @@ def compare(
 ) -> None:
     """Run several methods on the same records at the same epsilons, and show them side by side.
 
-    A section of the study, compare.NAME, has the keys of another method. Talliers serve votes only: if the study has
-    some, other methods add up by compute nodes.
+    A section of the study, compare.NAME, has the keys of another method. A method that cannot use the study's summation
+    uses the default one.
     """
     from unspoken.study import read_study
 
-    agreed = read_study(study)
+    study = read_study(path)
     if parties is not None:
-        agreed = agreed.with_parties(parties)
+        study = study.with_parties(parties)
     wanted = _numbers(epsilons, "--epsilons")
     if repeats < 1 or seed < 0:
         raise UnspokenError(f"--repeats is {repeats} and --seed {seed}, but should be at least 1 and at least 0.")
@@ -297,12 +296,12 @@ def compare(
     if not names:
         raise UnspokenError(f"--methods is {methods!r}, but should name methods, such as moments,central.")
     for name in names:
-        comparison.study_for(agreed, name, wanted[0])
-    train, held_out = read_records(data, agreed), read_records(test, agreed)
-    groups = spread(split, train.labels, agreed.parties.count, seed)
+        comparison.study_for(study, name, wanted[0])
+    train, held_out = read_records(data, study), read_records(test, study)
+    groups = spread(split, train.labels, study.parties.count, seed)
     with terminal.progress_bar(quiet=as_json) as progress:
         points = comparison.compare(
-            agreed, train, groups, held_out, names, wanted, repeats=repeats, seed=seed, progress=progress
+            study, train, groups, held_out, names, wanted, repeats=repeats, seed=seed, progress=progress
         )
     metric = next(iter(points[0].metrics))
     if plot is not None:
@@ -365,26 +364,17 @@ def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
     """Write the model (or the statistics) and the certificate, which names its hash."""
     import hashlib
 
-    from unspoken.report import model
-
-    name, release = simulation.plan.study.study.name, simulation.outcome.release
-    statistics = release.statistics
-    kind = "statistics" if statistics else "model"
-    result_path = folder / f"{name}.{kind}.{'json' if statistics else 'npz' if release.state else 'skops'}"
-    certificate_path = folder / f"{name}.certificate.json"
+    study, release = simulation.plan.study, simulation.outcome.release
+    result_path = folder / f"{study.name}.{release.kind}.{release.suffix}"
+    certificate_path = folder / f"{study.name}.certificate.json"
     try:
-        if statistics:
-            result_path.write_text(json.dumps(statistics, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        elif release.state:
-            model.save_weights(release.state, result_path)
-        else:
-            model.save(simulation.model, result_path)
+        release.save(study, result_path)
         digest = hashlib.sha256(result_path.read_bytes()).hexdigest()
-        content = {**simulation.certificate, f"{kind}_sha256": digest}
+        content = {**simulation.certificate, f"{release.kind}_sha256": digest}
         certificate_path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     except OSError as error:
         raise UnspokenError(f"{folder}: cannot be written to ({error.strerror}); choose another --output.") from None
-    return {kind: str(result_path), "certificate": str(certificate_path)}
+    return {release.kind: str(result_path), "certificate": str(certificate_path)}
 
 
 def _print_json(content: dict[str, Any]) -> None:

@@ -11,10 +11,11 @@ import numpy as np
 
 from unspoken.data.files import Records
 from unspoken.errors import missing_package
+from unspoken.methods.base import Method
 from unspoken.methods.registry import METHODS, method_for
+from unspoken.plugins import UnknownName, quoted, suggestion
 from unspoken.simulation import simulate_records
 from unspoken.study import Study, StudyError, make_study
-from unspoken.summation.registry import protocol_of
 from unspoken.types import Integers
 
 Progress = Callable[[str, int, int], None]
@@ -43,43 +44,51 @@ class Point:
 
 def study_for(study: Study, method: str, epsilon: float) -> Study:
     """The same study for another method and ε, with the keys of its section [compare.NAME], or else with those of
-    [method] that it knows. Talliers serve votes only: other methods add up by the usual protocol instead."""
-    known = ", ".join(f'"{name}"' for name in METHODS)
+    [method] that it knows. A method that cannot use the study's summation uses the default one."""
     if method not in METHODS:
-        raise StudyError(f'the method to compare with is "{method}", but should be one of: {known}.')
+        raise StudyError(f"the method to compare with {UnknownName(method, tuple(METHODS)).problem}.")
+    _check_sections(study)
+    content = _content_for(study, METHODS[method], epsilon)
+    if method in study.compare:
+        changed = make_study(
+            {**content, "method": {"name": method, **study.compare[method]}}, study.source, ("compare", method)
+        )
+        method_for(changed)
+        return changed
+    keys = study.method.own_keys
+    known = make_study({**content, "method": {"name": method, **keys}}, study.source).described.keys.model_fields
+    keys = {key: value for key, value in keys.items() if key in known}
+    changed = make_study({**content, "method": {"name": method, **keys}}, study.source)
+    try:
+        method_for(changed)
+    except StudyError as error:
+        if method == study.method.name or error.place[:1] != ("method",):
+            raise
+        raise StudyError(f"{error} (A section [compare.{method}] has keys for {method} alone.)", error.place) from None
+    return changed
+
+
+def _check_sections(study: Study) -> None:
+    """Refuse sections [compare.NAME] that no method could use."""
     for name, keys in study.compare.items():
         if name not in METHODS:
-            raise study.error(f"compare.{name}", f"names no method; known are: {known}")
+            known = tuple(METHODS)
+            problem = f"names no method; known are: {quoted(known)}{suggestion(name, known)}"
+            raise study.error(f"compare.{name}", problem)
         if "name" in keys:
             raise study.error(f"compare.{name}.name", "is a key of [method] only; remove it")
+
+
+def _content_for(study: Study, kind: type[Method], epsilon: float) -> dict[str, Any]:
+    """The content of the study's file for another method, but for [method]."""
     content = study.model_dump(exclude_none=True, exclude={"compare"})
-    if protocol_of(study).counts_votes and method != "voting":
+    if not kind.accepts(study.protocol_class):
         del content["summation"]
     content["privacy"] = {**content["privacy"], "epsilon": epsilon}
     content["privacy"].pop("noise_multiplier", None)
     # A norm that was left to the study's own method is left to this one, too.
     open_norm = {**content, "data": {key: value for key, value in content["data"].items() if key != "norm"}}
-    if make_study(open_norm, source=study.source).data.norm == study.data.norm:
-        content = open_norm
-    if method in study.compare:
-        keys, place = study.compare[method], ("compare", method)
-        changed = make_study({**content, "method": {"name": method, **keys}}, study.source, place)
-        method_for(changed)
-        return changed
-    keys = dict(study.method.model_extra or {})
-    while True:
-        changed = make_study({**content, "method": {"name": method, **keys}}, source=study.source)
-        try:
-            method_for(changed)
-        except StudyError as error:
-            unknown = [key for key in keys if f"[method] {key} is an unknown key" in str(error)]
-            if not unknown:
-                if method == study.method.name or ": [method] " not in str(error):
-                    raise
-                raise StudyError(f"{error} (A section [compare.{method}] has keys for {method} alone.)") from None
-            del keys[unknown[0]]
-            continue
-        return changed
+    return open_norm if make_study(open_norm, study.source).data.norm == study.data.norm else content
 
 
 def compare(
@@ -98,13 +107,13 @@ def compare(
     points: list[Point] = []
     for method in methods:
         for epsilon in epsilons:
-            agreed = study_for(study, method, epsilon)
+            changed = study_for(study, method, epsilon)
             runs: dict[str, list[float]] = {}
             promised: float | None = epsilon
             for repeat in range(repeats):
                 if progress:
                     progress(f"{method} at epsilon {epsilon:g}", repeat, repeats)
-                done = simulate_records(agreed, train, groups, test, seed=seed)
+                done = simulate_records(changed, train, groups, test, seed=seed)
                 promised = done.plan.guarantee.epsilon if done.plan.guarantee.is_promise else None
                 for name, value in done.metrics.items():
                     runs.setdefault(name, []).append(value)

@@ -10,7 +10,7 @@ import numpy as np
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_records
 from unspoken.data.splits import split
-from unspoken.engines.local import Progress
+from unspoken.engines.outcome import Progress
 from unspoken.report.evaluation import mean_alone_accuracy, pooled_accuracy
 from unspoken.simulation import Simulation, simulate_records
 from unspoken.study import Study, read_study

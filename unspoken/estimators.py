@@ -12,19 +12,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
 from sklearn.utils import Tags
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from unspoken.data.bounding import clip_rows
 from unspoken.data.files import Records
 from unspoken.data.splits import split
-from unspoken.report.evaluation import classify, predict_numbers, scores_of, with_constant
+from unspoken.methods.registry import METHODS
 from unspoken.simulation import Simulation, number_parties, simulate_records, sizes_of
-from unspoken.study import Study, make_study
+from unspoken.study import DEFAULT_PROTOCOL, Study, make_study
 from unspoken.types import Floats, Integers, Labels
 
 
@@ -47,6 +45,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self._release = simulation.outcome.release
         self.plan_, self.guarantee_ = simulation.plan, simulation.plan.guarantee
         self.certificate_ = simulation.certificate
+        for name in ("coef_", "intercept_"):  # of an earlier fit
+            self.__dict__.pop(name, None)
+        self.__dict__.update(self._release.attributes(self._study))
 
     def _checked(self, X: npt.ArrayLike) -> Floats:
         check_is_fitted(self)
@@ -95,12 +96,11 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-_OWN_OPTIONS = ("learner", "regularization", "weights", "radius", "solver")
-"""The parameters that are helmet's alone; other methods take theirs in `options`."""
-
-
 def _gives_probabilities(estimator: PrivateClassifier) -> bool:
-    return estimator.method != "helmet" or estimator.learner != "svm"
+    if hasattr(estimator, "_release"):
+        return estimator._release.has_probabilities
+    method = METHODS.get(estimator.method)
+    return method is None or method.gives_probabilities(estimator._method_options())
 
 
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
@@ -117,7 +117,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     unit : what is protected: "record", "party", or {"group": k} for any k records.
     colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
     regularization : of helmet: Λ; larger means less noise and simpler models.
-    norm : every record, its constant 1 included, is clipped to this L2 norm. Scale features by *public* bounds first.
+    norm : every record, its constant 1 included, is clipped to this L2 norm while learning. Scale features by *public*
+        bounds first. Predictions are made for records as they are, but for PyTorch models, whose records are clipped.
     intercept : append a constant 1 to each record?
     classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
@@ -156,7 +157,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         radius: float | None = None,
         solver: str = "certified",
         options: dict[str, Any] | None = None,
-        protocol: str = "compute-nodes",
+        protocol: str = DEFAULT_PROTOCOL,
         parties: int = 10,
         seed: int = 0,
     ) -> None:
@@ -185,23 +186,18 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         check_classification_targets(targets)
         self.classes_, labels = self._encode(targets)
         self._learn(features, labels, groups)
-        if self._release.is_linear:
-            weights = self._release.weights
-            self.coef_ = weights[:, : self.n_features_in_]
-            self.intercept_ = weights[:, -1] if self.intercept else np.zeros(len(weights))
-        elif hasattr(self, "coef_"):  # of an earlier fit
-            del self.coef_, self.intercept_
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The likeliest class of each row."""
-        numbers = classify(self._scores(X))
-        labels: npt.NDArray[Any] = self.classes_[numbers]
+        features = self._checked(X)
+        labels: npt.NDArray[Any] = self.classes_[self._release.predict(self._study, features)]
         return labels
 
     def decision_function(self, X: npt.ArrayLike) -> Floats:
         """The scores of the classes; for two classes a single one, positive for the second."""
-        scores = self._scores(X)
+        features = self._checked(X)
+        scores = self._release.scores(self._study, features)
         if len(self.classes_) > 2:
             return scores
         return scores[:, 0] if scores.shape[1] == 1 else scores[:, 1] - scores[:, 0]
@@ -209,19 +205,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
         """The classes' probabilities according to the model, if it has any."""
-        scores = self.decision_function(X)
-        if scores.ndim == 1:
-            second = expit(scores)
-            return np.column_stack([1.0 - second, second])
-        if self._release.probabilities == "softmax":
-            return np.asarray(softmax(scores, axis=1))
-        each = expit(scores)
-        return np.asarray(each / each.sum(axis=1, keepdims=True))
-
-    def _scores(self, X: npt.ArrayLike) -> Floats:
-        features, data = self._checked(X), self._study.data
-        bounded = clip_rows(features, data) if self._release.is_linear else with_constant(features, data)
-        return scores_of(self._release, bounded)
+        features = self._checked(X)
+        return self._release.probabilities(self._study, features)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -232,7 +217,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         return {"classes": len(self.classes_)}
 
     def _method_options(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in _OWN_OPTIONS} if self.method == "helmet" else {}
+        method = METHODS.get(self.method)
+        own = {} if method is None else {name: getattr(self, name) for name in method.estimator_parameters}
         return {name: value for name, value in own.items() if value is not None} | super()._method_options()
 
     def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
@@ -293,7 +279,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         norm: float = 1.0,
         intercept: bool = True,
         options: dict[str, Any] | None = None,
-        protocol: str = "compute-nodes",
+        protocol: str = DEFAULT_PROTOCOL,
         parties: int = 10,
         seed: int = 0,
     ) -> None:
@@ -317,18 +303,12 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         labels = np.asarray(targets, dtype=np.float64)
         self._bounds = self._label_bounds(labels)
         self._learn(features, labels, groups)
-        if self._release.is_linear:
-            weights, half = self._release.weights[0], (self._bounds[1] - self._bounds[0]) / 2.0
-            self.coef_ = weights[: self.n_features_in_] * half
-            self.intercept_ = sum(self._bounds) / 2.0 + (float(weights[-1]) * half if self.intercept else 0.0)
-        elif hasattr(self, "coef_"):  # of an earlier fit
-            del self.coef_, self.intercept_
         return self
 
     def predict(self, X: npt.ArrayLike) -> Floats:
         """The label of each row, as it is: neither the row nor the label is clipped."""
         features = self._checked(X)
-        return predict_numbers(self._release, features, self._study.data)
+        return np.asarray(self._release.predict(self._study, features))
 
     def _label_bounds(self, labels: Floats) -> tuple[float, float]:
         if self.label_bounds is None:

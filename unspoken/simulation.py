@@ -17,16 +17,15 @@ from unspoken.data.federation import BLOCK_PARTIES, ArrayFederation
 from unspoken.data.files import DataError, Records, check_arrays
 from unspoken.engines import local
 from unspoken.engines.journal import Journal
+from unspoken.engines.outcome import Outcome, Progress
 from unspoken.methods.base import Method
 from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import METHODS, method_for
-from unspoken.methods.voting import Voting
+from unspoken.plugins import quoted, suggestion
 from unspoken.privacy.guarantee import Guarantee
 from unspoken.report.certificate import certificate
-from unspoken.report.evaluation import evaluate
-from unspoken.report.model import to_sklearn
-from unspoken.study import LARGEST_COUNT, Study, make_study, read_study
+from unspoken.study import DEFAULT_PROTOCOL, LARGEST_COUNT, Study, make_study, read_study
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Floats, Integers
 
@@ -36,7 +35,7 @@ class Simulation:
     """What a simulated study gave."""
 
     plan: Plan
-    outcome: local.Outcome
+    outcome: Outcome
     metrics: dict[str, float]
     """How good the model is on the test records: not covered by the guarantee, so for your own eyes."""
     private: dict[str, float | str] | None = None
@@ -45,9 +44,7 @@ class Simulation:
     @property
     def model(self) -> Any:
         """The released model as a fitted scikit-learn estimator (or as a torch.nn.Module, if it is one)."""
-        if self.outcome.release.module is not None:
-            return self.outcome.release.module()
-        return to_sklearn(self.plan.study, self.outcome.release)
+        return self.outcome.release.estimator(self.plan.study)
 
     @property
     def certificate(self) -> dict[str, Any]:
@@ -57,7 +54,7 @@ class Simulation:
         return {
             **self.plan.to_json(),
             "metrics": self.metrics,
-            **({"statistics": self.outcome.release.statistics} if self.outcome.release.statistics else {}),
+            **self.outcome.release.to_json(),
             "survivors": self.outcome.survivors,
             "seconds": self.outcome.seconds,
             "bytes": self.outcome.bytes,
@@ -75,7 +72,7 @@ def simulate(
     y_test: npt.ArrayLike | None = None,
     drop: int = 0,
     seed: int = 0,
-    progress: local.Progress | None = None,
+    progress: Progress | None = None,
     checkpoint: str | Path | None = None,
     private_analysis: bool = False,
     processes: bool = False,
@@ -152,10 +149,10 @@ def compute(
     colluding: float = 0,
     dropouts: float = 0,
     norm: float | None = None,
-    protocol: str = "compute-nodes",
+    protocol: str = DEFAULT_PROTOCOL,
     drop: int = 0,
     seed: int = 0,
-    progress: local.Progress | None = None,
+    progress: Progress | None = None,
 ) -> Computation:
     """The total over parties of any function of their records, by "cape", "conv", "local" or "central".
 
@@ -200,8 +197,9 @@ def compute(
     )
     kind = METHODS.get(method)
     if kind is None or not issubclass(kind, FunctionMethod):
-        able = ", ".join(f'"{name}"' for name, known in METHODS.items() if issubclass(known, FunctionMethod))
-        raise study.error("method.name", f'is "{method}", but to compute a function it should be one of: {able}')
+        able = [name for name, known in METHODS.usable() if issubclass(known, FunctionMethod)]
+        problem = f'is "{method}", but to compute a function it should be one of: {quoted(able)}'
+        raise study.error("method.name", problem + suggestion(method, able))
     custom = Custom(function, int(dimension), float(sensitivity), float(bound))
     custom.try_out(features.shape[1], study.parties.records, study.data.norm)
     records = check_arrays(features, None, study, "X")
@@ -211,7 +209,8 @@ def compute(
         study, records, parties, drop=drop, seed=seed, progress=progress, method=kind(study, custom)
     )
     release = simulation.outcome.release
-    return Computation(np.array(release.statistics["total"]), float(release.details["noise_std"]), simulation)
+    total = np.array(release.to_json()["statistics"]["total"])
+    return Computation(total, float(release.details["noise_std"]), simulation)
 
 
 _UNCLIPPED = 1e6
@@ -260,7 +259,7 @@ def simulate_records(
     *,
     drop: int = 0,
     seed: int = 0,
-    progress: local.Progress | None = None,
+    progress: Progress | None = None,
     method: Method | None = None,
     checkpoint: Path | None = None,
     private_analysis: bool = False,
@@ -272,14 +271,15 @@ def simulate_records(
     """
     if not 0 <= drop <= study.parties.count:
         raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
-    if processes and not protocol_of(study).counts_votes:
+    if processes and "vote" not in protocol_of(study).serves:
         raise DataError(
             f'processes are for talliers, but the study\'s summation is "{study.summation.protocol}"; leave them out.'
         )
     method = method or method_for(study)
     plan = method.plan()
     federation = ArrayFederation(study, train, groups)
-    voting = _analysed(method) if private_analysis else None
+    if private_analysis:
+        method.check_analysis()
     journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
     try:
         outcome = local.run(
@@ -289,15 +289,7 @@ def simulate_records(
         if journal is not None:
             journal.close()
     private = None
-    if voting is not None:
-        private = voting.analysis(plan, federation.blocks(BLOCK_PARTIES), outcome.counted["ballots"])
-    metrics = {} if test is None else evaluate(study, outcome.release, test, train)
+    if private_analysis:
+        private = method.analysis(plan, federation.blocks(BLOCK_PARTIES), outcome.counted)
+    metrics = {} if test is None else outcome.release.metrics(study, test, train)
     return Simulation(plan, outcome, metrics, private)
-
-
-def _analysed(method: Method) -> Voting:
-    """The vote that a private analysis is asked of, if there can be one: better said before the run than after it."""
-    if not isinstance(method, Voting):
-        raise DataError(f'a private analysis is for votes, but the study\'s method is "{method.name}"; leave it out.')
-    method.check_analysis()
-    return method

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from unspoken.errors import UnspokenError
+from unspoken.plugins import suggestion
+
+if TYPE_CHECKING:
+    from unspoken.methods.base import Method
 
 _HEAD = """\
 # A study for unspoken: what all parties agree on before anyone touches data.
@@ -76,77 +82,22 @@ colluding = {colluding}               # parties that may pool what they know: a 
 dropouts = {dropouts}               # parties that may vanish on the way: a fraction or a number
 """
 
-_METHODS = {
-    "helmet": """
+_METHOD = """
 [method]
-name = "helmet"               # blind averaging; or "moments" (least squares; it has neither of the next two keys)
-learner = "softmax"           # or "logistic", "svm"
-regularization = {regularization}          # larger: less noise, simpler models
-""",
-    "moments": """
-[method]
-name = "moments"              # least squares and a few steps from secure sums over all records
-""",
-    "cape": """
-[method]
-name = "cape"                 # noise correlated across parties, so that most of it cancels in the sum
-{function}
-""",
-    "cross-silo": """
-[method]
-name = "cross-silo"           # private SGD of any PyTorch model, by secure sums (needs the extra "torch")
-model = "linear"              # or "mlp" (with hidden = [64]), "cnn", or a torch module as "package.module:Class"
-rounds = 100                  # more rounds: more steps, each under more noise
-rate = 0.1                    # the expected share of all records in a round's batch
-clip = 1.0                    # the largest norm of an example's gradient
-optimizer = "sgd"             # or "adam"
-learning_rate = 0.5
-""",
-    "voting": """
-[method]
-name = "voting"               # parties vote on public records; a student learns from the winners
-public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
-# public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
-queries = 100                 # how many of them are asked about: each takes a part of epsilon
-ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
-model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
-student = "softmax"           # likewise
-""",
-    "multiparty": """
-[method]
-name = "multiparty"           # parties' classifiers label public records for a trainer whom all trust
-public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
-# public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
-labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
-learner = "softmax"           # or "logistic", "svm"
-regularization = 0.01         # larger: less noise, simpler models
-""",
-}
-
-_FUNCTIONS = {
-    "classification": 'function = "logistic-regression"  # of two classes; or "softmax", "discriminant", "network"',
-    "regression": 'function = "linear-regression"  # least squares, the function that fits this task',
-    "statistics": 'function = "mean"             # of each column; or "histogram", with bins = 10',
-}
-
-_TASKS = {
-    "classification": tuple(_METHODS),
-    "regression": ("cape", "moments", "cross-silo"),
-    "statistics": ("cape",),
-}
-"""The methods of a task, the usual one first"""
-
-_TALLY = """
-[summation]
-protocol = "tally"            # talliers open the winners only; any sum works too, but then noisy totals become known
-talliers = 3                  # or 5, 7: more than half of them keep to themselves what they receive
+name = {name:<22} # {summary}
 """
 
 _SUMMATION = """
 [summation]
+"""
+
+_USUAL_SUMMATION = """\
 protocol = "compute-nodes"    # or "secagg+", "secagg", "pairwise"; "ideal" adds in the clear: simulation only
 nodes = 3                     # (of compute-nodes) the total is safe while one of them keeps its share to itself
 """
+
+_USUAL: dict[str, str] = {"classification": "helmet", "regression": "cape", "statistics": "cape"}
+"""The method of a task, if none is named"""
 
 
 def study_text(
@@ -163,16 +114,11 @@ def study_text(
     delta: str = "1e-6",
     colluding: float = 0.5,
     dropouts: float = 0.05,
-    regularization: float = 0.1,
 ) -> str:
     """A commented study file for a task, by its usual method unless one is named."""
-    if task not in _TASKS:
-        raise UnspokenError(f"the task is {task!r}, but should be one of: {', '.join(_TASKS)}.")
-    method = method or _TASKS[task][0]
-    if method not in _TASKS[task]:
-        raise UnspokenError(f"the method is {method!r}, but for {task} it should be one of: {', '.join(_TASKS[task])}.")
+    kind = _method_of(task, method)
     data = _MATRIX + _MATRIX_LABELS[task] if matrix else _TABLE + _TABLE_LABELS[task] + _COLUMNS
-    agreement = (_AGREEMENT + _METHODS[method]).format(
+    agreement = _AGREEMENT.format(
         count=count,
         records=records,
         max_records=max_records,
@@ -180,9 +126,29 @@ def study_text(
         delta=delta,
         colluding=colluding,
         dropouts=dropouts,
-        public="public.npz" if matrix else "public.csv",
-        regularization=regularization,
-        function=_FUNCTIONS[task],
     )
-    summation = _TALLY if method == "voting" else _SUMMATION
-    return _HEAD.format(path=path, name=name, task=task) + data + agreement + summation
+    public = "public.npz" if matrix else "public.csv"
+    parts = [
+        _HEAD.format(path=path, name=name, task=task),
+        data,
+        agreement,
+        _METHOD.format(name=f'"{kind.name}"', summary=kind.summary),
+        kind.template[task].replace("{public}", public),
+        _SUMMATION,
+        kind.summation_template or _USUAL_SUMMATION,
+    ]
+    return "".join(parts)
+
+
+def _method_of(task: str, method: str | None) -> type[Method]:
+    """The method that is named, or the usual one, if it has a template for the task."""
+    from unspoken.methods.registry import METHODS
+
+    if task not in _USUAL:
+        raise UnspokenError(f"the task is {task!r}, but should be one of: {', '.join(_USUAL)}.")
+    name = method or _USUAL[task]
+    if name not in METHODS or task not in METHODS[name].template:
+        able = [known for known, kind in METHODS.usable() if task in kind.template]
+        problem = f"the method is {name!r}, but for {task} it should be one of: {', '.join(able)}"
+        raise UnspokenError(problem + (suggestion(name, able) or "."))
+    return METHODS[name]

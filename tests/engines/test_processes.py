@@ -12,17 +12,19 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from unspoken.engines import processes
-from unspoken.engines.processes import HelperProcess, separate
+from unspoken.engines.processes import HelperProcess, tallier_processes
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.ballots import Poll, address
-from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Rejected
-from unspoken.summation.tally import Tally
+from unspoken.summation.ballots import address
+from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Rejected, Session, VoteShape
+from unspoken.summation.simulated_keys import SimulatedEndpoints
+from unspoken.summation.tally import Options, Tally
 from unspoken.types import Integers
 
 DEADLINE = 2.0
@@ -31,16 +33,24 @@ SLACK = 60.0
 """How much later than at once a busy machine may be."""
 
 
-def vote(talliers: int = 3, deadline: float = NEVER) -> Tally:
-    poll = Poll("digest", "labels", 5, 3, 40, 4, 2**40, talliers=talliers)
-    return Tally(poll, SecretStream(bytes(range(32))), deadline)
+def vote(talliers: int = 3, deadline: float = NEVER) -> SimulatedEndpoints[Tally]:
+    session = Session("digest", "labels", 5, 0, 3, 160, 64, vote=VoteShape(40, 4, 2**40))
+    return SimulatedEndpoints(
+        Tally(session, Options(talliers=talliers, deadline=deadline)), SecretStream(bytes(range(32)))
+    )
+
+
+def separate(simulated: SimulatedEndpoints[Tally]) -> AbstractContextManager[dict[str, Endpoint]]:
+    return tallier_processes(simulated.protocol, simulated.keys)
 
 
 def ballots() -> Integers:
     return np.random.default_rng(0).integers(-3, 3, (5, 40, 4))
 
 
-def hold(protocol: Tally, helpers: dict[str, Endpoint], before_each: Callable[[int, Envelope], None]) -> Integers:
+def hold(
+    protocol: SimulatedEndpoints[Tally], helpers: dict[str, Endpoint], before_each: Callable[[int, Envelope], None]
+) -> Integers:
     """The vote, with what happens before each message between the endpoints."""
     coordinator = protocol.coordinator()
     endpoints: dict[str, Endpoint] = {**helpers, COORDINATOR: coordinator}
@@ -234,13 +244,16 @@ def test_a_process_that_does_not_begin_is_named(tmp_path: Path, monkeypatch: pyt
 
 PARENT = """
 import signal, sys, time
-from unspoken.engines.processes import separate
+from unspoken.engines.processes import tallier_processes
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.ballots import Poll
-from unspoken.summation.tally import Tally
+from unspoken.summation.base import Session, VoteShape
+from unspoken.summation.simulated_keys import SimulatedEndpoints
+from unspoken.summation.tally import Options, Tally
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests in the background ignores it
-with separate(Tally(Poll("digest", "labels", 5, 3, 40, 4, 2**40), SecretStream())) as helpers:
+session = Session("digest", "labels", 5, 0, 3, 160, 64, vote=VoteShape(40, 4, 2**40))
+vote = SimulatedEndpoints(Tally(session, Options()), SecretStream())
+with tallier_processes(vote.protocol, vote.keys) as helpers:
     helpers["tallier:0"].step(b"")
     print(*(helper.pid for helper in helpers.values()), flush=True)
     time.sleep(60)
@@ -269,8 +282,8 @@ def test_no_secret_is_on_a_command_line_or_in_an_environment() -> None:
         for pid in pids(helpers).values():
             seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
             assert b"unspoken.engines.processes" in seen
-            for setup in protocol.setups().values():
-                for secret in (setup.key, setup.secret):
+            for index in range(len(helpers)):
+                for secret in (protocol.keys.helper(index), protocol.keys.helper_root(index)):
                     assert secret not in seen
                     assert secret.hex().encode() not in seen
 

@@ -20,11 +20,11 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.methods import dp_fm, objective_perturbation
-from unspoken.methods.base import Release
 from unspoken.methods.baselines import Central, Conv, Local, Nothing
 from unspoken.methods.dp_fm import DpFm
 from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.objective_perturbation import ObjectivePerturbation
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import delta_of
 from unspoken.study import Study, StudyError, make_study
@@ -49,7 +49,7 @@ def study(task: str, name: str, features: int = 2, method: Any = None, data: Any
     )
 
 
-def learnt(agreed: Study, method: Any, records: Records) -> Release:
+def learnt(agreed: Study, method: Any, records: Records) -> LinearModel:
     groups = np.arange(len(records)) % 4
     return local.run(method, method.plan(), ArrayFederation(agreed, records, groups)).release
 
@@ -367,7 +367,7 @@ def test_objective_perturbation_protects_a_single_record_only(unit: Any) -> None
 
 @pytest.mark.parametrize("name", ["dp-fm", "objective-perturbation"])
 def test_methods_that_learn_refuse_statistics(name: str) -> None:
-    with pytest.raises(StudyError, match=rf"\[study\] task does not fit \"{name}\""):
+    with pytest.raises(StudyError, match=rf"\[study\] task is .*, but \"{name}\" is for"):
         {"dp-fm": DpFm, "objective-perturbation": ObjectivePerturbation}[name](study("statistics", name))
 
 

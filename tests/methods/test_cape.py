@@ -22,7 +22,8 @@ from unspoken.methods.mechanisms import CorrelatedNoise, IndependentNoise, Parti
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study, StudyError, make_study
 from unspoken.summation.base import Aborted, Rejected
-from unspoken.summation.openly import Open, OpenCoordinator
+from unspoken.summation.collection import CollectionCoordinator, OwnMessage
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 KEY = bytes(range(32))
 
@@ -48,10 +49,10 @@ class View:
         self.messages: dict[int, np.ndarray] = {}
         self.common: dict[int, np.ndarray] = {}
         self.sum_of_common: np.ndarray = np.empty(0)
-        take, draw, prepare = OpenCoordinator.step, local._common_noise, local._Run._prepare
+        take, draw, prepare = CollectionCoordinator.step, local._common_noise, local._Run._prepare
 
-        def step(endpoint: OpenCoordinator, incoming: bytes) -> Any:
-            message = msgspec.msgpack.decode(incoming, type=Open)
+        def step(endpoint: CollectionCoordinator, incoming: bytes) -> Any:
+            message = msgspec.msgpack.decode(incoming, type=OwnMessage)
             words = endpoint._session.unpack(message.vector)
             self.messages[message.sender] = signed(words[:-1], endpoint._session.bits)
             return take(endpoint, incoming)
@@ -67,7 +68,7 @@ class View:
             self.sum_of_common = signed(run._common[planned.name].total, planned.encoding.bits)
             return answer
 
-        monkeypatch.setattr(OpenCoordinator, "step", step)
+        monkeypatch.setattr(CollectionCoordinator, "step", step)
         monkeypatch.setattr(local, "_common_noise", common_noise)
         monkeypatch.setattr(local._Run, "_prepare", prepared)
 
@@ -244,7 +245,7 @@ def test_messages_that_were_changed_or_come_twice_are_rejected() -> None:
     agreed = study(parties=3)
     method = Cape(agreed)
     plan = method.plan()
-    protocol = plan.collection(plan.planned("function"), SecretStream(KEY))
+    protocol = SimulatedEndpoints(plan.collection(plan.planned("function")), SecretStream(KEY))
     coordinator = protocol.coordinator()
     vector = np.arange(plan.planned("function").length, dtype=np.uint64)
     (envelope,) = protocol.party(1, SecretStream()).submit(vector)
@@ -254,7 +255,7 @@ def test_messages_that_were_changed_or_come_twice_are_rejected() -> None:
         coordinator.step(bytes(changed))
     with pytest.raises(Rejected):
         coordinator.step(
-            plan.collection(plan.planned("function"), SecretStream(KEY), turn=1)
+            SimulatedEndpoints(plan.collection(plan.planned("function"), turn=1), SecretStream(KEY))
             .party(1, SecretStream())
             .submit(vector)[0]
             .body

@@ -154,7 +154,7 @@ def test_a_party_level_promise_does_not_reveal_sizes() -> None:
         ({"learnr": "svm"}, "learnr is an unknown key; did you mean 'learner'"),
         ({"learner": "forest"}, 'is "forest", but should be "softmax", "logistic" or "svm"'),
         ({"regularization": 0}, "regularization is 0, but should be a number from 1e-6"),
-        ({"name": "helmt"}, 'is "helmt", but should be one of: "helmet"'),
+        ({"name": "helmt"}, 'is "helmt", but should be one of: "cape"'),
         ({"batch": 0}, "batch is 0"),
     ],
 )
@@ -167,7 +167,7 @@ def test_a_regression_study_is_told_that_helmet_classifies() -> None:
     content = study().model_dump(mode="json", exclude_none=True)
     content["study"]["task"] = "regression"
     content["data"] = {"features": 3, "label_bounds": [0.0, 1.0]}
-    with pytest.raises(ValueError, match="learns classifications only"):
+    with pytest.raises(ValueError, match="is for classification only"):
         method_for(make_study(content))
 
 

@@ -30,7 +30,6 @@ from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.report.evaluation import predict
-from unspoken.report.model import save
 from unspoken.simulation import simulate_records
 from unspoken.study import Study, StudyError, make_study, read_study
 from unspoken.summation.base import Aborted, Envelope
@@ -165,7 +164,7 @@ def test_parties_may_vanish_from_a_vote_and_too_many_end_it(tmp_path: Path) -> N
 
 def test_talliers_serve_votes_only(tmp_path: Path) -> None:
     content = study(tmp_path).model_dump(exclude_none=True)
-    with pytest.raises(StudyError, match='serves the method "voting" only'):
+    with pytest.raises(StudyError, match='is "tally", which counts votes only'):
         method_for(make_study({**content, "method": {"name": "helmet"}, "summation": {"protocol": "tally"}})).plan()
 
 
@@ -311,7 +310,7 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
     openly = {**content, "summation": {"protocol": "ideal"}}
     with pytest.raises(StudyError, match="by which the noisy totals become known"):
         unspoken.simulate(openly, *records, private_analysis=True)
-    with pytest.raises(ValueError, match="is for votes"):
+    with pytest.raises(ValueError, match='"helmet", which has no private analysis'):
         unspoken.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)
 
 
@@ -391,7 +390,7 @@ def test_a_scikit_learn_classifier_may_be_the_student_and_is_saved_as_it_is(tmp_
     content["privacy"] = {"noise_multiplier": 0.5, "delta": 1e-5, "unit": "party"}
     done = unspoken.simulate(content, *records, **test)
     assert done.metrics["accuracy"] > 0.85
-    save(done.model, tmp_path / "model.skops")
+    done.outcome.release.save(done.plan.study, tmp_path / "model.skops")
     loaded = skops.io.load(tmp_path / "model.skops", trusted=[])
     assert float((loaded.predict(test["X_test"]) == test["y_test"]).mean()) == done.metrics["accuracy"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken.noise.discrete_gaussian import sample
-from unspoken.noise.schedule import NoiseSchedule
+from unspoken.noise.schedule import NoiseSchedule, rounded_up
 from unspoken.noise.stream import SecretStream
 
 
@@ -24,9 +24,9 @@ def test_the_kept_noise_suffices_for_every_allowed_number_of_survivors(data: st.
     for survivors in {parties, parties - dropouts, parties - dropouts // 2, parties - dropouts // 3}:
         kept = schedule.kept(survivors) * (survivors - known)
         assert kept >= schedule.needed * (1 - 1e-12)
-        # The components come within 1/64 of what could be removed at best.
+        # The components come within 1/64 of what could be removed at best, and rounding adds next to nothing.
         best = schedule.needed / (survivors - known)
-        assert schedule.kept(survivors) - best <= removable / 63 + 1e-9 * best
+        assert schedule.kept(survivors) - best <= removable / 63 + 2.0**-24 * schedule.kept(survivors)
 
 
 @given(data=st.data())
@@ -71,3 +71,33 @@ def test_taking_the_opened_components_away_leaves_the_kept_variance() -> None:
             (parts[1 + number] for number in schedule.opened(survivors)), np.zeros(count, dtype=np.int64)
         )
         assert left.var() == pytest.approx(schedule.kept(survivors), rel=5 * math.sqrt(2 / count))
+
+
+@given(variance=st.floats(1e-6, 1e30))
+def test_rounding_never_takes_noise_away_and_hardly_adds_any(variance: float) -> None:
+    found = rounded_up(variance)
+    assert variance <= found <= variance * (1.0 + 2.0**-25 + 2.0**-39)
+    mantissa, _ = math.frexp(found)
+    assert math.ldexp(mantissa, 26).is_integer()
+
+
+@pytest.mark.parametrize("needed", [1e6, 2.0**40, 3.0, 1e12, 12_345_678.9, math.pi * 1e7])
+@pytest.mark.parametrize("parties", [7, 100, 1000])
+def test_an_ulp_more_or_less_is_the_same_schedule(needed: float, parties: int) -> None:
+    """So two machines whose logarithms or roots differ in the last bits draw the same noise."""
+    schedules = {
+        NoiseSchedule.plan(parties, 1, parties // 10, around, 64.0)
+        for around in (needed, math.nextafter(needed, math.inf), math.nextafter(needed, 0.0), needed * (1.0 - 2.0**-50))
+    }
+    assert len(schedules) == 1
+    assert len({schedule.exact for schedule in schedules}) == 1
+
+
+def test_the_exact_numbers_tell_schedules_apart_and_are_whole() -> None:
+    schedules = [NoiseSchedule.plan(100, known, 5, needed, 64.0) for known in (1, 10) for needed in (1e9, 1.000001e9)]
+    assert len({schedule.exact for schedule in schedules}) == 4
+    for schedule in schedules:
+        assert all(type(number) is int for number in schedule.exact)
+        variances = (schedule.needed, schedule.base, *schedule.components)
+        pairs = zip(schedule.exact[3::2], schedule.exact[4::2], strict=True)
+        assert [mantissa * 2.0**exponent for mantissa, exponent in pairs] == list(variances)

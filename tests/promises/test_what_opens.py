@@ -27,10 +27,13 @@ from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.study import StudyError, make_study
 from unspoken.summation.base import COORDINATOR, Session, bitmap
-from unspoken.summation.compute_nodes import ComputeNode, ComputeNodes, Fold, Framed, Options, Part, Reveal, address
+from unspoken.summation.compute_node import ComputeNode
+from unspoken.summation.compute_nodes import ComputeNodes, Options
 from unspoken.summation.graph import Degree, neighbours_of, surrounded
 from unspoken.summation.keys import Channel
+from unspoken.summation.node_messages import Fold, Framed, Part, Reveal, address
 from unspoken.summation.registry import PROTOCOLS
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 
 def study(parties: int, colluding: int, dropouts: int, protocol: str, **summation: Any) -> Any:
@@ -52,7 +55,7 @@ def left(plan: Plan, honest: int, unmasked: bool) -> float:
     return math.sqrt(variance - LOST_VARIANCE) / planned.encoding.scale
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("protocol", [name for name, kind in PROTOCOLS.items() if "sum" in kind.serves])
 @pytest.mark.parametrize("parties", [3, 6, 11])
 def test_what_is_left_of_the_noise_is_what_was_planned(protocol: str, parties: int) -> None:
     """Colluders hold so many of an honest party's shares; with a threshold of them it stands alone."""
@@ -187,27 +190,30 @@ def test_a_coordinator_that_tells_each_node_another_list_gets_what_the_plan_expe
     random; nodes 0 and 2 are each told that the two parties they share with node 1 are gone. What is left opens: a sum
     over two parties. So nothing may be planned for six parties and two dropouts."""
     session = Session("digest", "model", 6, 0, 4, 3, 64)
-    protocol = ComputeNodes(session, Options(nodes=3, per_party=2), SecretStream())
+    simulated = SimulatedEndpoints(ComputeNodes(session, Options(nodes=3, per_party=2)), SecretStream())
+    nodes = simulated.helpers()
     rows = np.arange(18, dtype=np.uint64).reshape(6, 3)
     for party, row in enumerate(rows):
-        for envelope in protocol.party(party, SecretStream()).submit(row):
-            protocol.helpers()[envelope.to].step(envelope.body)
+        for envelope in simulated.party(party, SecretStream()).submit(row):
+            nodes[envelope.to].step(envelope.body)
     total = np.zeros(3, dtype=np.uint64)
     for number, counted, gone in ((0, [2, 5], [0, 3]), (2, [2, 5], [1, 4])):
         survivors = np.ones(6, dtype=np.bool_)
         survivors[gone] = False
-        total += revealed(protocol, number, counted, survivors)
+        total += revealed(simulated, nodes[address(number)], number, counted, survivors)
     assert (total == rows[[2, 5]].sum(axis=0)).all()
-    assert protocol.openable(0).parties <= 2
+    assert simulated.protocol.openable(0).parties <= 2
     with pytest.raises(StudyError, match="a lying coordinator may leave out 4 more"):
         method_for(study(6, 0, 2, "compute-nodes", nodes=3, per_party=2)).plan()
 
 
-def revealed(protocol: ComputeNodes, number: int, counted: list[int], survivors: Any) -> Any:
+def revealed(
+    simulated: SimulatedEndpoints[ComputeNodes], node: Any, number: int, counted: list[int], survivors: Any
+) -> Any:
     """A node's part of the total, for a coordinator that tells it this list."""
-    node, session = protocol.helpers()[address(number)], protocol.session
     assert isinstance(node, ComputeNode)
-    channel = Channel(protocol._secret, protocol._roster.helpers[number], session.label(), COORDINATOR, address(number))
+    keys, session = simulated.keys, simulated.session
+    channel = Channel(keys.coordinator, keys.roster.helpers[number], session.label(), COORDINATOR, address(number))
     answers = []
     for message in (Fold(counted), Reveal(bitmap(survivors))):
         body = channel.wrap(msgspec.msgpack.encode(message))
@@ -271,7 +277,7 @@ def test_more_colluders_know_more_of_a_batch_of_fixed_size() -> None:
     planned = plan.sums[0]
     deviation = math.sqrt(planned.noise.weakened(20, 15)) / planned.encoding.scale
     as_planned = Spend((planned.event(1, deviation),), 1)
-    stated = plan._weakened(ComputeNodes(Session("", "", 20, 2, 20, 1, 64), Options(), SecretStream()), 15)
+    stated = plan._weakened(ComputeNodes(Session("", "", 20, 2, 20, 1, 64), Options()), 15)
     assert stated["epsilon"] > 1.1 * accounting.epsilon_of(as_planned, 1e-5)
 
 
@@ -306,5 +312,5 @@ def test_what_is_stated_after_a_run_leaves_room_for_a_lying_coordinator() -> Non
     plan = method_for(study(12, 1, 1, "compute-nodes", nodes=12, per_party=11)).plan()
     assert plan.trust.withheld == 2
     told = plan.released({"model": [Participation(11, 11)]})
-    assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-9)
+    assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-6)
     assert plan.released({"model": [Participation(12, 12)]}).epsilon < told.epsilon

@@ -29,6 +29,7 @@ from unspoken.summation.base import (
     address_of,
 )
 from unspoken.summation.graph import Degree
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 STAGE = 10.0
 """The simulated seconds after which the coordinator closes a stage."""
@@ -41,15 +42,13 @@ class SparseSecAgg(secagg.SecAgg):
         return Degree(6, 4)
 
 
-MAKERS: dict[str, tuple[int, Callable[[Session, SecretStream], Protocol]]] = {
-    "secagg": (500, lambda agreed, secrets: secagg.SecAgg(agreed, secagg.Options(), secrets)),
-    "secagg+": (400, lambda agreed, secrets: SparseSecAgg(agreed, secagg.Options(), secrets)),
-    "pairwise": (600, lambda agreed, secrets: pairwise.Pairwise(agreed, pairwise.Options(), secrets)),
+MAKERS: dict[str, tuple[int, Callable[[Session], Protocol]]] = {
+    "secagg": (500, lambda agreed: secagg.SecAgg(agreed, secagg.Options())),
+    "secagg+": (400, lambda agreed: SparseSecAgg(agreed, secagg.Options())),
+    "pairwise": (600, lambda agreed: pairwise.Pairwise(agreed, pairwise.Options())),
     "compute-nodes": (
         1000,
-        lambda agreed, secrets: compute_nodes.ComputeNodes(
-            agreed, compute_nodes.Options(nodes=3, per_party=2), secrets
-        ),
+        lambda agreed: compute_nodes.ComputeNodes(agreed, compute_nodes.Options(nodes=3, per_party=2)),
     ),
 }
 
@@ -58,7 +57,7 @@ MAKERS: dict[str, tuple[int, Callable[[Session, SecretStream], Protocol]]] = {
 class World:
     """One run: its endpoints, its faults and its clock."""
 
-    protocol: Protocol
+    protocol: SimulatedEndpoints[Protocol]
     rng: np.random.Generator
     faulty: bool
     faults: Counter[str] = field(default_factory=Counter)
@@ -165,7 +164,7 @@ def world(name: str, seed: int, faulty: bool) -> World:
     dropouts = int(rng.integers(1, 4))
     schedule = NoiseSchedule.plan(parties, 1, dropouts, 1e6, 1.0) if name != "pairwise" else None
     agreed = Session("digest", "model", parties, 1, parties - dropouts, 3, 64, schedule)
-    return World(MAKERS[name][1](agreed, SecretStream()), rng, faulty)
+    return World(SimulatedEndpoints(MAKERS[name][1](agreed), SecretStream()), rng, faulty)
 
 
 @pytest.mark.parametrize("name", MAKERS)

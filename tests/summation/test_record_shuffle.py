@@ -19,21 +19,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from unspoken.summation.onions import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
-from unspoken.summation.tokens import (
+
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Unsuitable, address_of
+from unspoken.summation.mixnet import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
+from unspoken.summation.record_shuffle import Options, RecordShuffle, ShuffleCoordinator, ShuffleParty
+from unspoken.summation.shuffle_course import (
     Announce,
     Confirm,
     Publish,
+    ShuffleEndpoint,
+    ShuffleSession,
     Signed,
     Submit,
-    TokenCoordinator,
-    TokenEndpoint,
-    TokenParty,
-    TokenProtocol,
 )
-
-from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
+from unspoken.summation.simulated_keys import SimulatedKeys
 
 COUNTS = (3, 0, 4, 2)
 Tamper = Callable[[list[bytes], "Run"], list[bytes]]
@@ -47,16 +47,23 @@ def fixed(name: str) -> SecretStream:
 class Run:
     """One run, with everything that the coordinator saw, and with what parties raised."""
 
-    def __init__(self, counts: Sequence[int] = COUNTS, name: str = "run", label: str = "study/list") -> None:
-        self.protocol = TokenProtocol(label, counts, fixed(f"{name}/identities"))
+    def __init__(self, counts: Sequence[int] = COUNTS, name: str = "run", study: str = "study") -> None:
+        self.keys = SimulatedKeys(fixed(f"{name}/identities"), len(counts))
+        self.protocol = RecordShuffle(ShuffleSession(study, "list", len(counts)), Options(), self.keys.roster)
         self.name, self.counts = name, tuple(counts)
-        self.coordinator: TokenCoordinator = self.protocol.coordinator()
-        self.parties = [self.protocol.party(index, fixed(f"{name}/{index}")) for index in range(len(counts))]
+        self.coordinator = self.new_coordinator()
+        self.parties = [self.new_party(index, fixed(f"{name}/{index}")) for index in range(len(counts))]
         self.seen: list[Signed] = []
         self.aborted: dict[str, str] = {}
         self.queue: deque[Envelope] = deque()
 
-    def endpoint(self, address: str) -> TokenEndpoint:
+    def new_coordinator(self) -> ShuffleCoordinator:
+        return self.protocol.coordinator(self.keys.coordinator, SecretStream())
+
+    def new_party(self, index: int, secrets: SecretStream) -> ShuffleParty:
+        return self.protocol.party(index, self.keys.identity(index), secrets, self.counts[index])
+
+    def endpoint(self, address: str) -> ShuffleEndpoint:
         return self.coordinator if address == COORDINATOR else self.parties[int(address.split(":")[1])]
 
     def begin(self) -> None:
@@ -133,7 +140,7 @@ def test_upload_bytes_is_what_the_party_with_most_sends() -> None:
     for message in run.seen:
         sent[message.sender] += len(msgspec.msgpack.encode(message))
     # The first party publishes the longest onions.
-    assert sent[0] == max(sent.values()) == run.protocol.upload_bytes()
+    assert sent[0] == max(sent.values()) == run.protocol.upload_bytes(4, 12)
 
 
 # What a coalition can know
@@ -178,7 +185,7 @@ def honest_orders(knowing: set[int], runs: int) -> Counter[tuple[int, ...]]:
     return seen
 
 
-def unshuffled(party: TokenParty) -> Callable[[], bytes]:
+def unshuffled(party: ShuffleParty) -> Callable[[], bytes]:
     def peeled() -> bytes:
         return b"".join(peel(split(party.state.onions, 3 - party._index), party.state.layer_secret))
 
@@ -293,7 +300,7 @@ TAMPERINGS: dict[str, tuple[Tamper, str]] = {
         "party 1 published a list of 1440 bytes; 9 onions of 112 bytes were due",
     ),
     "publishes the list of another session": (
-        lambda onions, run: Run(run.counts, "other", "study/other").finish().lists()[2],
+        lambda onions, run: Run(run.counts, "other", "other").finish().lists()[2],
         r"party 1 dropped or changed \d of the \d onions",
     ),
     "publishes nothing": (lambda onions, run: [], "party 1 published a list of 0 bytes"),
@@ -390,7 +397,7 @@ def test_a_coordinator_that_shows_parties_different_lists_is_noticed() -> None:
 
 @pytest.mark.parametrize("kind", [Announce, Submit, Publish, Confirm])
 def test_messages_of_another_session_or_in_another_name_are_rejected(kind: type[Signed]) -> None:
-    foreign = next(m for m in Run(label="study/other").finish().seen if isinstance(m, kind))
+    foreign = next(m for m in Run(study="other").finish().seen if isinstance(m, kind))
     run = Run()
     run.begin()
     while not any(isinstance(message, kind) for message in run.seen):
@@ -458,7 +465,7 @@ def test_the_seed_is_everyone_s_and_nobody_can_change_its_part_after_the_list_is
     honest = cheating.parties[1]._signed
     cheating.parties[1]._signed = lambda kind, body: honest(kind, bytes(32) if kind is Confirm else body)
     cheating.finish()
-    assert "another part of the seed" in cheating.aborted[COORDINATOR]
+    assert "part of the seed that does not match its commitment" in cheating.aborted[COORDINATOR]
     assert_nobody_accepts(cheating)
 
 
@@ -475,7 +482,7 @@ def test_without_one_party_there_is_no_list_and_its_name_is_known() -> None:
 
 def test_an_endpoint_that_gave_up_stays_so_even_after_a_restart() -> None:
     run = malicious(Run(), 1, TAMPERINGS["replaces one by its own"][0])
-    fresh = run.protocol.party(2, SecretStream())
+    fresh = run.new_party(2, SecretStream())
     fresh.load(run.parties[2].dump())
     with pytest.raises(Aborted, match="party 1 dropped"):
         fresh.step(msgspec.msgpack.encode(run.seen[-1]))
@@ -491,11 +498,11 @@ def test_every_endpoint_can_be_dumped_and_loaded_between_any_two_messages() -> N
     run.begin()
     while run.queue:
         run.deliver()
-        fresh = run.protocol.coordinator()
+        fresh = run.new_coordinator()
         fresh.load(run.coordinator.dump())
         run.coordinator = fresh
         for index, party in enumerate(run.parties):
-            run.parties[index] = run.protocol.party(index, SecretStream())
+            run.parties[index] = run.new_party(index, SecretStream())
             run.parties[index].load(party.dump())
     assert (run.coordinator.tokens() == Run().finish().coordinator.tokens()).all()
     assert all(party.complete for party in run.parties)
@@ -576,9 +583,16 @@ def test_ten_parties_with_a_hundred_tokens_each_take_seconds() -> None:
     assert time.process_time() - started < 10
 
 
-def test_endpoints_are_made_by_the_protocol() -> None:
-    protocol = TokenProtocol("study/list", [1, 2], SecretStream())
-    assert isinstance(protocol.coordinator(), TokenCoordinator)
-    party = protocol.party(1, SecretStream())
-    assert isinstance(party, TokenParty)
+def test_endpoints_are_made_by_the_protocol_and_only_with_a_roster() -> None:
+    session, keys = ShuffleSession("study", "list", 2), SimulatedKeys(SecretStream(), 2)
+    protocol = RecordShuffle(session, Options(), keys.roster)
+    assert isinstance(protocol.coordinator(keys.coordinator, SecretStream()), ShuffleCoordinator)
+    party = protocol.party(1, keys.identity(1), SecretStream(), 2)
+    assert isinstance(party, ShuffleParty)
     assert party.tokens.shape == (2, TOKEN_BYTES)
+    planned = RecordShuffle(session, Options())
+    assert planned.upload_bytes(2, 3) == protocol.upload_bytes(2, 3)
+    with pytest.raises(ValueError, match="Expected a roster"):
+        planned.party(1, keys.identity(1), SecretStream(), 2)
+    with pytest.raises(Unsuitable, match="has 3 keys, but 2 parties take part"):
+        RecordShuffle(session, Options(), SimulatedKeys(SecretStream(), 3).roster)

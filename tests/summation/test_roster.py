@@ -8,55 +8,180 @@ import numpy as np
 import pytest
 
 from factories import maker
+from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study, make_study
-from unspoken.summation.base import Rejected, Roster, Session
-from unspoken.summation.graph import complete_degree
+from unspoken.study import StudyError, make_study
+from unspoken.summation import collection, record_shuffle
+from unspoken.summation.base import (
+    COORDINATOR,
+    Coordinator,
+    Endpoint,
+    Envelope,
+    Protocol,
+    Rejected,
+    Roster,
+    Session,
+    Unsuitable,
+    VoteShape,
+    address_of,
+)
 from unspoken.summation.keys import Identity, public_key
-from unspoken.summation.secagg import SecAggCoordinator, SecAggParty
+from unspoken.summation.record_shuffle import RecordShuffle
+from unspoken.summation.registry import PROTOCOLS, open_session
+from unspoken.summation.shuffle_course import ShuffleSession
+from unspoken.summation.simulated_keys import SimulatedKeys
+from unspoken.types import Words
 
 IDENTITIES = [Identity(bytes([number]) * 32) for number in range(1, 5)]
 SECRET = bytes([99]) * 32
+HELPERS = [bytes([number]) * 32 for number in range(101, 104)]
+EACH = pytest.mark.parametrize("name", PROTOCOLS)
 
 
 study = maker(
     parties=4,
-    roster={"parties": [identity.public.hex() for identity in IDENTITIES], "coordinator": public_key(SECRET).hex()},
+    roster={
+        "parties": [identity.public.hex() for identity in IDENTITIES],
+        "coordinator": public_key(SECRET).hex(),
+        "helpers": [public_key(secret).hex() for secret in HELPERS],
+    },
 )
 
 
-def endpoints(agreed: Study, identities: list[Identity]) -> tuple[SecAggCoordinator, list[SecAggParty]]:
+def opened(name: str, roster: Roster | None) -> Protocol:
+    agreed = study(summation=name)
+    session = Session(agreed.digest(), "model", 4, 1, 4, 6, 64, vote=VoteShape(2, 3))
+    return open_session(agreed, session, roster)
+
+
+def endpoints(protocol: Protocol, identities: list[Identity]) -> tuple[Coordinator, dict[str, Endpoint]]:
     """Each made from the study and one secret of its own, as on machines of their own."""
-    session = Session(agreed.digest(), "model", 4, 1, 4, 3, 64)
-    roster, degree = Roster.of(agreed), complete_degree(4, 0)
-    parties = [
-        SecAggParty(session, roster, degree, index, identity, SecretStream())
-        for index, identity in enumerate(identities)
-    ]
-    return SecAggCoordinator(session, roster, degree, SECRET, SecretStream()), parties
+    coordinator = protocol.coordinator(SECRET, SecretStream())
+    everyone: dict[str, Endpoint] = {COORDINATOR: coordinator}
+    for index, identity in enumerate(identities):
+        everyone[address_of(index)] = protocol.party(index, identity, SecretStream())
+    for index, address in enumerate(protocol.helper_addresses):
+        everyone[address] = protocol.helper(index, HELPERS[index], SecretStream())
+    return coordinator, everyone
 
 
-def test_endpoints_made_from_the_studys_roster_sum() -> None:
-    coordinator, parties = endpoints(study(), IDENTITIES)
+def total(protocol: Protocol, rows: Words) -> Words:
+    """The whole protocol, from keys to the total."""
+    coordinator, everyone = endpoints(protocol, IDENTITIES)
+
+    def deliver(envelopes: list[Envelope]) -> None:
+        for envelope in envelopes:
+            deliver(everyone[envelope.to].step(envelope.body))
+
+    parties: list[Any] = [everyone[address_of(index)] for index in range(len(rows))]
     for party in parties:
-        coordinator.step(party.step(b"")[0].body)
-    for _ in range(2):
-        for envelope in coordinator.advance():
-            for answer in parties[int(envelope.to.split(":")[1])].step(envelope.body):
-                coordinator.step(answer.body)
-    for index, party in enumerate(parties):
-        coordinator.step(party.submit(np.full(3, index, dtype=np.uint64))[0].body)
-    for envelope in coordinator.finish():
-        for answer in parties[int(envelope.to.split(":")[1])].step(envelope.body):
-            coordinator.step(answer.body)
-    assert coordinator.total().tolist() == [6, 6, 6]
+        deliver(party.step(b""))
+    for _ in range(coordinator.setup_stages):
+        deliver(coordinator.advance())
+    for party, row in zip(parties, rows, strict=True):
+        deliver(party.submit(row))
+    deliver(coordinator.settle())
+    deliver(coordinator.finish())
+    return coordinator.total()
 
 
-def test_someone_who_is_not_in_the_roster_is_refused() -> None:
+@EACH
+def test_endpoints_made_from_the_studys_roster_sum(name: str) -> None:
+    rows = np.arange(24, dtype=np.uint64).reshape(4, 6)
+    rows[0, [1, 3]] += np.uint64(100)
+    found = total(opened(name, Roster.of(study())), rows)
+    added = rows.sum(axis=0)
+    winners = added.reshape(2, 3).argmax(axis=1)
+    assert found.tolist() == (winners if "vote" in PROTOCOLS[name].serves else added).tolist()
+
+
+def test_a_planned_study_sums_and_collects_by_its_own_roster() -> None:
+    """A study by CAPE: the sum of common noise by compute nodes, then messages in the open."""
+    agreed = study("cape", summation="compute-nodes")
+    plan = method_for(agreed).plan()
+    planned, roster = plan.sums[0], Roster.of(agreed)
+    for protocol in (plan.preparation(planned, roster=roster), plan.collection(planned, roster=roster)):
+        rows = np.random.default_rng(0).integers(0, 2**32, (4, protocol.session.length), dtype=np.uint64)
+        assert (total(protocol, rows) == protocol.session.reduce(rows.sum(axis=0))).all()
+
+
+def test_tokens_are_shuffled_by_the_studys_own_roster() -> None:
+    session = ShuffleSession(study().digest(), "list", 4)
+    protocol = RecordShuffle(session, record_shuffle.Options(), Roster.of(study()))
+    coordinator = protocol.coordinator(SECRET, SecretStream())
+    parties = [protocol.party(index, identity, SecretStream(), 2) for index, identity in enumerate(IDENTITIES)]
+    waiting = [envelope for party in parties for envelope in party.step(b"")]
+    while waiting:
+        envelope = waiting.pop(0)
+        coordinates = envelope.to == COORDINATOR
+        waiting += (coordinator if coordinates else parties[int(envelope.to.split(":")[1])]).step(envelope.body)
+    assert len(coordinator.tokens()) == 8
+    assert sorted(np.concatenate([party.positions() for party in parties]).tolist()) == list(range(8))
+
+
+@EACH
+def test_someone_who_is_not_in_the_roster_is_refused(name: str) -> None:
+    if PROTOCOLS[name].reveals_contributions:
+        return
     stranger = Identity(bytes([77]) * 32)
-    coordinator, parties = endpoints(study(), [stranger, *IDENTITIES[1:]])
+    _, everyone = endpoints(opened(name, Roster.of(study())), [stranger, *IDENTITIES[1:]])
+    party: Any = everyone[address_of(0)]
+    first = (party.step(b"") or party.submit(np.zeros(6, dtype=np.uint64)))[0]
     with pytest.raises(Rejected, match="signature of party 0"):
-        coordinator.step(parties[0].step(b"")[0].body)
+        everyone[first.to].step(first.body)
+
+
+@EACH
+def test_planning_needs_no_roster_and_endpoints_do(name: str) -> None:
+    planned, ready = opened(name, None), opened(name, Roster.of(study()))
+    for public in ("assumptions", "notes", "parameters", "opens_noise", "helper_addresses"):
+        assert getattr(planned, public) == getattr(ready, public)
+    assert planned.openable(1) == ready.openable(1)
+    assert planned.upload_bytes() == ready.upload_bytes()
+    for make in (
+        lambda: planned.party(0, IDENTITIES[0], SecretStream()),
+        lambda: planned.coordinator(SECRET, SecretStream()),
+        *([lambda: planned.helper(0, HELPERS[0], SecretStream())] if planned.helper_addresses else []),
+    ):
+        with pytest.raises(ValueError, match=r"Expected a roster: .* needs the public keys to make endpoints"):
+            make()
+    if not ready.helper_addresses:
+        with pytest.raises(ValueError, match="has none"):
+            ready.helper(0, HELPERS[0], SecretStream())
+
+
+def test_a_roster_that_does_not_fit_the_session_is_refused() -> None:
+    roster = Roster.of(study())
+    with pytest.raises(StudyError, match=r"\[roster\] helpers has 2 keys, but there are 3 helpers"):
+        opened("compute-nodes", Roster(roster.parties, roster.coordinator, roster.helpers[:2]))
+    with pytest.raises(StudyError, match=r"\[roster\] parties has 3 keys, but 4 parties take part"):
+        opened("secagg", Roster(roster.parties[:3], roster.coordinator))
+    with pytest.raises(Unsuitable, match="has 3 keys"):
+        opened("secagg", None).with_roster(SimulatedKeys(SecretStream(), 3).roster)
+    session = Session("digest", "messages", 4, 1, 4, 6, 64)
+    ready = collection.Collection(session, collection.Options(), roster)
+    with pytest.raises(ValueError, match="Expected 0 <= index=4 < 4 parties"):
+        ready.party(4, IDENTITIES[0], SecretStream())
+
+
+def test_a_million_simulated_parties_cost_nothing_up_front() -> None:
+    keys = SimulatedKeys(SecretStream(), 10**6, 3)
+    assert len(keys.roster.parties) == 10**6
+    assert keys._identities._public == {}
+    assert keys.roster.parties[999_999] == keys.identity(999_999).public
+    assert keys.roster.coordinator == public_key(keys.coordinator)
+    assert keys.roster.helpers == tuple(public_key(keys.helper(index)) for index in range(3))
+    assert len({keys.coordinator, *(keys.helper(index) for index in range(3))}) == 4
+
+
+def test_the_same_secrets_give_the_same_simulated_keys() -> None:
+    first, second = (SimulatedKeys(SecretStream(bytes(32)), 3, 2) for _ in range(2))
+    assert list(first.roster.parties) == list(second.roster.parties)
+    assert (first.coordinator, first.helper(1), first.helper_root(1)) == (
+        second.coordinator,
+        second.helper(1),
+        second.helper_root(1),
+    )
 
 
 def test_another_roster_is_another_study() -> None:

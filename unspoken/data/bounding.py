@@ -60,10 +60,19 @@ def indicate(codes: Integers, column: Column) -> Floats:
     return np.asarray(codes[:, None] == np.arange(column.width), dtype=np.float64)
 
 
+def append_one(rows: Floats) -> Floats:
+    """Each row with a 1 at its end."""
+    return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+
+
+def with_constant(features: Floats, data: DataSection) -> Floats:
+    """Append the constant 1 if the study has one."""
+    return append_one(features) if data.has_intercept else features
+
+
 def clip_rows(features: Floats, data: DataSection) -> Floats:
     """Append the constant if the study has one, then clip every row to the study's norm."""
-    if data.has_intercept:
-        features = np.concatenate([features, np.ones((len(features), 1))], axis=1)
+    features = with_constant(features, data)
     norms = _norms(features)
     if np.isinf(norms).any():
         # Squares beyond floating point: bring such rows to a moderate length, at least c, in the same direction.

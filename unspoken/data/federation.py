@@ -91,7 +91,7 @@ class ArrayFederation(Federation):
         bounded = clip_rows(self._records.features[rows], self._study.data)
         real = np.arange(largest) < counts[:, None]
         known = self._records.labels[rows]
-        if self._study.study.task == "regression":
+        if self._study.task == "regression":
             known = scale_labels(known.astype(np.float64, copy=False), self._study.data)
             known = known * clipping_factors(self._records.features[rows], self._study.data)
         labels = np.zeros(real.shape, dtype=known.dtype)

@@ -76,14 +76,14 @@ def read_features(path: str | Path, study: Study) -> Floats:
 def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Records:
     """Arrays as records of a matrix study, or `DataError`. For statistics the labels are ignored, and may be None."""
     features = _checked_features(np.asarray(features), study, source)
-    if study.study.task == "statistics":
+    if study.task == "statistics":
         return Records(features, np.zeros(len(features), dtype=np.int64))
     labels = np.asarray(labels)
     if labels.shape != features.shape[:1]:
         raise DataError(
             f"{source}: y has the shape {_shape(labels)}, but X has {len(features)} rows; each row needs one label."
         )
-    check = _checked_numbers if study.study.task == "regression" else _checked_classes
+    check = _checked_numbers if study.task == "regression" else _checked_classes
     return Records(features, check(labels, study, source))
 
 
@@ -148,7 +148,7 @@ _REAL_KINDS = "biuf"
 
 
 def _from_matrix(path: Path, study: Study) -> Records:
-    names = ("X",) if study.study.task == "statistics" else ("X", "y")
+    names = ("X",) if study.task == "statistics" else ("X", "y")
     remedy = f"save it with numpy.savez(file, {', '.join(f'{name}=…' for name in names)})"
     if not zipfile.is_zipfile(path):
         raise DataError(f"{path}: is not an NPZ file; {remedy}.")
@@ -237,7 +237,7 @@ def _labels(path: Path, study: Study, table: pd.DataFrame, first_line: int) -> L
     if label is None:  # statistics
         return np.zeros(len(table), dtype=np.int64)
     place = _Place(path, label, first_line)
-    if study.study.task == "regression":
+    if study.task == "regression":
         return _numbers(table[label], place, _within(study))
     return _codes(table[label], study.data.class_names, place, "classes")
 

@@ -105,7 +105,8 @@ class Journal:
 
 def fingerprint(request: Any) -> str:
     """A request as far as its answer depends on it."""
-    parameters = getattr(request, "parameters", None)
-    digest = "" if parameters is None else hashlib.sha256(np.ascontiguousarray(parameters).tobytes()).hexdigest()
+    numbers = [getattr(request, name, None) for name in ("parameters", "indices")]
+    parts = [np.ascontiguousarray(part).tobytes() for part in numbers if part is not None]
+    digest = hashlib.sha256(b"".join(parts)).hexdigest() if parts else ""
     kind, name, turn = type(request).__name__, getattr(request, "name", ""), getattr(request, "turn", 0)
     return f"{kind}/{name}/{turn}/{getattr(request, 'only', None)}/{digest}"

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from scipy.special import expit
 
+from unspoken.learners.scores import Link
 from unspoken.types import Floats, Labels
 
 
@@ -27,6 +28,8 @@ class Loss(ABC):
     """A convex loss over `classes` classes."""
 
     classes: int
+    link: ClassVar[Link | None] = None
+    """How scores become probabilities, if they do"""
 
     @property
     @abstractmethod
@@ -112,6 +115,8 @@ class HuberSVM(OneVersusRest):
 class Logistic(OneVersusRest):
     """Binary logistic regression, log(1 + e^(−z)) of the margin z."""
 
+    link = "sigmoid"
+
     @property
     def curvature(self) -> float:
         return 0.25
@@ -134,6 +139,8 @@ class Softmax(Loss):
     The slopes are p − e_y, so their norm is below √2 (DP-Helmet, Theorem 27), and the Hessian
     diag(p) − ppᵀ has eigenvalues of at most 1/2 (Gershgorin: 2·p(1−p)).
     """
+
+    link = "softmax"
 
     @property
     def outputs(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unspoken.arithmetic import sum_of_products
+from unspoken.data.bounding import append_one
 from unspoken.types import Floats, Integers
 
 
@@ -49,10 +50,10 @@ class Network:
     def clipped_gradient(self, flat: Floats, features: Floats, labels: Integers) -> Floats:
         """The sum of the records' gradients, each clipped to the norm `clip`."""
         hidden, output = self.layers(flat)
-        inputs = _with_constant(features)
+        inputs = append_one(features)
         with np.errstate(over="ignore", invalid="ignore"):
             before = inputs @ hidden.T
-            active = _with_constant(np.maximum(before, 0.0))
+            active = append_one(np.maximum(before, 0.0))
             back_output = _probabilities(active @ output.T) - (labels[:, None] == np.arange(self.classes))
             back_hidden = (back_output @ output[:, :-1]) * (before > 0.0)
             squared = _squared(active) * _squared(back_output) + _squared(inputs) * _squared(back_hidden)
@@ -68,12 +69,8 @@ class Network:
 
 def scores(hidden: Floats, output: Floats, features: Floats) -> Floats:
     """The classes' scores: logarithms of their probabilities up to a constant."""
-    result: Floats = _with_constant(np.maximum(_with_constant(features) @ hidden.T, 0.0)) @ output.T
+    result: Floats = append_one(np.maximum(append_one(features) @ hidden.T, 0.0)) @ output.T
     return result
-
-
-def _with_constant(rows: Floats) -> Floats:
-    return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
 
 
 def _probabilities(scores: Floats) -> Floats:

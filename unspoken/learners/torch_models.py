@@ -552,7 +552,7 @@ def _treats_rows_alone(part: nn.Module) -> bool:
     """Is it one of those, and nothing that this instance has of its own: no method, no hook?"""
     kind = type(part)
     changed = any(callable(getattr(kind, name, None)) for name in part.__dict__) or part._compiled_call_impl
-    hooked = any(getattr(part, hooks) for hooks in _HOOKS) or _has_any_global_hook()
+    hooked = any(getattr(part, hooks) for hooks in _HOOKS) or _has_any_global_hook()  # type: ignore[no-untyped-call]
     return kind in _ROWWISE and not changed and not hooked
 
 

@@ -6,16 +6,17 @@ An engine drives the generator, so the same method runs unchanged in one process
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from unspoken.data.block import Block
-from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Refused
+from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
+from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Study
-from unspoken.types import Floats, Integers
+from unspoken.study import Description, Study
+from unspoken.types import Flags, Floats, Integers
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,8 @@ class Sum:
     """What the parties need to know for their contribution, such as the model so far."""
     turn: int = 0
     """How often it was asked for before."""
+    indices: Integers | None = None
+    """The places of the public records that the request is about."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,7 @@ class Vote:
     name: str
     parameters: Floats | None = None
     turn: int = 0
+    indices: Integers | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +66,7 @@ class Collect:
     name: str
     parameters: Floats | None = None
     turn: int = 0
+    indices: Integers | None = None
     only: int | None = None
     """The one party that is asked; None: all."""
 
@@ -88,7 +93,7 @@ class Total:
 
 
 Answer = Total | Block
-Conversation = Generator[Request, Any, "Release"]
+Conversation = Generator[Request, Any, Release]
 
 
 @dataclass(frozen=True)
@@ -123,40 +128,14 @@ class Contribution:
     """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
 
 
-@dataclass(frozen=True)
-class Release:
-    """What becomes public: a linear model, one row of weights an output (see `report.model`)."""
-
-    weights: Floats
-    """In a regression one row, which gives labels scaled to [−1, 1] by their public bounds."""
-    probabilities: Literal["softmax", "sigmoid"] | None
-    """How scores become probabilities, if they do: together, or each for itself"""
-    details: dict[str, Any]
-    hidden: Floats | None = None
-    """Of a network: the weights of its hidden layer, a constant 1 the last input; `weights` then is the output layer"""
-    statistics: dict[str, Any] = field(default_factory=dict)
-    """Instead of a model: released numbers by the names of columns"""
-    state: dict[str, Any] = field(default_factory=dict)
-    """Of a PyTorch model: its weights by name; `scorer` then computes scores from features"""
-    scorer: Callable[[Floats], Floats] | None = None
-    module: Callable[[], Any] | None = None
-    """Makes the torch.nn.Module, ready to predict from the study's bounded features"""
-    estimator: Any = None
-    """Of a scikit-learn model: itself, fitted to unclipped features without the constant, and to class names"""
-
-    @property
-    def is_linear(self) -> bool:
-        """Is it a linear model, whose classes do not depend on a record's length?"""
-        return self.hidden is None and self.scorer is None
-
-
-class Method(ABC):
+class Method(Description, ABC):
     """One of the published systems, set up for a study."""
-
-    name: str
 
     def __init__(self, study: Study) -> None:
         self.study = study
+        if study.task not in self.tasks:
+            able = " and ".join(self.tasks)
+            raise study.error("study.task", f'is "{study.task}", but "{self.name}" is for {able} only')
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -166,6 +145,10 @@ class Method(ABC):
         """The numbers that this request may carry: none, unless the method says otherwise."""
         return NO_PARAMETERS
 
+    def indices(self, request: PartyRequest) -> Indices:
+        """The places that this request may name: none, unless the method says otherwise."""
+        return NO_INDICES
+
     def check(self, request: PartyRequest, turn: int) -> None:
         """Refuse a request that the method would not make: the party's first step, before it looks at its records.
 
@@ -174,6 +157,7 @@ class Method(ABC):
         if request.turn != turn:
             raise Refused(f'the request for "{request.name}" says that it is turn {request.turn}, but it is {turn}.')
         self.parameters(request).check(request.name, request.parameters)
+        self.indices(request).check(request.name, request.indices)
 
     @abstractmethod
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
@@ -185,6 +169,17 @@ class Method(ABC):
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:
         """The coordinator's side: asks, and goes on with the answer."""
+
+    def check_analysis(self) -> None:
+        """Refuse a private analysis before a run, if there can be none after it."""
+        raise self.study.error("method.name", f'is "{self.name}", which has no private analysis; leave it out')
+
+    def analysis(
+        self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
+    ) -> dict[str, float | str]:
+        """The price of a release on these very records, which is a secret. `counted` says, for each sum, whose
+        contributions are in it."""
+        raise NotImplementedError
 
 
 class PooledMethod(Method):

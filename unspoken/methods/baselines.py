@@ -8,6 +8,7 @@ party alone. `central`: a trusted curator adds the noise once. `none`: no privac
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -17,37 +18,52 @@ from unspoken.learners.losses import Softmax
 from unspoken.methods.base import (
     Collect,
     Conversation,
+    Method,
     Pool,
     PooledMethod,
-    Release,
     Request,
     Total,
 )
-from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions, function_for
+from unspoken.methods.functions import Ask, ComputesFunction, FunctionMethod, FunctionOptions, function_for
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import unprotected_plan
+from unspoken.methods.releases import LinearModel, Release
+from unspoken.methods.training_baselines import CentralTraining, LocalTraining, PlainTraining
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Unprotected
-from unspoken.study import Study
+from unspoken.study import Description, Study
 
 _REGULARIZATION = 1e-5
+
+
+class TrainsModels(Method):
+    """A baseline that computes a function, or trains a PyTorch model where a study's [method] names a `model`."""
+
+    training: ClassVar[type[Method]]
+
+    @classmethod
+    def variant(cls, study: Study) -> type[Description]:
+        return cls.training if "model" in study.method.own_keys else cls
 
 
 class Conv(FunctionMethod):
     """Conventional distributed privacy: independent noise at each party (CAPE, Section 3.1)."""
 
     name = "conv"
+    summary = "a baseline: independent noise at each party"
     noise = IndependentNoise()
 
     def request(self, ask: Ask) -> Request:
         return Collect(ask.part, ask.parameters, ask.turn)
 
 
-class Local(FunctionMethod):
+class Local(TrainsModels, FunctionMethod):
     """One party alone, the first: what it could publish of its own records."""
 
     name = "local"
+    summary = "a baseline: no secure sum, each party adds all of its noise"
+    training = LocalTraining
     noise = IndependentNoise()
 
     def plan(self) -> Plan:
@@ -61,10 +77,12 @@ class Local(FunctionMethod):
         return Collect(ask.part, ask.parameters, ask.turn, only=0)
 
 
-class Central(FunctionMethod):
+class Central(TrainsModels, FunctionMethod):
     """A curator whom everyone trusts: all records in one place, and noise once."""
 
     name = "central"
+    summary = "a baseline: a trusted curator with all records adds the noise once"
+    training = CentralTraining
     noise = CuratorNoise()
     sizes_known = False
     secrets: SecretStream | None = None
@@ -89,10 +107,12 @@ class Central(FunctionMethod):
             return release
 
 
-class Nothing(PooledMethod):
+class Nothing(TrainsModels, ComputesFunction, PooledMethod):
     """No privacy: the softmax model, the least-squares model or the exact statistics of all records."""
 
     name = "none"
+    summary = "a baseline: no privacy"
+    training = PlainTraining
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -106,12 +126,12 @@ class Nothing(PooledMethod):
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()
-        if self.study.study.task == "classification" and self.options.function is None:
+        if self.study.task == "classification" and self.options.function is None:
             learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
-            return Release(learner.fit(records)[0], "softmax", self._details(records))
-        if self.study.study.task == "regression":
+            return LinearModel(learner.fit(records)[0], learner.loss.link, self._details(records))
+        if self.study.task == "regression":
             weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
-            return Release(weights[None], None, self._details(records))
+            return LinearModel(weights[None], None, self._details(records))
         conclusion = self.function.conclude()
         ask = next(conclusion)
         try:

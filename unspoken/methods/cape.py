@@ -13,12 +13,15 @@ the certificate. If more vanish than the study allows, the total is not made.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 
 from unspoken.methods.base import Collect, Conversation, Request, ZeroSum
 from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
 from unspoken.methods.mechanisms import CorrelatedNoise
 from unspoken.methods.plan import Plan
+from unspoken.study import Template
 
 _STRONGER = 1000.0
 """Where nobody may vanish, ê costs nothing: so many times the paper's comes within 0.1 % of a secure sum."""
@@ -38,6 +41,19 @@ class Cape(FunctionMethod):
     """Correlation assisted private estimation, and with a regression capeFM."""
 
     name = "cape"
+    summary = "noise correlated across parties, so that most of it cancels in the sum"
+    keys = CapeOptions
+    template: ClassVar[Template] = {
+        "classification": """\
+function = "logistic-regression"  # of two classes; or "softmax", "discriminant", "network"
+""",
+        "regression": """\
+function = "linear-regression"  # least squares, the function that fits this task
+""",
+        "statistics": """\
+function = "mean"             # of each column; or "histogram", with bins = 10
+""",
+    }
 
     def read_options(self) -> CapeOptions:
         return self.study.options("method", CapeOptions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, Field, model_validator
@@ -24,7 +24,6 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Request,
     Sum,
     TokenPositions,
@@ -34,9 +33,10 @@ from unspoken.methods.mechanisms import Mechanism, NoiseShares
 from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, RecordSampling
 from unspoken.methods.planning import make_sampled_plan, trust_of
+from unspoken.methods.releases import TorchWeights
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
-from unspoken.study import Section, Study
+from unspoken.study import Section, Study, Template
 from unspoken.summation.mixnet import onion_bytes
 from unspoken.types import Flags, Floats, Integers
 
@@ -104,36 +104,13 @@ def model_for(study: Study, options: TrainingOptions) -> TorchModel:
     """The study's PyTorch model."""
     from unspoken.learners.torch_models import ModelError, TorchModel
 
-    if study.study.task == "statistics":
-        raise study.error("study.task", f'is "statistics", but "{study.method.name}" trains models')
-    regression = study.study.task == "regression"
+    regression = study.task == "regression"
     outputs = 1 if regression else len(study.data.class_names)
     loss: Literal["cross-entropy", "squares"] = "squares" if regression else "cross-entropy"
     try:
         return TorchModel(options.model, study.data.dimension, outputs, loss, options.hidden, options.seed)
     except ModelError as error:
         raise study.error("method.model", f'is "{options.model}", which {error.problem}') from None
-
-
-def release_of(study: Study, model: TorchModel, weights: Floats, details: dict[str, object]) -> Release:
-    """A trained model, by its weights' names. Records are clipped as in training before they are scored; a regression's
-    label was shortened with its record, so what is predicted for the clipped one is made longer again."""
-    regression = study.study.task == "regression"
-    kind: Literal["softmax"] | None = None if regression else "softmax"
-
-    def scores(features: Floats) -> Floats:
-        factors = (study.data.norm / np.maximum(np.linalg.norm(features, axis=1), study.data.norm))[:, None]
-        found = model.scores(weights, features * factors)
-        return found / factors if regression else found
-
-    return Release(
-        np.empty((0, 0)),
-        kind,
-        details,
-        state=model.state(weights),
-        scorer=scores,
-        module=lambda: model.module(weights),
-    )
 
 
 class Optimizer:
@@ -164,10 +141,34 @@ def poisson_sample(count: int, rate: float, secrets: SecretStream) -> Flags:
     return np.asarray(secrets.words(count) >> np.uint64(1) < np.uint64(int(rate * 2.0**63)))
 
 
-class CrossSilo(Method):
+class TrainingMethod(Method):
+    """Trains a PyTorch model in rounds. Gradients or updates are clipped, so records need no bound."""
+
+    tasks = ("classification", "regression")
+    keys: ClassVar[type[Section]] = TrainingOptions
+
+    @classmethod
+    def needs_norm(cls, study: Study) -> bool:
+        return False
+
+
+class CrossSilo(TrainingMethod):
     """DP-SGD over parties, by secure sums."""
 
     name = "cross-silo"
+    summary = 'private SGD of any PyTorch model, by secure sums (needs the extra "torch")'
+    keys: ClassVar[type[Section]] = Options
+    template: ClassVar[Template] = dict.fromkeys(
+        ("classification", "regression"),
+        """\
+model = "linear"              # or "mlp" (with hidden = [64]), "cnn", or a torch module as "package.module:Class"
+rounds = 100                  # more rounds: more steps, each under more noise
+rate = 0.1                    # the expected share of all records in a round's batch
+clip = 1.0                    # the largest norm of an example's gradient
+optimizer = "sgd"             # or "adam"
+learning_rate = 0.5
+""",
+    )
     noise: Mechanism = NoiseShares()
     samplings: tuple[str, ...] = ("poisson", "without-replacement")
 
@@ -295,7 +296,7 @@ class CrossSilo(Method):
             gradient = self.projection.lift(total.noisy, turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = total.noise_std / self.expected_batch
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
     def request(self, weights: Floats, turn: int) -> Request:
         return Sum("gradient", weights, turn)

@@ -23,9 +23,10 @@ from pydantic import Field
 from unspoken.arithmetic import MOST_POOLED, inexactness
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
-from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
+from unspoken.methods.base import Conversation, Pool, PooledMethod
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import curator_plan
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import PureLoss
@@ -49,13 +50,15 @@ class DpFm(PooledMethod):
     """The functional mechanism on pooled records."""
 
     name = "dp-fm"
+    summary = "a baseline: Laplace noise on the coefficients of pooled records"
+    tasks = ("classification", "regression")
+    keys = Options
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task == "statistics" or study.group is None:
-            place = "privacy.unit" if study.group is None else "study.task"
-            raise study.error(place, 'does not fit "dp-fm", which learns regressions and classifications by the record')
-        classes = None if study.study.task == "regression" else len(study.data.class_names)
+        if study.group is None:
+            raise study.error("privacy.unit", 'does not fit "dp-fm", which protects records')
+        classes = None if study.task == "regression" else len(study.data.class_names)
         self.options = study.options("method", Options)
         self._moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance=1.0)
 
@@ -106,7 +109,7 @@ class DpFm(PooledMethod):
         noisy = np.rint(coefficients).astype(np.int64) + sample(laplace, len(coefficients), SecretStream())
         weights = self._minimise(noisy / units_per_one, plan.others[0].noise_std)
         classes = self._moments.classes
-        return Release(
+        return LinearModel(
             (classes or 1) * weights.T / self.study.data.norm,
             None if classes is None else "softmax",
             {"records": int(records.counts[0]), "noise_std_per_coefficient": plan.others[0].noise_std},

@@ -28,7 +28,6 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Request,
     Total,
 )
@@ -36,6 +35,7 @@ from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
+from unspoken.methods.releases import LinearModel, NetworkModel, Release, Statistics
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Column, Section, Study
@@ -152,13 +152,11 @@ class Function(ABC):
 
 def function_for(study: Study, options: FunctionOptions) -> Function:
     """The function that the study asks for, or that fits its task."""
-    fitting = _TASKS[study.study.task]
+    fitting = _TASKS[study.task]
     name = options.function or fitting[0]
     if name not in fitting:
         listed = " or ".join(f'"{known}"' for known in fitting)
-        raise study.error(
-            "method.function", f'is "{name}", but for the task "{study.study.task}" it should be {listed}'
-        )
+        raise study.error("method.function", f'is "{name}", but for the task "{study.task}" it should be {listed}')
     match name:
         case "linear-regression" | "logistic-regression":
             return LeastSquares(study, options)
@@ -183,7 +181,7 @@ class LeastSquares(Function):
     """
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
-        classes = None if study.study.task == "regression" else len(study.data.class_names)
+        classes = None if study.task == "regression" else len(study.data.class_names)
         largest = 1.0 if classes is None else math.sqrt(1.0 - 1.0 / classes)
         balance = best_balance(classes or 1, largest, options.coefficients)
         self.moments = SecondMoments(study.data.dimension, 1.0, classes, balance)
@@ -227,7 +225,7 @@ class LeastSquares(Function):
             solved = reshaping.undo(solved)
         weights = (self.moments.classes or 1) * solved.T / self._study.data.norm
         details = {"records": int(total.exact[0]), "noise_std_per_moment": entry}
-        return Release(weights, None if self.moments.classes is None else "softmax", details)
+        return LinearModel(weights, None if self.moments.classes is None else "softmax", details)
 
 
 class Discriminant(Function):
@@ -264,7 +262,7 @@ class Discriminant(Function):
         weights = solved.T / self._study.data.norm
         # The constant, the last feature, carries what does not depend on the record.
         weights[:, -1] += np.log(counts / counts.sum()) - np.einsum("ij,ij->j", means, solved) / 2.0
-        return Release(weights, "softmax", {"records": records, "noise_std_per_moment": entry})
+        return LinearModel(weights, "softmax", {"records": records, "noise_std_per_moment": entry})
 
 
 class Softmax(Function):
@@ -309,7 +307,7 @@ class Softmax(Function):
         weights = flat.reshape(self.model.features, -1)
         weights -= np.outer(axis, axis @ weights)
         details = {"records": int(total.exact[0]), "noise_std_per_gradient": total.noise_std}
-        return Release(weights.T, "softmax", details)
+        return LinearModel(weights.T, "softmax", details)
 
 
 class NetworkGradient(Function):
@@ -341,7 +339,7 @@ class NetworkGradient(Function):
             parameters = parameters - self._options.learning_rate * total.noisy / max(records, 1)
         hidden, output = self.network.layers(parameters)
         details = {"records": records, "noise_std_per_gradient": total.noise_std / max(records, 1)}
-        return Release(output, "softmax", details, hidden=hidden)
+        return NetworkModel(hidden, output, details)
 
 
 class Mean(Function):
@@ -377,7 +375,7 @@ class Mean(Function):
             half = (high - low) / 2.0 if self._table else 1.0
             middle = (low + high) / 2.0 if self._table else 0.0
             statistics[name] = {"mean": float(middle + half * part[0]), "noise_std": deviation * half}
-        return Release(np.empty((0, 0)), None, {"records": records}, statistics=statistics)
+        return Statistics(statistics, {"records": records})
 
 
 _EDGE = 1e-9
@@ -427,7 +425,7 @@ class Histogram(Function):
                 continue
             edges = np.linspace(column.min or 0.0, column.max or 0.0, self._bins + 1).tolist()
             statistics[name] = {"edges": edges, "counts": counts, "noise_std": total.noise_std}
-        return Release(np.empty((0, 0)), None, {"records": int(total.exact[0])}, statistics=statistics)
+        return Statistics(statistics, {"records": int(total.exact[0])})
 
 
 _MADE_UP = 1000
@@ -477,7 +475,7 @@ class Custom(Function):
     def conclude(self) -> Generator[Ask, Total, Release]:
         total = yield Ask()
         details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
-        return Release(np.empty((0, 0)), None, details, statistics={"total": total.noisy.tolist()})
+        return Statistics({"total": total.noisy.tolist()}, details)
 
 
 def _columns(study: Study) -> list[tuple[str, Column]]:
@@ -488,7 +486,20 @@ def _columns(study: Study) -> list[tuple[str, Column]]:
     return [(f"x{index}", Column(min=-reach, max=reach)) for index in range(study.data.raw_dimension)]
 
 
-class FunctionMethod(Method):
+_SPOILT_BY_CLIPPING = ("discriminant", "network")
+
+
+class ComputesFunction(Method):
+    """A method that computes one of the functions above."""
+
+    keys = FunctionOptions
+
+    @classmethod
+    def is_spoilt_by_clipping(cls, study: Study) -> bool:
+        return super().is_spoilt_by_clipping(study) or study.method.own_keys.get("function") in _SPOILT_BY_CLIPPING
+
+
+class FunctionMethod(ComputesFunction):
     """Computes a sum over records; how its noise gets in is for subclasses to say."""
 
     sizes_known = True

@@ -8,8 +8,8 @@ vector-valued release instead of one per class.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,10 +17,11 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
-from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Release, Sum
+from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
-from unspoken.study import Section, Study
+from unspoken.methods.releases import LinearModel
+from unspoken.study import Section, Study, Template
 
 
 class Options(Section):
@@ -47,11 +48,23 @@ class Helmet(Method):
     """Secure Distributed DP-Helmet."""
 
     name = "helmet"
+    summary = "blind averaging of models that parties train alone"
+    tasks = ("classification",)
+    keys = Options
+    template: ClassVar[Template] = {
+        "classification": """\
+learner = "softmax"           # or "logistic", "svm"
+regularization = 0.1          # larger: less noise, simpler models
+"""
+    }
+    estimator_parameters = ("learner", "regularization", "weights", "radius", "solver")
+
+    @classmethod
+    def gives_probabilities(cls, keys: Mapping[str, Any]) -> bool:
+        return keys.get("learner") != "svm"
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task != "classification":
-            raise study.error("study.task", f'is "{study.study.task}", but "helmet" learns classifications only')
         self.options = study.options("method", Options)
         self.by_records = self.options.weights != "equal" and study.group is not None
         if self.options.weights == "records" and study.group is None:
@@ -104,14 +117,6 @@ class Helmet(Method):
         total = yield Sum("model")
         count = int(total.exact[0]) if self.by_records else total.survivors
         average = total.noisy / count
-        details = {
-            "records": count if self.by_records else None,
-            "noise_std_per_weight": total.noise_std / count,
-        }
-        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
-            "softmax": "softmax",
-            "logistic": "sigmoid",
-            "svm": None,
-        }
+        details = {**({"records": count} if self.by_records else {}), "noise_std_per_weight": total.noise_std / count}
         weights = average.reshape(self.learner.loss.outputs, -1)
-        return Release(weights, kinds[self.options.learner], details)
+        return LinearModel(weights, self.learner.loss.link, details)

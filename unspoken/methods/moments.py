@@ -13,21 +13,26 @@ What is done with the noisy sums uses the known noise alone: see `learners.secon
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from unspoken.methods.base import Request, Sum
 from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
 from unspoken.methods.mechanisms import NoiseShares
+from unspoken.study import Template
 
 
 class Moments(FunctionMethod):
     """Models from sums over all records, of which only the total is revealed."""
 
     name = "moments"
+    summary = "least squares and a few steps from secure sums over all records"
+    template: ClassVar[Template] = {"classification": "", "regression": ""}
     noise = NoiseShares()
     sizes_known = False
 
     def read_options(self) -> FunctionOptions:
         options = super().read_options()
-        if options.function is None and self.study.study.task == "classification":
+        if options.function is None and self.study.task == "classification":
             return options.model_copy(update={"function": "softmax"})
         return options
 

@@ -24,7 +24,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -35,6 +35,7 @@ from unspoken.data.public import PublicRecords, Sha256, read_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import Shares, loss_of
+from unspoken.learners.scores import classify
 from unspoken.learners.spaces import space_for
 from unspoken.methods.base import (
     Collect,
@@ -43,18 +44,18 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Total,
 )
 from unspoken.methods.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
 from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of, trust_of
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Event, Gaussian, PureLoss
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
-from unspoken.study import Section, Study
+from unspoken.study import Section, Study, Template
 from unspoken.types import Floats
 
 _TRAINER = "the trainer, whom all parties trust, keeps to itself what it receives and adds the noise"
@@ -83,13 +84,23 @@ class Multiparty(Method):
     """Majority-voted ERM, weighted ERM and parameter averaging, with a trusted trainer."""
 
     name = "multiparty"
+    summary = "parties' classifiers label public records for a trainer whom all trust"
+    tasks = ("classification",)
+    keys = Options
+    template: ClassVar[Template] = {
+        "classification": """\
+public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
+# public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
+labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
+learner = "softmax"           # or "logistic", "svm"
+regularization = 0.01         # larger: less noise, simpler models
+"""
+    }
     secrets: SecretStream | None = None
     """Where the trainer's noise comes from: the operating system, unless a test sets it."""
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task != "classification":
-            raise study.error("study.task", f'is "{study.study.task}", but "multiparty" learns classifications only')
         self.options = study.options("method", Options)
         self.averages = self.options.labels == "average"
         if self.options.public is None and not self.averages:
@@ -196,8 +207,7 @@ class Multiparty(Method):
 
     def _vote(self, model: Floats) -> Floats:
         """One party's votes on the public records: (N, K) indicators."""
-        scores = self.public @ model.T
-        numbers = scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+        numbers = classify(self.public @ model.T)
         return np.asarray(numbers[:, None] == np.arange(len(self.study.data.class_names)), dtype=np.float64)
 
     def coordinate(self, plan: Plan) -> Conversation:
@@ -207,12 +217,7 @@ class Multiparty(Method):
         else:
             votes = np.rint(total.noisy).reshape(len(self.public), -1)
             weights = self._minimise(votes / total.survivors, total.survivors)
-        kinds: dict[str, Literal["softmax", "sigmoid"] | None] = {
-            "softmax": "softmax",
-            "logistic": "sigmoid",
-            "svm": None,
-        }
-        return Release(self._noised(weights), kinds[self.options.learner], {"voters": total.survivors})
+        return LinearModel(self._noised(weights), self.loss.link, {"voters": total.survivors})
 
     def _minimise(self, shares: Floats, voters: int) -> Floats:
         """The certified minimiser for the votes: each label by its share, or the majority's alone."""

@@ -26,9 +26,10 @@ from scipy.optimize import brentq
 from scipy.special import expit
 
 from unspoken.data.block import Block
-from unspoken.methods.base import Conversation, Pool, PooledMethod, Release
+from unspoken.methods.base import Conversation, Pool, PooledMethod
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import curator_plan
+from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import PureLoss
@@ -52,18 +53,16 @@ class ObjectivePerturbation(PooledMethod):
     """A random linear term in the objective, on pooled records."""
 
     name = "objective-perturbation"
+    summary = "a baseline: a random linear term in the objective of pooled records"
+    tasks = ("classification", "regression")
+    keys = Options
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task == "statistics" or study.group != 1:
-            place = "study.task" if study.study.task == "statistics" else "privacy.unit"
-            raise study.error(
-                place,
-                'does not fit "objective-perturbation", which learns regressions and classifications and '
-                "protects a single record",
-            )
+        if study.group != 1:
+            raise study.error("privacy.unit", 'does not fit "objective-perturbation", which protects a single record')
         self.options = study.options("method", Options)
-        self._regression = study.study.task == "regression"
+        self._regression = study.task == "regression"
         classes = 0 if self._regression else len(study.data.class_names)
         self._models = classes if classes > 2 else 1
         self._slope = 1.0 + self.options.radius if self._regression else 1.0
@@ -111,7 +110,7 @@ class ObjectivePerturbation(PooledMethod):
                 positive = model if self._models > 1 else 1
                 weights.append(_logistic(features, np.where(labels == positive, 1.0, -1.0), noise, ridge))
         weights_of_records = np.stack(weights) / self.study.data.norm
-        return Release(weights_of_records, None if self._regression else "sigmoid", {"records": len(labels)})
+        return LinearModel(weights_of_records, None if self._regression else "sigmoid", {"records": len(labels)})
 
 
 def _least_squares(features: Floats, labels: Floats, noise: Floats, ridge: float, radius: float) -> Floats:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from unspoken.errors import UnspokenError
-from unspoken.types import Floats
+from unspoken.types import Floats, Integers
 
 LARGEST_WEIGHT = 1e9
 """No model that learns anything has a larger weight, and products of a few such numbers are far from overflow."""
@@ -34,11 +34,9 @@ class Range:
     size: int
     low: float
     high: float
-    whole: bool = False
-    """Are they whole numbers?"""
 
     def __str__(self) -> str:
-        return f"{'whole numbers' if self.whole else 'numbers'} from {self.low:g} to {self.high:g}"
+        return f"numbers from {self.low:g} to {self.high:g}"
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,6 @@ class Parameters:
             given = values[place]
             # Written so that NaN is refused, too.
             wrong = ~((given >= part.low) & (given <= part.high))
-            if part.whole:
-                wrong |= given != np.rint(given)
             if wrong.any():
                 first = int(np.flatnonzero(wrong)[0])
                 raise Refused(
@@ -92,6 +88,30 @@ class Parameters:
 
 
 NO_PARAMETERS = Parameters()
+
+
+@dataclass(frozen=True)
+class Indices:
+    """The places that a request names: `size` whole numbers from 0 to below `below`; with `size` 0 it names none."""
+
+    size: int = 0
+    below: int = 0
+
+    def check(self, name: str, values: Integers | None) -> None:
+        """Refuse the request of this name unless it names as many places as it may, and existing ones."""
+        if values is None and not self.size:
+            return
+        is_shaped = isinstance(values, np.ndarray) and values.dtype == np.int64 and values.shape == (self.size,)
+        if values is None or not (self.size and is_shaped):
+            found = "no places" if values is None else f"places of shape {np.shape(values)}"
+            raise Refused(f'the request for "{name}" names {found}, but it should name {self.size or "none"}.')
+        wrong = (values < 0) | (values >= self.below)
+        if wrong.any():
+            first = int(values[wrong][0])
+            raise Refused(f'the request for "{name}" names the place {first}, but there are {self.below:,} only.')
+
+
+NO_INDICES = Indices()
 
 
 def weights_within_bounds(size: int) -> Parameters:

@@ -23,10 +23,13 @@ from unspoken.privacy import accounting
 from unspoken.privacy.events import Event, Gaussian, Sampling, Spend, SubsampledGaussian, Unprotected
 from unspoken.privacy.guarantee import Guarantee, Trust
 from unspoken.study import Study
-from unspoken.summation.base import Protocol, Roster, Session, VoteShape
+from unspoken.summation.base import NO_ATTEMPT, Protocol, Session, VoteShape
 from unspoken.summation.collection import Collection
 from unspoken.summation.collection import Options as CollectionOptions
+from unspoken.summation.record_shuffle import Options as ShuffleOptions
+from unspoken.summation.record_shuffle import RecordShuffle
 from unspoken.summation.registry import open_session
+from unspoken.summation.shuffle_course import ShuffleSession
 from unspoken.types import Floats
 
 _SHARES = NoiseShares()
@@ -47,6 +50,11 @@ class RecordSampling:
     """The rate if so many parties collude, where it depends on them."""
     upload: int = 0
     """How many bytes a party sends in a round for the sampling itself."""
+
+    @property
+    def by_tokens(self) -> bool:
+        """Does a shuffled list of tokens decide which records are in a batch?"""
+        return self.kind == "without-replacement"
 
 
 @dataclass(frozen=True)
@@ -252,6 +260,11 @@ class Plan:
         return carrier(planned)
 
     @cached_property
+    def helper_addresses(self) -> tuple[str, ...]:
+        """The addresses of the helpers that the study's protocol needs, in the order of their keys in the roster."""
+        return agreed_protocol(self.study, self.trust, self.sums).helper_addresses if self.is_summed else ()
+
+    @cached_property
     def summation_parameters(self) -> dict[str, int]:
         """What the protocol chose: word size, neighbours, thresholds, nodes."""
         if self.is_pooled:
@@ -263,27 +276,34 @@ class Plan:
     def planned(self, name: str) -> PlannedSum:
         return next(planned for planned in self.sums if planned.name == name)
 
-    def protocol(self, planned: PlannedSum, turn: int = 0, roster: Roster | None = None) -> Protocol:
+    def protocol(self, planned: PlannedSum, turn: int = 0, attempt: bytes = NO_ATTEMPT) -> Protocol:
         """The summation protocol of the study, for one of the plan's sums: the turn-th time that it is asked for."""
         name = f"{planned.name}/{turn}" if turn else planned.name
-        session = session_of(self.study, self.trust, name, planned.length, planned.encoding.bits)
+        session = self._session(name, planned.length, planned.encoding.bits, attempt)
         session = replace(session, schedule=planned.noise.schedule, vote=_vote(planned.length, planned.classes))
-        return open_session(self.study, session, roster)
+        return open_session(self.study, session)
 
-    def preparation(self, planned: PlannedSum, roster: Roster | None = None) -> Protocol:
+    def preparation(self, planned: PlannedSum, attempt: bytes = NO_ATTEMPT) -> Protocol:
         """The same protocol for the sum of the parties' common noise, for all turns at once."""
         name, length = f"{planned.name}/common-noise", planned.dimension * planned.count
-        session = session_of(self.study, self.trust, name, length, planned.encoding.bits)
-        return open_session(self.study, session, roster)
+        return open_session(self.study, self._session(name, length, planned.encoding.bits, attempt))
 
     def collection(
-        self, planned: PlannedSum, turn: int = 0, only: int | None = None, roster: Roster | None = None
+        self, planned: PlannedSum, turn: int = 0, only: int | None = None, attempt: bytes = NO_ATTEMPT
     ) -> Protocol:
         """Messages in the open, private on their own: all parties', or that of one."""
         name = f"{planned.name}/message/{turn}"
-        session = session_of(self.study, self.trust, name, planned.length, planned.encoding.bits)
+        session = self._session(name, planned.length, planned.encoding.bits, attempt)
         session = session if only is None else replace(session, least_survivors=1)
-        return Collection(session, CollectionOptions(), roster)
+        return Collection(session, CollectionOptions())
+
+    def shuffle(self, turn: int, attempt: bytes = NO_ATTEMPT) -> RecordShuffle:
+        """A list with a token for each record, for one round."""
+        session = ShuffleSession(self.study.digest(), f"tokens/{turn}", self.trust.parties, attempt)
+        return RecordShuffle(session, ShuffleOptions())
+
+    def _session(self, name: str, length: int, bits: int, attempt: bytes) -> Session:
+        return replace(session_of(self.study, self.trust, name, length, bits), attempt=attempt)
 
     def released_spend(self, there: dict[str, list[Participation]]) -> Spend:
         """What the run really cost, by the parties that were there each time."""
@@ -329,7 +349,7 @@ class Plan:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "study": self.study.study.name,
+            "study": self.study.name,
             "study_sha256": self.study.digest(),
             "method": self.method,
             "guarantee": self.guarantee.to_json(),

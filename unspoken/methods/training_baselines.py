@@ -18,30 +18,21 @@ import numpy as np
 from pydantic import Field
 
 from unspoken.data.block import Block
-from unspoken.methods.base import (
-    Collect,
-    Contribution,
-    Conversation,
-    Method,
-    PartyContext,
-    PartyRequest,
-    Pool,
-    Request,
-    Sum,
-)
+from unspoken.methods.base import Collect, Contribution, Conversation, PartyContext, PartyRequest, Pool, Request, Sum
 from unspoken.methods.cross_silo import (
     CrossSilo,
     Optimizer,
     Options,
+    TrainingMethod,
     TrainingOptions,
     model_for,
     poisson_sample,
-    release_of,
 )
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, NoNoise, Participation, PreNoised
 from unspoken.methods.parameters import Parameters, weights_within_bounds
 from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum, RecordSampling
 from unspoken.methods.planning import Setting, make_sampled_plan, plan_sum, trust_of, unprotected_plan
+from unspoken.methods.releases import TorchWeights
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.study import Study
@@ -80,7 +71,7 @@ class CentralTraining(CrossSilo):
             gradient = self.projection.lift(noisy, turn)
             weights = self.allowed.nearest(optimizer.step(weights, gradient / self.expected_batch))
         noise = planned.total_std(1) / self.expected_batch
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
 
 class FederatedOptions(TrainingOptions):
@@ -92,10 +83,12 @@ class FederatedOptions(TrainingOptions):
     local_steps: int = Field(5, ge=1, description="of fedsgd: how many noisy steps a party makes in a round")
 
 
-class FedAvg(Method):
+class FedAvg(TrainingMethod):
     """Federated averaging of clipped updates, private for whole parties."""
 
     name = "fedavg"
+    summary = "a baseline: DP-FedAvg, clipped updates of whole parties"
+    keys = FederatedOptions
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -149,7 +142,7 @@ class FedAvg(Method):
         for turn in range(self.options.rounds):
             total = yield Sum("update", weights, turn)
             weights = allowed.nearest(optimizer.step(weights, -total.noisy / expected))
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": total.noise_std / expected})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": total.noise_std / expected})
 
 
 def _averaging(options: FederatedOptions) -> FederatedOptions:
@@ -171,6 +164,8 @@ class FedSgd(CrossSilo):
     """Noisy SGD at each party, some steps a round; the parties' models are averaged in the open."""
 
     name = "fedsgd"
+    summary = "a baseline: DP-FedSGD, noisy SGD at each party"
+    keys = FederatedOptions
     noise = PreNoised()
     samplings = ("poisson",)
 
@@ -234,13 +229,14 @@ class FedSgd(CrossSilo):
             total = yield Collect("gradient", weights, turn)
             weights = self.allowed.nearest(weights + self._unit * total.noisy / total.survivors)
         noise = self._deviation / self._expected
-        return release_of(self.study, self.model, weights, {"noise_std_per_step": noise})
+        return TorchWeights(self.model, weights, {"noise_std_per_step": noise})
 
 
-class PlainTraining(Method):
+class PlainTraining(TrainingMethod):
     """FedAvg without clipping, noise or privacy: every party's model in the open."""
 
     name = "none"
+    keys = FederatedOptions
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -277,7 +273,7 @@ class PlainTraining(Method):
         for turn in range(self.options.rounds):
             total = yield Collect("model", weights, turn)
             weights = allowed.nearest(total.noisy / total.survivors)
-        return release_of(self.study, self.model, weights, {})
+        return TorchWeights(self.model, weights, {})
 
 
 _LARGEST_MODEL = 1e6

@@ -27,10 +27,10 @@ all ballots; it is a secret itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
@@ -50,19 +50,19 @@ from unspoken.methods.base import (
     Method,
     PartyContext,
     PartyRequest,
-    Release,
     Sum,
     Total,
     Vote,
 )
-from unspoken.methods.cross_silo import Sizes, release_of
-from unspoken.methods.parameters import Parameters, Range
+from unspoken.methods.cross_silo import Sizes
+from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
+from unspoken.methods.releases import FittedEstimator, LinearModel, Release, TorchWeights
 from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
-from unspoken.study import Section, Study
+from unspoken.study import Section, Study, Template
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Flags, Floats, Integers
 
@@ -108,11 +108,32 @@ class Voting(Method):
     """Noisy votes on public records, and a student."""
 
     name = "voting"
+    summary = "parties vote on public records; a student learns from the winners"
+    tasks = ("classification",)
+    keys = Options
+    asks = frozenset({"sum", "vote"})
+    template: ClassVar[Template] = {
+        "classification": """\
+public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
+# public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
+queries = 100                 # how many of them are asked about: each takes a part of epsilon
+ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
+model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
+student = "softmax"           # likewise
+"""
+    }
+    summation_template = """\
+protocol = "tally"            # talliers open the winners only; any sum works too, but then noisy totals become known
+talliers = 3                  # or 5, 7: more than half of them keep to themselves what they receive
+"""
+    solves_for = "queries"
+
+    @classmethod
+    def needs_norm(cls, study: Study) -> bool:
+        return False
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
-        if study.study.task != "classification":
-            raise study.error("study.task", f'is "{study.study.task}", but "voting" learns classifications only')
         self.options = study.options("method", Options)
         self._classes = len(study.data.class_names)
         few = study.group is not None and study.parties.records <= self.options.neighbours
@@ -173,18 +194,17 @@ class Voting(Method):
     @property
     def request(self) -> Vote | Sum:
         kind = Vote if self._secretly else Sum
-        return kind("ballots", self.order[: self.queries].astype(np.float64))
+        return kind("ballots", indices=self.order[: self.queries])
 
-    def parameters(self, request: PartyRequest) -> Parameters:
+    def indices(self, request: PartyRequest) -> Indices:
         """The places of the public records that are asked about."""
-        return Parameters((Range(self.queries, 0.0, float(len(self._public) - 1), whole=True),))
+        return Indices(self.queries, len(self._public))
 
     def _asked(self, request: PartyRequest) -> Floats:
         """The public records that a party is asked about, bounded as its own are."""
-        places = np.empty(0) if request.parameters is None else request.parameters
-        if places.shape != (self.queries,) or not np.isin(places, np.arange(len(self._public))).all():
-            raise ValueError(f"Expected the places of {self.queries} among {len(self._public)} public records.")
-        return clip_rows(self._public[places.astype(np.int64)], self.study.data)
+        if request.indices is None:
+            raise ValueError("Expected the places of public records with the request.")
+        return clip_rows(self._public[request.indices], self.study.data)
 
     @cached_property
     def _affordable(self) -> int | None:
@@ -210,7 +230,7 @@ class Voting(Method):
     @property
     def _secretly(self) -> bool:
         """Do talliers open the winners only?"""
-        return protocol_of(self.study).counts_votes
+        return "vote" in protocol_of(self.study).serves
 
     def sensitivity(self, group: int | None, queries: int | None = None) -> float:
         """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
@@ -313,8 +333,8 @@ class Voting(Method):
             return self._estimator(self._student, records, labels, details)
         weights = self._student.fit(clip_rows(records, self.study.data), labels)
         if isinstance(self._student, Module):
-            return release_of(self.study, self._student.model, weights, details)
-        return Release(weights, "softmax", details)
+            return TorchWeights(self._student.model, weights, details)
+        return LinearModel(weights, "softmax", details)
 
     def _estimator(self, student: Estimator, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
         """A scikit-learn student. What it learns from is public, so that nothing need be clipped."""
@@ -324,15 +344,7 @@ class Voting(Method):
                 f'is "{self.options.student}", which cannot learn, as all queries have the same label; use "softmax", '
                 "or raise epsilon",
             )
-        names = np.array(self.study.data.class_names)
-        numbers = {name: number for number, name in enumerate(names.tolist())}
-        fitted = student.fit(records, names[labels])
-
-        def scores(features: Floats) -> Floats:
-            found = fitted.predict(features[:, : records.shape[1]])
-            return np.eye(len(names))[[numbers[name] for name in found.tolist()]]
-
-        return Release(np.empty((0, 0)), None, details, scorer=scores, estimator=fitted)
+        return FittedEstimator(student.fit(records, np.array(self.study.data.class_names)[labels]), details)
 
     def check_analysis(self) -> None:
         """An analysis is refused unless the winners are all that becomes known."""
@@ -343,19 +355,21 @@ class Voting(Method):
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
             )
 
-    def analysis(self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Flags) -> dict[str, float | str]:
+    def analysis(
+        self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
+    ) -> dict[str, float | str]:
         """What the winners cost on these very records, without colluders: as secret as the records themselves.
 
-        `counted` says whose ballots are in the totals: parties that dropped out bring neither votes nor noise.
+        Parties that dropped out bring neither votes nor noise.
         """
         self.check_analysis()
-        planned = plan.planned("ballots")
+        voters, planned = counted["ballots"], plan.planned("ballots")
         totals = np.zeros((self.queries, self._classes))
         for parties, block in blocks:
-            ballots = self.contribute(self.request, block).noisy[counted[parties]]
+            ballots = self.contribute(self.request, block).noisy[voters[parties]]
             totals += planned.encoding.decode(planned.encoding.encode(ballots)).sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
-        scale, drawn = planned.encoding.scale, planned.total_std(int(counted.sum()))
+        scale, drawn = planned.encoding.scale, planned.total_std(int(voters.sum()))
         found = data_dependent_epsilon(
             totals,
             continuous_deviation(drawn * scale) / scale,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 COMPONENTS = 6
 _BITS = 26
-"""The significant bits of a variance. Rounding makes a deviation grow by at most 2⁻²⁶ of itself."""
+"""The significant bits of a variance. Rounding makes a deviation grow by at most 2⁻²⁶ of itself, each time."""
 _MARGIN = 2.0**-40
 """Before it is rounded a number grows by this part of itself. Otherwise one that has few bits anyway, as a power of two
 has, would be on the boundary where its last bit decides."""
@@ -48,11 +48,11 @@ class NoiseSchedule:
         """
         needed = rounded_up(needed)
         most = needed / (parties - known - absent)
-        removable = rounded_up(most - min(most, max(least, needed / (parties - known))))
+        removable = _to_few_bits(most - min(most, max(least, needed / (parties - known))))
         components = [removable / 2.0**level for level in range(1, COMPONENTS + 1)]
         while components and components[-1] < least:
             components.pop()
-        return cls(parties, known, absent, needed, rounded_up(most - sum(components)), tuple(components))
+        return cls(parties, known, absent, needed, _to_few_bits(most - sum(components)), tuple(components))
 
     @property
     def exact(self) -> tuple[int, ...]:
@@ -106,7 +106,12 @@ def rounded_up(variance: float) -> float:
     >>> rounded_up(1.0), rounded_up(0.1) == rounded_up(0.1 + 1e-17) >= 0.1
     (1.0000000298023224, True)
     """
-    mantissa, exponent = math.frexp(variance * (1.0 + _MARGIN))
+    return _to_few_bits(variance * (1.0 + _MARGIN))
+
+
+def _to_few_bits(value: float) -> float:
+    """The next number of 26 significant bits that is not below."""
+    mantissa, exponent = math.frexp(value)
     return math.ldexp(math.ceil(math.ldexp(mantissa, _BITS)), exponent - _BITS)
 
 

@@ -14,7 +14,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from unspoken.engines.local import Outcome
+from unspoken.engines.outcome import Outcome
 from unspoken.methods.plan import Plan
 from unspoken.summation.registry import protocol_of
 
@@ -36,7 +36,7 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             "epsilon": plan.released(outcome.participation).to_json()["epsilon"],
             "dropped": plan.asked - outcome.survivors,
             **({} if plan.is_pooled else _sent(outcome)),
-            **{key: value for key, value in outcome.release.details.items() if value is not None},
+            **outcome.release.details,
         },
         "versions": dict(_versions()),
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),

@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from unspoken.engines.local import Outcome
-from unspoken.engines.local import Progress as ProgressCall
+from unspoken.engines.outcome import Outcome
+from unspoken.engines.outcome import Progress as ProgressCall
 from unspoken.methods.plan import Plan, PlannedSum
 
 
@@ -46,7 +46,7 @@ def progress_bar(quiet: bool) -> Iterator[ProgressCall | None]:
 def show_plan(plan: Plan) -> None:
     out = console()
     table = _facts()
-    table.add_row("study", f"{plan.study.study.name} (sha256 {plan.study.digest()[:16]}…)")
+    table.add_row("study", f"{plan.study.name} (sha256 {plan.study.digest()[:16]}…)")
     table.add_row("method", plan.method)
     table.add_row("parties", _parties(plan))
     for planned in plan.sums:
@@ -132,7 +132,7 @@ def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
 def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dict[str, str]) -> None:
     out = console()
     table = _facts()
-    table.add_row("study", plan.study.study.name)
+    table.add_row("study", plan.study.name)
     way = _way(plan)
     over = " over " if way == plan.study.summation.protocol else ": "
     table.add_row("method", f"{plan.method}{over}{way}")
@@ -147,8 +147,8 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     for name, path in files.items():
         table.add_row(name, escape(path))
     out.print(table)
-    if outcome.release.statistics:
-        _statistics(out, outcome.release.statistics)
+    if rows := outcome.release.rows():
+        _statistics(out, rows)
     _guarantee(out, plan)
 
 
@@ -164,29 +164,15 @@ def show_private_analysis(found: dict[str, float | str]) -> None:
     out.rule(style="red")
 
 
-def _statistics(out: Console, statistics: dict[str, Any]) -> None:
+def _statistics(out: Console, rows: list[tuple[str, str, str, str]]) -> None:
     """A line a column (or a bin): its name, the released number, and the standard deviation of the noise in it."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("column", "statistic"):
         table.add_column(heading)
     for heading in ("value", "noise (deviation)"):
         table.add_column(heading, justify="right")
-    for name, found in statistics.items():
-        noise = f"{found['noise_std']:.3g}"
-        if "mean" in found:
-            table.add_row(escape(name), "mean", f"{found['mean']:.6g}", noise)
-        elif "edges" in found:
-            for low, high, count in zip(found["edges"], found["edges"][1:], found["counts"], strict=False):
-                table.add_row(escape(name), f"{low:.4g} to {high:.4g}", f"{count:.1f}", noise)
-        else:
-            for value, number in (found.get("shares") or found["counts"]).items():
-                shown = f"{100 * number:.2f} %" if "shares" in found else f"{number:.1f}"
-                table.add_row(
-                    escape(name),
-                    escape(value),
-                    shown,
-                    f"{100 * found['noise_std']:.3g} %" if "shares" in found else noise,
-                )
+    for row in rows:
+        table.add_row(*(escape(cell) for cell in row))
     out.print()
     out.print(table)
 

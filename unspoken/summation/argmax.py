@@ -40,7 +40,7 @@ def argmax(computation: Computation, values: Shares, names: Words) -> Rounds[Sha
 
 
 def rounds_of_argmax(rows: int, sharing: Sharing) -> int:
-    """How often the talliers exchange words for an argmax over so many rows.
+    """The number of rounds in which the talliers exchange words for an argmax over so many rows.
 
     >>> [rounds_of_argmax(10, Sharing(talliers)) for talliers in (3, 5, 7)]
     [44, 52, 56]

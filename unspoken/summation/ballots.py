@@ -1,4 +1,4 @@
-"""What a vote is about, what its endpoints say to each other, and the party's side: ballots sent in parts.
+"""The facts of a vote, the messages between its endpoints, and the party's side: ballots sent in parts.
 
 See `tally` for the protocol and for what it protects against whom.
 """
@@ -15,14 +15,14 @@ import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.argmax import rounds_of_argmax
-from unspoken.summation.base import Aborted, Envelope, Message, Party, Roster, Session
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Envelope, Message, Party, Roster, Session
 from unspoken.summation.keys import Identity, agree, public_key, seal
 from unspoken.summation.masks import add_masks
 from unspoken.summation.replicated import Sharing
 from unspoken.types import Integers, Words
 
 TALLIERS = (3, 5, 7)
-"""How many there may be. With two more a value would be in 126 shares."""
+"""The allowed numbers of talliers. With two more a value would be in 126 shares."""
 MOST = 2**62
 """Totals must stay below this, so that the difference of two has a sign."""
 INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
@@ -31,12 +31,12 @@ INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
 
 @dataclass(frozen=True)
 class Poll:
-    """What all endpoints of one vote agree on."""
+    """The facts that all endpoints of one vote agree on."""
 
     study: str
     """The study's digest."""
     name: str
-    """Which vote of the study this is."""
+    """The name of this vote within the study."""
     parties: int
     least_survivors: int
     queries: int
@@ -45,6 +45,8 @@ class Poll:
     """No total is larger than this, in absolute value."""
     colluding: int = 0
     talliers: int = TALLIERS[0]
+    attempt: bytes = NO_ATTEMPT
+    """Which try at this vote it is."""
 
     def __post_init__(self) -> None:
         if self.talliers not in TALLIERS:
@@ -60,7 +62,8 @@ class Poll:
     def session(self) -> Session:
         name = f"vote/{self.name}/{self.queries}x{self.classes}/{self.bound}/{self.talliers}"
         length = self.queries * self.classes
-        return Session(self.study, name, self.parties, self.colluding, self.least_survivors, length, 64)
+        facts = (self.study, name, self.parties, self.colluding, self.least_survivors)
+        return Session(*facts, length, 64, attempt=self.attempt)
 
     @cached_property
     def sharing(self) -> Sharing:
@@ -68,7 +71,7 @@ class Poll:
 
     @property
     def rounds(self) -> int:
-        """How many messages each tallier sends to each of those before it, after the agreement."""
+        """The number of messages that a tallier sends to each tallier before it, after the agreement."""
         return 1 + rounds_of_argmax(self.classes, self.sharing)
 
 
@@ -84,7 +87,7 @@ class Ballot(Message, frozen=True, tag="tally/ballot"):
 
 
 class Framed(Message, frozen=True, tag="tally/framed"):
-    """What travels between a tallier and the coordinator: an authenticated body."""
+    """Any message between a tallier and the coordinator: an authenticated body."""
 
     session: str
     tallier: int
@@ -150,7 +153,7 @@ def explicit_part(party: int, poll: Poll) -> int:
 
 
 def statement(label: str, sender: int, key: bytes) -> bytes:
-    """What a party signs: its one-time key, and with it everything that is sealed under that key."""
+    """The statement that a party signs: its one-time key, and with it everything that is sealed under that key."""
     return f"ballot/{label}/{sender}/".encode() + key
 
 
@@ -181,7 +184,7 @@ class TallyParty(Party):
     def submit(self, ballots: Integers | Words) -> list[Envelope]:
         """Send the ballots (Q, K), in parts; the same again if asked again: two under one mask reveal a difference."""
         if self.state.submitted == [b""] * self._poll.talliers:
-            raise Aborted("a party was asked for its ballots again after they had been sent and forgotten")
+            raise Aborted("a party was asked for its ballots again, but they were sent and forgotten")
         if not self.state.submitted:
             masks, session = self.state.masks, self._poll.session
             rest = add_masks(self._checked(ballots), [(mask, False) for mask in masks], session)

@@ -1,4 +1,4 @@
-"""What every summation protocol is made of: endpoints that turn incoming bytes into outgoing bytes.
+"""The parts of every summation protocol: endpoints that turn incoming bytes into outgoing bytes.
 
 A `Protocol` knows public facts only: the session, the options of the study, and the roster. It makes endpoints, each
 from the secrets of its owner and nobody else's. An endpoint does no input or output; an engine moves the bytes. Between
@@ -24,12 +24,16 @@ from unspoken.errors import UnspokenError
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section, Study
-from unspoken.types import Flags, Residues, Words
+from unspoken.types import Flags, Integers, Residues, Words
 
 if TYPE_CHECKING:
     from unspoken.summation.keys import Identity
 
 COORDINATOR = "coordinator"
+
+ATTEMPT_BYTES = 16
+NO_ATTEMPT = bytes(ATTEMPT_BYTES)
+"""Stands for any attempt while a session is only planned."""
 
 
 class Aborted(UnspokenError):
@@ -99,16 +103,18 @@ class Session:
     study: str
     """The study's digest."""
     name: str
-    """Which sum of the study this is."""
+    """The name of this sum within the study."""
     parties: int
     colluding: int
     least_survivors: int
     length: int
     bits: int
     schedule: NoiseSchedule | None = None
-    """How the parties' noise is split into components that may be opened."""
+    """The components of the parties' noise that may be opened."""
     vote: VoteShape | None = None
     """For a sum of ballots: the vote that it decides."""
+    attempt: bytes = NO_ATTEMPT
+    """Which try at this sum it is: an identifier that is never used twice."""
 
     def __post_init__(self) -> None:
         if self.vote is not None and self.length != self.vote.queries * self.vote.classes:
@@ -123,7 +129,7 @@ class Session:
         facts = (self.study, self.name, self.parties, self.colluding, self.least_survivors, self.length, self.bits)
         noise = () if self.schedule is None else self.schedule.exact
         digest = hashlib.sha256("/".join(map(str, noise)).encode()).hexdigest()
-        return "/".join(map(str, ("unspoken-1", *facts, digest[:16])))
+        return "/".join(map(str, ("unspoken-1", *facts, digest[:16], self.attempt.hex())))
 
     @property
     def components(self) -> int:
@@ -166,11 +172,11 @@ class Openable:
     """The smallest total that an adversary can bring a protocol to open, and how surely it opens no smaller one."""
 
     parties: int
-    """How many parties are in it at least, colluding ones included."""
+    """The fewest parties in it, colluding ones included."""
     exposure: float = 0.0
     """The probability, over the protocol's own dice, that a smaller one opens: counted in δ."""
     alone: bool = False
-    """Can every honest party's vector be opened by itself, and its noise components with it?"""
+    """True if every honest party's vector can be opened by itself, and its noise components with it."""
 
 
 class Endpoint(ABC):
@@ -216,7 +222,7 @@ class Coordinator(Endpoint):
     """The side that moves messages and learns the total. When a stage is over is for the engine to say."""
 
     setup_stages = 0
-    """How often `advance` is called, after the parties have begun and before they send vectors."""
+    """The number of calls of `advance` after the parties have begun and before they send vectors."""
 
     def advance(self) -> list[Envelope]:
         """Close a stage of the setup, and go on with those who are there; `Aborted` if they are too few."""
@@ -232,11 +238,15 @@ class Coordinator(Endpoint):
 
     @abstractmethod
     def survivors(self) -> Flags:
-        """Which parties are in the total."""
+        """A flag for each party: is it in the total?"""
 
     @abstractmethod
     def total(self) -> Words:
         """The total; `Aborted` if what it needs never came."""
+
+    def winners(self) -> Integers:
+        """Of a vote: the number of the winning class of each query; `Aborted` if what it needs never came."""
+        raise Aborted("this protocol adds up, and decides no votes")
 
     def opened(self) -> dict[int, list[bytes]]:
         """The opened noise seeds of every party in the total."""
@@ -250,10 +260,10 @@ class Protocol(ABC):
     """The protocol's own keys of [summation]."""
 
     reveals_contributions: ClassVar[bool] = False
-    """Does the coordinator see what each party sends? Then it is for simulations only."""
+    """True if the coordinator sees what each party sends: for simulations only."""
 
-    counts_votes: ClassVar[bool] = False
-    """Does it find the winners of a vote, and no totals?"""
+    serves: ClassVar[frozenset[str]] = frozenset({"sum"})
+    """What it can do: "sum" opens a total, "vote" opens the winners of a vote and no totals."""
 
     def __init__(self, session: Session, options: Section, roster: Roster | None = None) -> None:
         self.session, self._options = session, options
@@ -267,24 +277,24 @@ class Protocol(ABC):
 
     @property
     def roster(self) -> Roster:
-        """Whose endpoints it makes."""
+        """The public keys of everyone for whom it makes endpoints."""
         if self._roster is None:
             raise ValueError(f"Expected a roster: {type(self).__name__} needs the public keys to make endpoints.")
         return self._roster
 
     @property
     def opens_noise(self) -> bool:
-        """Can it open the seeds of noise components that prove unneeded?"""
+        """True if it can open the seeds of noise components that prove unneeded."""
         return False
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """What must be true of helpers for only the total to be revealed, in words that follow 'assumes that'."""
+        """The assumptions under which only the total is revealed, in words that follow 'assumes that'."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What people should be told of this session beforehand."""
+        """Remarks on this session for people to read beforehand."""
         return ()
 
     @abstractmethod
@@ -293,12 +303,12 @@ class Protocol(ABC):
 
     @property
     def parameters(self) -> dict[str, int]:
-        """What was chosen for this session, for people to see."""
+        """The numbers chosen for this session, for people to see."""
         return {}
 
     @abstractmethod
     def upload_bytes(self) -> int:
-        """How many bytes one party sends at most, if nobody drops out: by arithmetic, without keys or vectors."""
+        """The most bytes that one party sends if nobody drops out: by arithmetic, without keys or vectors."""
 
     @property
     def helper_addresses(self) -> tuple[str, ...]:

@@ -65,7 +65,7 @@ class CollectionParty(Party):
 
     def submit(self, vector: Words) -> list[Envelope]:
         if self.state.submitted == _FORGOTTEN:
-            raise Aborted("a party was asked for its message again after it had been sent and forgotten")
+            raise Aborted("a party was asked for its message again, but it was sent and forgotten")
         if not self.state.submitted:
             # Kept as sent: another vector under the same common noise would reveal the difference.
             packed = self._session.pack(vector)

@@ -111,7 +111,7 @@ class ComputeNode(Endpoint):
         if state.revealed:
             raise Rejected("the total has been revealed; this sum is over")
         if len(set(fold.senders)) != len(fold.senders) or not state.waiting.keys() >= set(fold.senders):
-            raise Rejected("the coordinator asks to count parties that this node has not heard from, or counts twice")
+            raise Rejected("the coordinator asks to count a party that this node has not heard from, or one twice")
         seeds = []
         for sender in fold.senders:
             plain = memoryview(state.waiting.pop(sender))
@@ -132,11 +132,9 @@ class ComputeNode(Endpoint):
         check_survivors(int(survivors.sum()), session)
         mine = np.array([self._node in self._nodes_of(party) for party in range(session.parties)])
         if (state.counted != (survivors & mine)).any():
-            raise Aborted(
-                f"node {self._node} has counted other parties than the coordinator names; nothing was revealed"
-            )
+            raise Aborted(f"node {self._node} counted other parties than the coordinator names; nothing was revealed")
         if state.revealed and state.revealed != reveal.survivors:
-            raise Aborted("the coordinator asks for a second, different total; it gets nothing")
+            raise Aborted("the coordinator asks for a second, different total, which is refused")
         state.revealed = reveal.survivors
         opened = list(session.opened(int(survivors.sum())))
         noise = state.noise.reshape(session.parties, session.components, KEY_BYTES)[state.counted][:, opened]

@@ -105,7 +105,7 @@ class ComputeNodesParty(Party):
         return []
 
     def submit(self, vector: Words) -> list[Envelope]:
-        """The same messages again if asked again: two vectors under the same masks would reveal their difference."""
+        """Send shares. Asked again, it repeats them: two vectors under the same masks would reveal their difference."""
         if not self.state.submitted:
             rest = add_masks(vector, [(mask, False) for mask in self.state.masks], self._session)
             plain = [self._session.pack(rest), *self.state.masks]
@@ -284,11 +284,11 @@ class ComputeNodes(Protocol):
 
     @property
     def _corrupt(self) -> int:
-        """How many nodes may pool what they receive: as many as leave every two parties an honest node in common."""
+        """The number of nodes that may pool what they receive: any two parties still have an honest node in common."""
         return 2 * self._per_party - self._count - 1
 
     def openable(self, colluding: int) -> Openable:
-        """Of all parties but those that a lying coordinator can leave out: D at each node that may be honest."""
+        """A lying coordinator can leave out D parties at each node that may be honest; all others are in the total."""
         allowed = self.session.parties - self.session.least_survivors
         return Openable(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
 

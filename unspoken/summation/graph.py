@@ -61,7 +61,7 @@ def choose_degree(
 
 
 def degree_for(parties: int, corrupt: int, dropouts: int) -> Degree:
-    """What a sum uses: the chosen degree, made even; or all parties, with the largest threshold that dropouts allow."""
+    """The degree of a sum: the chosen one, made even; or all others, with the largest threshold for these dropouts."""
     chosen = choose_degree(parties, corrupt, dropouts)
     if chosen is None or chosen.neighbours + 1 >= parties - 1:
         return complete_degree(parties, dropouts)

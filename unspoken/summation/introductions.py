@@ -243,7 +243,7 @@ class NeighbourProtocol(Protocol):
 
     @property
     def is_complete(self) -> bool:
-        """Does everyone mask with everyone?"""
+        """True if everyone masks with everyone."""
         return self.degree.neighbours >= self.session.parties - 1
 
     def _cut_off(self, colluding: int) -> float:
@@ -262,7 +262,7 @@ class NeighbourProtocol(Protocol):
         return ("the coordinator, curious as it may be, follows the protocol",)
 
     def upload_bytes(self) -> int:
-        """Of the last party, whose number is longest, with the last of the others for neighbours."""
+        """The size for the last party, whose number is longest, with the longest numbers for its neighbours."""
         last = sizes.of_integer(self.session.parties - 1)
         keys = sizes.of_bytes(PUBLIC_BYTES)
         advertised = sizes.of_message(Advertise, last, keys, keys, sizes.of_bytes(SIGNATURE_BYTES))

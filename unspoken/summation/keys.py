@@ -27,7 +27,7 @@ TAG_BYTES = 16
 """A sealed message is this much longer than its plain text."""
 NONCE_BYTES = 12
 WRAPPING_BYTES = NONCE_BYTES + TAG_BYTES
-"""What a channel puts before a body: a nonce and an authentication tag."""
+"""A channel puts a nonce and an authentication tag before a body."""
 
 
 @dataclass(frozen=True)

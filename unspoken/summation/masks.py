@@ -40,7 +40,7 @@ def add_masks(vector: Words | Residues, seeds: Iterable[tuple[bytes, bool]], ses
 
 
 def add_streams(total: Residues, seeds: Iterable[tuple[bytes, bool]]) -> None:
-    """The same in place."""
+    """Add (True) or subtract (False) the stream of every seed, in place."""
     streams = [
         (Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor(), np.add if positive else np.subtract)
         for seed, positive in seeds

@@ -22,7 +22,7 @@ class Share(Message, frozen=True, tag="nodes/share"):
 
 
 class Framed(Message, frozen=True, tag="nodes/framed"):
-    """What travels between a node and the coordinator: an authenticated body."""
+    """Any message between a node and the coordinator: an authenticated body."""
 
     session: str
     node: int
@@ -76,7 +76,7 @@ def nodes_of(party: int, nodes: int, per_party: int) -> list[int]:
 
 
 def statement(label: str, sender: int, key: bytes) -> bytes:
-    """What a party signs: its one-time key, and with it everything that is sealed under that key."""
+    """The statement that a party signs: its one-time key, and with it everything that is sealed under that key."""
     return f"share/{label}/{sender}/".encode() + key
 
 

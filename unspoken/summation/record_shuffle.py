@@ -89,7 +89,7 @@ class ShuffleParty(ShuffleEndpoint):
         return rows(self.state.own)
 
     def positions(self) -> Integers:
-        """Where in the list of all tokens this party's are: of each record, in the order of its records."""
+        """The positions of this party's tokens in the list of all, in the order of its records."""
         place = {row.tobytes(): index for index, row in enumerate(self.all_tokens())}
         return np.array([place[row.tobytes()] for row in self.tokens], dtype=np.int64)
 
@@ -107,7 +107,7 @@ class ShuffleParty(ShuffleEndpoint):
         return self._answer()
 
     def _answer(self) -> list[Envelope]:
-        """What is due from this party now that a stage, or another party's turn, is over."""
+        """The message that is due from this party after a stage, or another party's turn, has ended."""
         match STAGES[self.state.stage]:
             case stage if stage is Submit:
                 return [self._signed(Submit, self._sealed())]
@@ -120,7 +120,7 @@ class ShuffleParty(ShuffleEndpoint):
         """This party's onions. Their forms are remembered, to be looked for in every list."""
         state = self.state
         if state.keys[self._index] != onion_key(state.layer_secret):
-            raise Aborted("another key than this party's was announced in its name")
+            raise Aborted("someone announced a key in this party's name")
         forms = [wrap(token.tobytes(), state.keys) for token in self.tokens]
         state.marks = [b"".join(digests([form[layer] for form in forms])) for layer in range(self._parties + 1)]
         return b"".join(form[0] for form in forms)
@@ -130,7 +130,7 @@ class ShuffleParty(ShuffleEndpoint):
         state = self.state
         inner = peel(split(state.onions, self._parties - self._index), state.layer_secret)
         if len(set(inner)) != len(inner):
-            raise Aborted("two onions hold the same: someone copied one")
+            raise Aborted("two onions hold the same token: someone copied one")
         order = permutation(len(inner), SecretStream(state.shuffle_key))
         # Forgotten, so that who breaks in later does not learn the order either.
         state.layer_secret = state.shuffle_key = b""
@@ -183,9 +183,13 @@ class RecordShuffle:
             )
         self.session, self._roster = session, roster
 
+    def with_roster(self, roster: Roster) -> RecordShuffle:
+        """The same session, ready to make endpoints."""
+        return RecordShuffle(self.session, Options(), roster)
+
     @property
     def roster(self) -> Roster:
-        """Whose endpoints it makes."""
+        """The public keys of everyone for whom it makes endpoints."""
         if self._roster is None:
             raise ValueError("Expected a roster: RecordShuffle needs the public keys to make endpoints.")
         return self._roster
@@ -198,7 +202,7 @@ class RecordShuffle:
         return ShuffleCoordinator(self.session, self.roster)
 
     def upload_bytes(self, records: int, everyone: int) -> int:
-        """How many bytes a party with so many records sends at most, of `everyone`'s records in all.
+        """The most bytes that a party with so many records sends, if there are `everyone` records in all.
 
         The first party peels the longest onions, and the last has the longest number.
         """

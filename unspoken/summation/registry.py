@@ -1,32 +1,20 @@
-"""The protocols by the names that a study uses."""
+"""The protocols by the names that a study uses: ours, and those of other packages (see `unspoken.plugins`)."""
 
 from __future__ import annotations
 
+from unspoken import plugins
 from unspoken.study import Study
 from unspoken.summation.base import Protocol, Roster, Session, Unsuitable
-from unspoken.summation.compute_nodes import ComputeNodes
-from unspoken.summation.ideal import Ideal
-from unspoken.summation.pairwise import Pairwise
-from unspoken.summation.secagg import SecAgg, SecAggPlus
-from unspoken.summation.tally import Tally
 
-PROTOCOLS: dict[str, type[Protocol]] = {
-    "secagg+": SecAggPlus,
-    "secagg": SecAgg,
-    "pairwise": Pairwise,
-    "compute-nodes": ComputeNodes,
-    "ideal": Ideal,
-    "tally": Tally,
-}
+PROTOCOLS = plugins.Group[Protocol](plugins.PROTOCOLS, Protocol)  # type: ignore[type-abstract]
 
 
 def protocol_of(study: Study) -> type[Protocol]:
     """The protocol that the study names."""
-    name = study.summation.protocol
-    if name not in PROTOCOLS:
-        known = ", ".join(f'"{known}"' for known in PROTOCOLS)
-        raise study.error("summation.protocol", f'is "{name}", but should be one of: {known}')
-    return PROTOCOLS[name]
+    kind = study.protocol_class
+    if not issubclass(kind, Protocol):
+        raise plugins.PluginError(f'"{study.summation.protocol}" is no subclass of unspoken.summation.base.Protocol.')
+    return kind
 
 
 def open_session(study: Study, session: Session, roster: Roster | None = None) -> Protocol:

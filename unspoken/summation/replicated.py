@@ -48,7 +48,7 @@ Rounds: TypeAlias = Generator[Array, list[Array], _T]
 
 @dataclass(frozen=True)
 class Sharing:
-    """Which of n = 2t + 1 talliers holds, sends and computes what."""
+    """The shares that each of n = 2t + 1 talliers holds, sends and computes with."""
 
     talliers: int
 
@@ -123,7 +123,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class Shares:
-    """What a tallier holds of some values: an array for each of its shares, one after the other."""
+    """A tallier's shares of some values: an array for each share, one after the other."""
 
     words: Array
 
@@ -131,7 +131,7 @@ class Shares:
         return Shares(function(self.words))
 
     def __len__(self) -> int:
-        """How many values, along their first axis."""
+        """The number of values along their first axis."""
         return int(self.words.shape[1])
 
     def __getitem__(self, where: int | slice) -> Shares:
@@ -154,7 +154,7 @@ def joined(parts: Iterable[Shares]) -> Shares:
 
 @dataclass(frozen=True)
 class Operations:
-    """How shares are put together and taken apart, and how values are multiplied."""
+    """The operations that add and subtract shares and multiply values."""
 
     plus: np.ufunc
     minus: np.ufunc

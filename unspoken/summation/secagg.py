@@ -138,7 +138,7 @@ class SecAggParty(NeighbourParty):
             or len(set(senders)) != len(senders)
             or not state.keys.keys() >= set(senders)
         ):
-            raise Aborted("shares came from parties that are no neighbours, or twice from the same")
+            raise Aborted("shares came from a party that is no neighbour, or twice from the same party")
         if len(senders) < self._degree.threshold:
             raise Aborted(f"shares came from {len(senders)} neighbours only; {self._degree.threshold} are needed")
         # Agreed on now, so that nothing but the cipher runs when the vector is there.
@@ -151,7 +151,7 @@ class SecAggParty(NeighbourParty):
         if not state.submitted:
             raise Rejected("unmasking was asked for before this party had sent its vector")
         if state.answered and state.answered != request.survivors:
-            raise Aborted("the coordinator asked for a second, different unmasking; it gets nothing")
+            raise Aborted("the coordinator asked for a second, different unmasking, which is refused")
         survivors = from_bitmap(request.survivors, session.parties)
         check_survivors(int(survivors.sum()), session)
         if not survivors[self._index]:

@@ -105,7 +105,7 @@ class SecAggCoordinator(NeighbourCoordinator):
     def _take_deal(self, sender: int, deal: Deal) -> None:
         expected = [party for party in self._neighbours(sender) if party in self.state.keys]
         if deal.receivers != expected or len(deal.sealed) != len(expected):
-            raise Rejected(f"party {sender} dealt shares to others than its neighbours")
+            raise Rejected(f"party {sender} dealt shares to parties that are not its neighbours")
         if sender in self.state.deals:
             raise Rejected(f"a second message came from party {sender}")
         self.state.deals[sender] = dict(zip(deal.receivers, deal.sealed, strict=True))
@@ -130,7 +130,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         size = SHARE_BYTES * (1 + len(self._session.opened(len(state.settled))))
         lengths = (len(opened.alive_shares), len(opened.gone_shares))
         if (opened.alive, opened.gone) != (alive, gone) or lengths != (size * len(alive), SHARE_BYTES * len(gone)):
-            raise Rejected(f"party {sender} opened other shares than it was asked for")
+            raise Rejected(f"party {sender} opened shares that it was not asked for")
         state.answers[sender] = opened
 
     def _shares(self, kind: Literal["alive", "gone"]) -> dict[int, tuple[Words, Words]]:
@@ -165,7 +165,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         seed = self._combined("alive", party, position)
         if commitment(self._label, party, seed) != self.state.commitments[party][number]:
             raise Aborted(
-                f"the opened shares of party {party} do not give what it had committed to; nothing was revealed"
+                f"the opened shares of party {party} do not give the seed that it committed to; nothing was revealed"
             )
         return seed
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unspoken.noise.stream import KEY_BYTES
-from unspoken.summation.base import Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
 from unspoken.summation.keys import verify
 from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, split
 
@@ -28,12 +28,14 @@ class ShuffleSession:
     study: str
     """The study's digest."""
     name: str
-    """Which list of the study this is: a name that is used once."""
+    """The name of this list within the study, used once."""
     parties: int
+    attempt: bytes = NO_ATTEMPT
+    """Which try at this list it is: an identifier that is never used twice."""
 
     def label(self) -> str:
-        """Binds messages to this study and this list."""
-        return f"tokens/{self.parties}/{self.study}/{self.name}"
+        """Binds messages to this study, this list and this try at it."""
+        return f"tokens/{self.parties}/{self.study}/{self.name}/{self.attempt.hex()}"
 
 
 class Signed(Message, frozen=True):
@@ -64,7 +66,7 @@ class Confirm(Signed, frozen=True, tag="tokens/confirm"):
 
 
 STAGES: tuple[type[Signed], ...] = (Announce, Submit, Publish, Confirm)
-"""What is due from every party, one kind after the other."""
+"""The kinds of messages that are due from every party, one after the other."""
 
 
 class ShuffleState(msgspec.Struct):
@@ -73,7 +75,7 @@ class ShuffleState(msgspec.Struct):
     after: bytes
     stage: int = 0
     bodies: dict[int, bytes] = {}
-    """What came in this stage, by party: keys, or onions."""
+    """The bodies of this stage by party: keys, or onions."""
     keys: list[bytes] = []
     commitments: list[bytes] = []
     parts_of_seed: list[bytes] = []
@@ -102,7 +104,7 @@ class ShuffleEndpoint(Endpoint):
 
     @property
     def complete(self) -> bool:
-        """Have all parties confirmed the list?"""
+        """True if all parties have confirmed the list."""
         return self.state.stage == len(STAGES)
 
     @property
@@ -129,12 +131,12 @@ class ShuffleEndpoint(Endpoint):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many tokens each party submitted; empty before all have."""
+        """The number of tokens of each party; empty until all have submitted theirs."""
         return tuple(self.state.counts)
 
     @abstractmethod
     def _step(self, incoming: bytes) -> list[Envelope]:
-        """As `step`, while nothing has failed."""
+        """`step`, called only while nothing has failed."""
 
     def _take(self, incoming: bytes) -> None:
         """Take a party's message: `Rejected` if it is not due or not signed, `Aborted` if it is signed and wrong."""
@@ -197,7 +199,7 @@ class ShuffleEndpoint(Endpoint):
 
     def _take_confirmation(self, sender: int, body: memoryview) -> None:
         if hashlib.sha256(body).digest() != self.state.commitments[sender]:
-            raise Aborted(f"party {sender} confirmed with another part of the seed than it had committed to")
+            raise Aborted(f"party {sender} revealed a part of the seed that does not match its commitment")
         if len(bodies := self._gather(sender, body)) == self._parties:
             self.state.parts_of_seed = bodies
             self._close_stage(b"".join(bodies))
@@ -228,7 +230,7 @@ class ShuffleEndpoint(Endpoint):
 
 
 def statement(message: Signed) -> bytes:
-    """What a party signs: for this study and list, in this stage, after all that was published, this body."""
+    """The statement that a party signs: this body, in this stage of this list, after all that was published."""
     kind = message.__struct_config__.tag
     return (
         f"{kind}/{message.session}/{message.sender}/".encode() + message.after + hashlib.sha256(message.body).digest()

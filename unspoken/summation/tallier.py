@@ -67,7 +67,7 @@ class TallierSetup(msgspec.Struct, frozen=True):
     key: bytes
     """The tallier's own secret key"""
     secret: bytes
-    """What all its secret randomness is drawn from"""
+    """The key of its stream of secrets"""
 
     def tallier(self) -> Tallier:
         roster = Roster(self.parties, self.coordinator, self.talliers)
@@ -80,10 +80,10 @@ class TallierState(msgspec.Struct):
     seed: bytes
     """This tallier's say in how ties are broken"""
     root: bytes
-    """What its contributions to the keys of groups are made from"""
+    """The root of its contributions to the keys of groups"""
     begun: bool = False
     asked: bool = False
-    """Does the coordinator wait to hear whose ballots there are?"""
+    """True while the coordinator waits to hear whose ballots there are."""
     ballots: dict[int, tuple[bytes, bytes]] = {}
     """A party's one-time key, and the part that it sent"""
     peers: dict[int, Introduction] = {}
@@ -198,7 +198,7 @@ class Tallier(Endpoint):
         survivors = from_bitmap(count.survivors, self._poll.parties)
         if state.survivors:
             if state.survivors != count.survivors:
-                raise Aborted("the coordinator asks to count a second, different list of parties; it gets nothing")
+                raise Aborted("the coordinator asks to count a second, different list of parties, which is refused")
             return [self._framed(state.opening)] if state.opening else []
         if len(state.peers) < len(self._peers):
             raise Rejected("the coordinator asks for a count before the talliers know each other")
@@ -231,7 +231,7 @@ class Tallier(Endpoint):
         """Another tallier's message: open it, and go on if it is what was waited for."""
         state, peer, number = self.state, relay.peer, relay.number
         if peer not in self._introductions:
-            raise Rejected(f"a message came from tallier {peer} to tallier {self._index}")
+            raise Rejected(f"tallier {self._index} got a message from tallier {peer}, which it does not talk to")
         if state.opening:
             raise Rejected(f"message {number} of {address(peer)} came after the winners were opened")
         if number == INTRODUCTION:
@@ -285,11 +285,11 @@ class Tallier(Endpoint):
         for peer, theirs in self.state.agreements.items():
             who, keys = address(peer), len(self._common(peer))
             if theirs.counted != self._counted():
-                raise Aborted(f"{who} counts other parties, or other ballots of theirs; nothing was revealed")
+                raise Aborted(f"{who} counts other parties, or other ballots of the same parties; nothing was revealed")
             if commitment(self._label, peer, theirs.seed) != self.state.peers[peer].commitment:
-                raise Aborted(f"{who} reveals another seed than it had committed to; nothing was revealed")
+                raise Aborted(f"{who} reveals a seed that does not match its commitment; nothing was revealed")
             if [len(key) for key in theirs.keys] != [KEY_BYTES] * keys:
-                raise Aborted(f"{who} sent other keys than the {keys} that were due; nothing was revealed")
+                raise Aborted(f"{who} did not send the {keys} keys that were due; nothing was revealed")
 
     def _start(self) -> None:
         pairs = {peer: self._pair_key("zero", *sorted((self._index, peer))) for peer in self._peers}
@@ -329,7 +329,7 @@ class Tallier(Endpoint):
     def _resume(self, received: list[bytes]) -> Shares | None:
         """Give the computation what was received: the winners if it is over, else there is something to send."""
         if self._computation is None:
-            raise Aborted("words of a computation came that has not begun")
+            raise Aborted("words of the computation came before it had begun")
         like = self._sent
         arrays = [
             np.frombuffer(words, like.dtype.newbyteorder("<")).astype(like.dtype).reshape(like.shape)

@@ -95,7 +95,7 @@ class CoordinatorState(msgspec.Struct):
     held: dict[int, list[int]] = {}
     counting: bytes = b""
     relayed: dict[int, int] = {}
-    """How many messages of each tallier went to another"""
+    """The number of messages that each tallier sent to others"""
     openings: dict[int, bytes] = {}
     failed: str = ""
 
@@ -119,7 +119,7 @@ class TallyCoordinator(Coordinator):
         return self._to_all(Roll())
 
     def finish(self) -> list[Envelope]:
-        """Have the ballots counted that all talliers hold."""
+        """Ask the talliers to count the ballots that all of them hold."""
         if not self.state.counting:
             if missing := [address(tallier) for tallier in self._talliers if tallier not in self.state.held]:
                 raise Aborted(f"no list of ballots came from {', '.join(missing)}; nothing was revealed")
@@ -154,7 +154,7 @@ class TallyCoordinator(Coordinator):
         return [address(tallier) for tallier in silent if self.state.relayed.get(tallier, 0) == least]
 
     def survivors(self) -> Flags:
-        """Which parties are counted."""
+        """A flag for each party: is it counted?"""
         return self.state.settled
 
     def winners(self) -> Integers:
@@ -203,7 +203,7 @@ class TallyCoordinator(Coordinator):
         if not self.state.counting or tallier in self.state.openings:
             raise Rejected(f"{address(tallier)} opened its shares of the winners twice, or unasked")
         if len(opening.shares) != 8 * self._poll.queries * len(self._sharing.held(tallier)):
-            raise Rejected(f"{address(tallier)} opened shares that are not of {self._poll.queries} winners")
+            raise Rejected(f"{address(tallier)} opened shares of the wrong size for {self._poll.queries} winners")
         self.state.openings[tallier] = bytes(opening.shares)
         if not self._unopened:
             self._check_openings()
@@ -245,7 +245,7 @@ class Tally(Protocol):
     """A vote in place of a sum: its session must say what the queries are."""
 
     options_type = Options
-    counts_votes = True
+    serves = frozenset({"vote"})
 
     def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
         if (vote := session.vote) is None:
@@ -255,9 +255,10 @@ class Tally(Protocol):
                 '"compute-nodes"',
             )
         facts = (session.study, session.name, session.parties, session.least_survivors)
-        self.poll = Poll(*facts, vote.queries, vote.classes, vote.bound, talliers=options.talliers)
+        shape = (vote.queries, vote.classes, vote.bound)
+        self.poll = Poll(*facts, *shape, talliers=options.talliers, attempt=session.attempt)
         self.deadline = options.deadline
-        """How many seconds a tallier may take to answer."""
+        """The number of seconds in which a tallier must answer."""
         super().__init__(self.poll.session, options, roster)
 
     @property

@@ -1,5 +1,8 @@
-"""The saved model is plain scikit-learn, runs no code when loaded, and predicts as unspoken does."""
+"""Releases: what is saved runs no code when it is loaded, and predicts as unspoken does."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +11,16 @@ import pandas as pd
 import pytest
 import skops.io
 from scipy.special import softmax
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import RidgeClassifier
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 from factories import make
 from unspoken.data.bounding import clip_rows
-from unspoken.data.files import read_records
-from unspoken.methods.base import Release
-from unspoken.report.evaluation import classify, predict, predict_numbers, scores_of, with_constant
-from unspoken.report.model import save, to_sklearn
+from unspoken.data.files import Records, read_records
+from unspoken.learners.losses import loss_of
+from unspoken.methods.releases import FittedEstimator, LinearModel, NetworkModel, NoModel, Release, Statistics
 from unspoken.study import Study
 
 LEARNERS = ["softmax", "logistic", "svm"]
@@ -31,18 +37,15 @@ COLUMNS: dict[str, Any] = {
 }
 
 
-def release(agreed: Study, rng: np.random.Generator) -> Release:
+def random_model(agreed: Study, rng: np.random.Generator) -> LinearModel:
     """A model as the study's learner would have it, with random weights."""
-    classes = len(agreed.data.class_names)
-    single = classes == 2 and (agreed.method.model_extra or {})["learner"] != "softmax"
-    kinds = {"softmax": "softmax", "logistic": "sigmoid", "svm": None}
-    weights = rng.normal(size=(1 if single else classes, agreed.data.dimension))
-    return Release(weights, kinds[(agreed.method.model_extra or {})["learner"]], {})
+    loss = loss_of((agreed.method.model_extra or {})["learner"], len(agreed.data.class_names), 0.1)
+    return LinearModel(rng.normal(size=(loss.outputs, agreed.data.dimension)), loss.link, {})
 
 
-def saved_and_loaded(model: Any, folder: Path) -> Any:
-    path = folder / "model.skops"
-    save(model, path)
+def saved_and_loaded(release: Release, agreed: Study, folder: Path) -> Any:
+    path = folder / f"model.{release.suffix}"
+    release.save(agreed, path)
     assert skops.io.get_untrusted_types(file=path) == []
     return skops.io.load(path, trusted=[])
 
@@ -73,10 +76,10 @@ def test_a_matrix_model_predicts_as_unspoken_does(tmp_path: Path, learner: str, 
         method={"learner": learner},
         data={"features": 7, "classes": classes, "intercept": intercept, "norm": 0.8},
     )
-    released = release(agreed, rng)
-    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    released = random_model(agreed, rng)
+    model = saved_and_loaded(released, agreed, tmp_path)
     features = rng.normal(size=(500, 7))
-    expected = predict(released.weights, clip_rows(features, agreed.data))
+    expected = released.predict(agreed, features)
     assert set(expected.tolist()) == set(range(classes))
     np.testing.assert_array_equal(model.predict(features), expected)
     assert list(model.classes_) == list(range(classes))
@@ -92,12 +95,12 @@ def test_a_table_model_takes_data_frames_with_the_study_s_columns(
     rng = np.random.default_rng(classes)
     data = {"label": "died", "classes": CLASSES[classes], "columns": COLUMNS, "intercept": intercept}
     agreed = make(method={"learner": learner}, data=data)
-    released = release(agreed, rng)
-    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    released = random_model(agreed, rng)
+    model = saved_and_loaded(released, agreed, tmp_path)
     frame = people(rng, CLASSES[classes])
     frame.to_parquet(tmp_path / "people.parquet")
     records = read_records(tmp_path / "people.parquet", agreed)
-    expected = np.array(CLASSES[classes])[predict(released.weights, clip_rows(records.features, agreed.data))]
+    expected = np.array(CLASSES[classes])[released.predict(agreed, records.features)]
     assert set(expected.tolist()) == set(CLASSES[classes])
     np.testing.assert_array_equal(model.predict(frame), expected)
     np.testing.assert_allclose(model[:-1].transform(frame), records.features[:, order_of(agreed)], atol=1e-9)
@@ -116,10 +119,10 @@ def order_of(agreed: Study) -> list[int]:
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_predictions_are_the_study_s_own_labels(tmp_path: Path, learner: str, names: list[Any]) -> None:
     agreed = make(method={"learner": learner}, data={"features": 3, "classes": names})
-    released = release(agreed, np.random.default_rng(0))
-    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    released = random_model(agreed, np.random.default_rng(0))
+    model = saved_and_loaded(released, agreed, tmp_path)
     features = np.random.default_rng(1).normal(size=(100, 3))
-    expected = [names[label] for label in predict(released.weights, features)]
+    expected = [names[label] for label in released.predict(agreed, features).tolist()]
     assert model.predict(features).tolist() == expected
 
 
@@ -127,7 +130,7 @@ def test_predictions_are_the_study_s_own_labels(tmp_path: Path, learner: str, na
 @pytest.mark.parametrize("classes", [2, 4])
 def test_probabilities_agree_with_predictions(learner: str, classes: int) -> None:
     agreed = make(method={"learner": learner}, data={"features": 5, "classes": CLASSES[classes]})
-    model = to_sklearn(agreed, release(agreed, np.random.default_rng(0)))
+    model = random_model(agreed, np.random.default_rng(0)).estimator(agreed)
     features = np.random.default_rng(1).normal(size=(100, 5))
     probabilities = model.predict_proba(features)
     np.testing.assert_allclose(probabilities.sum(axis=1), 1.0)
@@ -136,7 +139,7 @@ def test_probabilities_agree_with_predictions(learner: str, classes: int) -> Non
 
 def test_an_unknown_category_is_refused_by_the_saved_model(tmp_path: Path) -> None:
     agreed = make(method={"learner": "softmax"}, data={"label": "died", "classes": ["no", "yes"], "columns": COLUMNS})
-    model = saved_and_loaded(to_sklearn(agreed, release(agreed, np.random.default_rng(0))), tmp_path)
+    model = saved_and_loaded(random_model(agreed, np.random.default_rng(0)), agreed, tmp_path)
     frame = people(np.random.default_rng(0), ["no", "yes"], count=3)
     frame["sex"] = "x"
     with pytest.raises(ValueError, match="unknown categories"):
@@ -156,10 +159,10 @@ def test_a_regression_of_a_table_predicts_as_unspoken_does(
     data = {"label": "died", "label_bounds": bounds, "columns": COLUMNS, "intercept": intercept}
     agreed = make("cape", task="regression", data=data)
     rng = np.random.default_rng(0)
-    released = Release(rng.normal(size=(1, agreed.data.dimension)), None, {})
-    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    released = LinearModel(rng.normal(size=(1, agreed.data.dimension)), None, {})
+    model = saved_and_loaded(released, agreed, tmp_path)
     frame = people(rng, ["no", "yes"]).assign(died=0.0)
-    expected = predict_numbers(released, table_data(tmp_path, agreed, frame), agreed.data)
+    expected = released.predict(agreed, table_data(tmp_path, agreed, frame))
     predicted = model.predict(frame)
     np.testing.assert_allclose(predicted, expected, rtol=1e-9, atol=1e-9 * (bounds[1] - bounds[0]))
     # In the label's units: about the middle of its bounds, and no narrower than a tenth of them.
@@ -174,10 +177,10 @@ def test_a_regression_of_a_matrix_predicts_as_unspoken_does(tmp_path: Path, inte
     data = {"features": 5, "label_bounds": [10, 30], "intercept": intercept, "norm": 0.5}
     agreed = make("cape", task="regression", data=data)
     rng = np.random.default_rng(0)
-    released = Release(rng.normal(size=(1, agreed.data.dimension)), None, {})
-    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
+    released = LinearModel(rng.normal(size=(1, agreed.data.dimension)), None, {})
+    model = saved_and_loaded(released, agreed, tmp_path)
     features = rng.normal(size=(100, 5))
-    np.testing.assert_allclose(model.predict(features), predict_numbers(released, features, agreed.data))
+    np.testing.assert_allclose(model.predict(features), released.predict(agreed, features))
     middle = 20.0 + (10.0 * released.weights[0, -1] if intercept else 0.0)
     assert model.predict(np.zeros((1, 5)))[0] == pytest.approx(middle)
 
@@ -198,15 +201,111 @@ def test_a_network_predicts_as_unspoken_does(tmp_path: Path, table: bool, classe
     else:
         inputs = features = rng.normal(size=(300, 6))
     output = rng.normal(size=(classes, 8))
-    bounded = with_constant(features, agreed.data)
     # No class is out of reach.
-    output[:, -1] -= scores_of(Release(output, "softmax", {}, hidden=hidden), bounded).mean(axis=0)
-    released = Release(output, "softmax", {}, hidden=hidden)
-    model = saved_and_loaded(to_sklearn(agreed, released), tmp_path)
-    scores = scores_of(released, bounded)
-    expected = np.array(names)[classify(scores)]
+    output[:, -1] -= NetworkModel(hidden, output, {}).scores(agreed, features).mean(axis=0)
+    released = NetworkModel(hidden, output, {})
+    model = saved_and_loaded(released, agreed, tmp_path)
+    scores = released.scores(agreed, features)
+    expected = np.array(names)[released.predict(agreed, features)]
     assert set(expected.tolist()) == set(names)
     np.testing.assert_array_equal(model.predict(inputs), expected)
     np.testing.assert_allclose(model.predict_proba(inputs), softmax(scores, axis=1), atol=1e-12)
     assert list(model.classes_) == names
     assert model.score(inputs, expected) == 1.0
+
+
+def test_a_linear_model_scores_records_as_they_are(tmp_path: Path) -> None:
+    """Clipping would change no class, but it would change probabilities, and `coef_` would not explain the scores."""
+    agreed = make(method={"learner": "softmax"}, data={"features": 3, "classes": 3, "intercept": True, "norm": 0.5})
+    released = random_model(agreed, np.random.default_rng(0))
+    features = np.random.default_rng(1).normal(scale=3.0, size=(50, 3))
+    shown = released.attributes(agreed)
+    np.testing.assert_allclose(released.scores(agreed, features), features @ shown["coef_"].T + shown["intercept_"])
+    clipped = clip_rows(features, agreed.data) @ released.weights.T
+    np.testing.assert_array_equal(released.predict(agreed, features), clipped.argmax(axis=1))
+
+
+@pytest.mark.parametrize("kind", [DecisionTreeClassifier, SVC, RidgeClassifier, LinearDiscriminantAnalysis])
+@pytest.mark.parametrize("taught", [[2, 0, 3, 1], [2, 0, 3], [2, 0]])
+def test_an_estimator_s_own_numbers_are_in_the_study_s_order(kind: Any, taught: list[int]) -> None:
+    """Classes that scikit-learn sorts by name, some of which it was never taught."""
+    names = CLASSES[4]
+    agreed = make(data={"features": 3, "classes": names})
+    features = np.random.default_rng(0).normal(size=(200, 3))
+    model = kind().fit(features, np.array(names)[taught][np.arange(200) % len(taught)])
+    released = FittedEstimator(model, {})
+    np.testing.assert_array_equal(np.array(names)[released.predict(agreed, features)], model.predict(features))
+    assert released.scores(agreed, features).shape == (200, 4)
+    order = [names.index(name) for name in model.classes_]
+    if released.has_probabilities:
+        np.testing.assert_array_equal(released.probabilities(agreed, features)[:, order], model.predict_proba(features))
+    if kind in (RidgeClassifier, LinearDiscriminantAnalysis):
+        scores = released.scores(agreed, features)
+        np.testing.assert_array_equal(scores.argmax(axis=1), released.predict(agreed, features))
+
+
+def test_an_estimator_that_only_predicts_scores_the_class_that_it_predicts() -> None:
+    class Constant:
+        classes_ = np.array(["b", "c"])
+
+        def predict(self, features: np.ndarray) -> np.ndarray:
+            return np.repeat("c", len(features))
+
+    released = FittedEstimator(Constant(), {})
+    assert not released.has_probabilities
+    agreed = make(data={"features": 3, "classes": ["c", "a", "b"]})
+    assert released.scores(agreed, np.zeros((2, 3))).tolist() == [[1.0, 0.0, 0.0]] * 2
+
+
+def test_a_model_without_probabilities_says_so() -> None:
+    agreed = make(method={"learner": "svm"}, data={"features": 3, "classes": 3})
+    released = random_model(agreed, np.random.default_rng(0))
+    assert not released.has_probabilities
+    with pytest.raises(ValueError, match="has scores only"):
+        released.probabilities(agreed, np.zeros((1, 3)))
+
+
+def test_statistics_are_saved_as_json_and_are_no_model(tmp_path: Path) -> None:
+    agreed = make("moments", task="statistics")
+    found = {"größe": {"mean": 1.25, "noise_std": 0.5}}
+    released = Statistics(found, {"records": 3})
+    assert (released.kind, released.suffix, released.has_probabilities) == ("statistics", "json", False)
+    released.save(agreed, tmp_path / "a.json")
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert json.loads(text) == found
+    assert "größe" in text
+    assert released.to_json() == {"statistics": found}
+    records = Records(np.zeros((2, 4)), np.zeros(2))
+    assert released.metrics(agreed, records, records) == released.attributes(agreed) == {}
+    for ask in (released.scores, released.predict):
+        with pytest.raises(NoModel, match="no model: nothing can be predicted"):
+            ask(agreed, records.features)
+    with pytest.raises(NoModel):
+        released.estimator(agreed)
+
+
+def test_statistics_have_a_row_a_number() -> None:
+    found = {
+        "age": {"mean": 54.123456, "noise_std": 0.1234},
+        "dose": {"edges": [0.0, 0.5, 1.0], "counts": [3.0, 4.04], "noise_std": 1.5},
+        "sex": {"shares": {"f": 0.5, "m": 0.25}, "noise_std": 0.01},
+        "stage": {"counts": {"1": 7.0}, "noise_std": 1.5},
+    }
+    assert Statistics(found, {}).rows() == [
+        ("age", "mean", "54.1235", "0.123"),
+        ("dose", "0 to 0.5", "3.0", "1.5"),
+        ("dose", "0.5 to 1", "4.0", "1.5"),
+        ("sex", "f", "50.00 %", "1 %"),
+        ("sex", "m", "25.00 %", "1 %"),
+        ("stage", "1", "7.0", "1.5"),
+    ]
+    model = LinearModel(np.zeros((1, 3)), None, {})
+    assert (model.rows(), model.to_json()) == ([], {})
+
+
+def test_releases_load_neither_scikit_learn_nor_torch_nor_skops() -> None:
+    code = (
+        "import sys; import unspoken.methods.releases; "
+        "print([name for name in ('sklearn', 'torch', 'skops') if name in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

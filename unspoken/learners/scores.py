@@ -1,0 +1,37 @@
+"""Scores of a model to classes and probabilities."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from unspoken.types import Floats, Integers
+
+Link = Literal["softmax", "sigmoid"]
+"""How scores become probabilities: all together, or each for itself and then divided by their sum"""
+
+
+def classify(scores: Floats) -> Integers:
+    """Class numbers: the highest score, or of a single column the second class where it is positive.
+
+    >>> classify(np.array([[0.1, 0.3, 0.2]])).tolist(), classify(np.array([[-2.0], [0.5]])).tolist()
+    ([1], [0, 1])
+    """
+    return scores.argmax(axis=1) if scores.shape[1] > 1 else (scores[:, 0] > 0.0).astype(np.int64)
+
+
+def probabilities(scores: Floats, link: Link) -> Floats:
+    """One column a class; a single column of scores is for the second of two classes.
+
+    >>> probabilities(np.array([[0.0], [2.0]]), "sigmoid").round(2).tolist()
+    [[0.5, 0.5], [0.12, 0.88]]
+    """
+    if scores.shape[1] == 1:
+        return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
+    if link == "softmax":
+        return np.asarray(softmax(scores, axis=1))
+    each = expit(scores)
+    sums = each.sum(axis=1, keepdims=True)
+    return np.asarray(np.divide(each, sums, out=each, where=sums > 0.0))

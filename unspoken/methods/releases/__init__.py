@@ -1,0 +1,12 @@
+"""What becomes public at the end of a study: one of five kinds, each of which predicts, is saved and described its own
+way. Nobody asks for the kind.
+"""
+
+from unspoken.methods.releases.base import Release
+from unspoken.methods.releases.estimator import FittedEstimator
+from unspoken.methods.releases.linear import LinearModel
+from unspoken.methods.releases.network import NetworkModel
+from unspoken.methods.releases.statistics import NoModel, Statistics
+from unspoken.methods.releases.weights import TorchWeights
+
+__all__ = ["FittedEstimator", "LinearModel", "NetworkModel", "NoModel", "Release", "Statistics", "TorchWeights"]

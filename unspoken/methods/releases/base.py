@@ -1,0 +1,82 @@
+"""What every release can do.
+
+Features are those of the study's records (`data.files.Records`): a table's numbers scaled to [−1, 1] and its
+categories as indicators, a matrix as it is; in both the constant is not yet appended and nothing is clipped.
+Models score records as they are: clipping is for learning. It multiplies all scores of a record by one positive
+factor, so it would change no class of a linear model, and without it `coef_` and `intercept_` say all. PyTorch models
+are the exception (`TorchWeights`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from unspoken.data.bounding import unscale_labels
+from unspoken.data.files import Records
+from unspoken.learners.scores import Link, classify, probabilities
+from unspoken.study import Study
+from unspoken.types import Floats, Labels
+
+
+class Release(ABC):
+    """What becomes public."""
+
+    kind: ClassVar[Literal["model", "statistics"]] = "model"
+    """The word for it in names of files and in certificates"""
+    suffix: ClassVar[str]
+    """How the name of its file ends"""
+    details: dict[str, Any]
+    """Facts for the certificate, such as the number of records"""
+    link: Link | None
+    """How the scores of a classification become probabilities; None: they do not"""
+
+    @abstractmethod
+    def scores(self, study: Study, features: Floats) -> Floats:
+        """One column an output: a class each (for two classes perhaps one for the second alone), or the scaled label of
+        a regression."""
+
+    @abstractmethod
+    def estimator(self, study: Study) -> Any:
+        """The model as others use it, without unspoken: a fitted scikit-learn estimator, or a `torch.nn.Module`."""
+
+    @abstractmethod
+    def save(self, study: Study, path: Path) -> None:
+        """Write it to a file that runs no code when it is loaded."""
+
+    def predict(self, study: Study, features: Floats) -> Labels:
+        """Class numbers, or a regression's labels in the units of the study's label_bounds."""
+        scores = self.scores(study, features)
+        if study.task == "regression":
+            return unscale_labels(scores[:, 0], study.data)
+        return classify(scores)
+
+    @property
+    def has_probabilities(self) -> bool:
+        return self.link is not None
+
+    def probabilities(self, study: Study, features: Floats) -> Floats:
+        """One column a class, in the study's order."""
+        if self.link is None:
+            raise ValueError("Expected a model with probabilities, got one that has scores only.")
+        return probabilities(self.scores(study, features), self.link)
+
+    def metrics(self, study: Study, test: Records, train: Records | None = None) -> dict[str, float]:
+        """How good it is on the test records; the guarantee does not cover these numbers."""
+        predicted = self.predict(study, test.features)
+        if study.task == "regression":
+            return {"mse": float(((predicted - test.labels) ** 2).mean())}
+        return {"accuracy": float((predicted == test.labels).mean())}
+
+    def attributes(self, study: Study) -> dict[str, Any]:
+        """What a scikit-learn estimator with this model shows beside its predictions."""
+        return {}
+
+    def to_json(self) -> dict[str, Any]:
+        """The released numbers, where programs should see them at once; a model is in its file."""
+        return {}
+
+    def rows(self) -> list[tuple[str, str, str, str]]:
+        """The released numbers, where people should see them at once: column, statistic, value, noise."""
+        return []

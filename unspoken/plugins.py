@@ -1,0 +1,132 @@
+"""Methods and protocols by name, ours and those of other packages.
+
+A package declares its classes as entry points, in the group `unspoken.methods` or `unspoken.protocols`. So do we, in
+pyproject.toml. Only the class that is asked for is imported.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from typing import Generic, TypeVar
+
+from unspoken.errors import UnspokenError
+
+METHODS = "unspoken.methods"
+PROTOCOLS = "unspoken.protocols"
+_OURS = "unspoken"
+
+Kind = TypeVar("Kind")
+
+
+class PluginError(UnspokenError):
+    """A package that was found is of no use as it is: it cannot be imported, or does not bring what it declares."""
+
+
+class UnknownName(UnspokenError):
+    """There is no class of this name. `problem` is the sentence without the place at which the name stands."""
+
+    def __init__(self, name: str, known: tuple[str, ...]) -> None:
+        self.problem = f'is "{name}", but should be one of: {quoted(known)}{suggestion(name, known)}'
+        super().__init__(f"the name {self.problem}")
+
+
+def quoted(names: tuple[str, ...] | list[str]) -> str:
+    """Names as a study file has them, with commas.
+
+    >>> quoted(["secagg", "ideal"])
+    '"secagg", "ideal"'
+    """
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def suggestion(name: str, known: tuple[str, ...] | list[str]) -> str:
+    """The end of a message about an unknown name: the known one that looks most like it, if any does.
+
+    >>> suggestion("helmt", ["moments", "helmet"])
+    '; did you mean "helmet"?'
+    """
+    close = difflib.get_close_matches(name, known, n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""
+
+
+def names(group: str) -> tuple[str, ...]:
+    """All names that are declared in a group, in alphabetical order. Nothing is imported."""
+    return tuple(_declared(group))
+
+
+def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # type: ignore[assignment]
+    """The class that is declared by this name in a group. It must be a subclass of `base`."""
+    declared = _declared(group)
+    if name not in declared:
+        raise UnknownName(name, tuple(declared))
+    entry, *others = declared[name]
+    if others:
+        raise PluginError(
+            f'"{name}" is declared in {group} by the packages "{_package(entry)}" and "{_package(others[0])}"; '
+            "uninstall one of them."
+        )
+    try:
+        found = entry.load()
+    except Exception as error:
+        why = " ".join(f"{type(error).__name__}: {error}".split())
+        raise PluginError(
+            f'"{name}" of the package "{_package(entry)}" cannot be imported ({why}); repair, update or uninstall that '
+            "package."
+        ) from error
+    if not (isinstance(found, type) and issubclass(found, base)):
+        raise PluginError(
+            f'"{name}" of the package "{_package(entry)}" is {entry.value}, which is no subclass of '
+            f"{base.__module__}.{base.__qualname__}; update or uninstall that package."
+        )
+    return found
+
+
+class Group(Mapping[str, type[Kind]], Generic[Kind]):
+    """The classes of a group by their names. Names are looked up when they are first needed, and classes imported one
+    by one."""
+
+    def __init__(self, group: str, base: type[Kind]) -> None:
+        self._group, self._base = group, base
+
+    def __getitem__(self, name: str) -> type[Kind]:
+        try:
+            return find(self._group, name, self._base)
+        except UnknownName:
+            raise KeyError(name) from None
+
+    def usable(self) -> Iterator[tuple[str, type[Kind]]]:
+        """Names and classes, without those that cannot be imported: for lists, in which they are not worth an error."""
+        for name in self:
+            try:
+                yield name, self[name]
+            except PluginError:
+                continue
+
+    def __contains__(self, name: object) -> bool:
+        return name in names(self._group)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(names(self._group))
+
+    def __len__(self) -> int:
+        return len(names(self._group))
+
+
+@cache
+def _declared(group: str) -> dict[str, list[EntryPoint]]:
+    declared: dict[str, list[EntryPoint]] = {}
+    for entry in sorted(entry_points(group=group), key=lambda entry: (entry.name, _package(entry))):
+        declared.setdefault(entry.name, []).append(entry)
+    if not any(_package(entry) == _OURS for entries in declared.values() for entry in entries):
+        raise PluginError(
+            f"the installed {_OURS} does not declare its own {group.split('.')[-1]}, because it was installed from an "
+            "older state of the code (or not at all); run `pip install -e .` again in the clone."
+        )
+    return declared
+
+
+def _package(entry: EntryPoint) -> str:
+    return entry.dist.name if entry.dist is not None else "unknown"

@@ -1,0 +1,38 @@
+"""A party's secret randomness in one attempt: streams for each purpose, all from one root.
+
+A party draws the root from the operating system and keeps it until the attempt is over. So it can go on after a crash
+with the very same noise. In a simulation the parties share a root, and their indices keep their streams apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from unspoken.methods.base import PartyContext, TokenPositions
+from unspoken.methods.mechanisms import NoiseSource
+from unspoken.noise.stream import SecretStream
+
+
+@dataclass(frozen=True)
+class PartySecrets:
+    """The streams of one party in one attempt."""
+
+    root: bytes
+    index: int
+
+    def stream(self, purpose: str) -> SecretStream:
+        return SecretStream(hashlib.sha256(self.root + f"{purpose}/{self.index}".encode()).digest())
+
+    def context(self, positions: TokenPositions | None) -> PartyContext:
+        """What the method needs: randomness for sampling, and the positions of this party's tokens."""
+        return PartyContext(self.stream("sampling"), positions)
+
+    def noise(self, seeds: Sequence[bytes] = (), common: SecretStream | None = None) -> NoiseSource:
+        """What the party draws its noise from."""
+        return NoiseSource(self.stream("noise"), seeds, common)
+
+    def common(self, turn: int) -> SecretStream:
+        """The stream of the noise that this attempt prepared for a later turn: the same whenever it is asked for."""
+        return self.stream(f"common/{turn}")
