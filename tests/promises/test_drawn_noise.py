@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attacks import SUMS
 
 import factories
 from unspoken.data.federation import ArrayFederation
@@ -18,13 +19,12 @@ from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.registry import PROTOCOLS
 
 FEATURES, RECORDS, PARTIES, COLLUDING, DROPOUTS = 4000, 2, 14, 3, 3
 ROOM = 5.0 / math.sqrt(2.0 * FEATURES)
 KEY = bytes(range(32))
 SUMMATIONS: dict[str, dict[str, Any]] = {
-    **{name: {"protocol": name} for name, kind in PROTOCOLS.items() if not kind.counts_votes},
+    **{name: {"protocol": name} for name in SUMS},
     "some nodes": {"protocol": "compute-nodes", "nodes": 3, "per_party": 2},
 }
 DROPPED = [(name, drop) for name in SUMMATIONS for drop in ((0,) if name == "pairwise" else (0, 1, DROPOUTS))]
