@@ -305,6 +305,9 @@ class Listening(Method):
     def parameters(self, request: Any) -> Any:
         return self._method.parameters(request)
 
+    def indices(self, request: Any) -> Any:
+        return self._method.indices(request)
+
     def contribute(self, request: Any, block: Any, contexts: Any = ()) -> Any:
         return self._method.contribute(request, block, contexts)
 
