@@ -471,7 +471,7 @@ def test_a_party_answers_as_many_questions_about_public_records_as_were_planned(
     method = Voting(study(tmp_path, queries=3))
     method.check(Vote("ballots", indices=np.array([0, 19, 2])), 0)
     request = Vote("ballots", indices=None if places is None else np.array(places))
-    with pytest.raises(Refused, match='"ballots" names (no places|places of shape|the place)'):
+    with pytest.raises(Refused, match=r'"ballots" names (no places|places of shape|the place)'):
         method.check(request, 0)
 
 
