@@ -128,8 +128,9 @@ def metric_of(points: Sequence[Point]) -> str:
     for metric in points[0].metrics:
         if all(metric in point.metrics for point in points):
             return metric
-    measured = " and ".join(dict.fromkeys(f'"{point.method}"' for point in points))
-    raise UnspokenError(f"what {measured} released has no metric in common: there is nothing to compare.")
+    methods = list(dict.fromkeys(f'"{point.method}"' for point in points))
+    common = " in common" if len(methods) > 1 else ""
+    raise UnspokenError(f"what {' and '.join(methods)} released has no metric{common}: there is nothing to compare.")
 
 
 def plot(points: Sequence[Point], metric: str, path: Path) -> None:
