@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Vote, ZeroSum, release_of
+from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
@@ -116,7 +116,7 @@ class Coordinator:
         try:
             request = self._conversation.send(answer)
         except StopIteration as end:
-            self.release, self.stage, self._endpoint = release_of(self._method, end), "done", None
+            self.release, self.stage, self._endpoint = end.value, "done", None
             return []
         return self._open(request)
 
