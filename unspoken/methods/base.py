@@ -10,6 +10,8 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from unspoken.data.block import Block
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
@@ -126,6 +128,11 @@ class Contribution:
     """(B, dimension): will be rounded, noised and masked."""
     exact: Integers
     """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
+
+    @classmethod
+    def without_exact(cls, rows: Floats | Sequence[Floats]) -> Contribution:
+        """One vector a party, all of whose coordinates carry noise."""
+        return cls(np.stack(list(rows)), np.empty((len(rows), 0), dtype=np.int64))
 
 
 class Method(Description, ABC):
