@@ -90,6 +90,7 @@ class GradientDescent(Training[GradientOptions]):
         return tuple(notes)
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
+        weights = given(query.parameters)
         taken = [
             np.flatnonzero(self.batches.is_taken(int(count), context))
             for count, context in zip(block.counts, contexts, strict=True)
@@ -97,7 +98,7 @@ class GradientDescent(Training[GradientOptions]):
         features = np.concatenate([block.features[party, rows] for party, rows in enumerate(taken)])
         labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
         counts = np.array([len(rows) for rows in taken])
-        sums = self.projection.sums(given(query.parameters), features, labels, counts, query.turn)
+        sums = self.projection.sums(weights, features, labels, counts, query.turn)
         return Contribution.without_exact(sums)
 
     def conclude(self, ask: Ask) -> Conversation:
