@@ -4,7 +4,9 @@ so that its mistakes are told at once.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -28,8 +30,16 @@ class _OneSentence(TyperGroup):
     """Tells a mistake on the command line as any other: in one sentence on standard error, with exit status 2."""
 
     def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # better a question mark than nothing
         try:
             status = super().main(*args, **{**options, "standalone_mode": False})
+            sys.stdout.flush()
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            status = _cannot_print(error)
         except _UsageError as error:
             # Without a message the help has been shown, because nothing was asked for.
             if message := " ".join(error.format_message().split()):
@@ -37,6 +47,13 @@ class _OneSentence(TyperGroup):
                 print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
             status = 2
         sys.exit(status)
+
+
+def _cannot_print(error: OSError) -> int:
+    """Say that standard output takes nothing, and keep Python from trying once more at its end."""
+    print(f"unspoken: standard output cannot be written to ({error.strerror}); send it elsewhere.", file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 2
 
 
 app = typer.Typer(
@@ -276,6 +293,8 @@ def compare(
     from unspoken.report import terminal
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise UnspokenError(f"--methods is {methods!r}, but should name methods, such as moments,central.")
     for name in names:
         comparison.study_for(study, name, wanted[0])
     train, held_out = read_records(data, study), read_records(test, study)
@@ -359,4 +378,5 @@ def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    print(json.dumps(content, indent=2, ensure_ascii=not unicode))

@@ -23,6 +23,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected import BeforeProjection
 from unspoken.methods import cross_silo, mechanisms
@@ -39,6 +40,7 @@ from unspoken.methods.training.options import TrainingOptions
 from unspoken.noise.projection import projected_bound
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
+from unspoken.roles.totals import Totals
 from unspoken.study import Study, StudyError, make_study
 from unspoken.summation.base import Aborted
 
@@ -448,7 +450,7 @@ def test_parties_and_rounds_draw_independently(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("protocol", ["compute-nodes", "secagg"])
 def test_an_empty_batch_sends_a_message_like_any_other(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[float, list[tuple[str, int]]] = {}
-    send = local._Post.send
+    send = Post.send
     for rate in (1e-9, 1.0):
         sent = sizes[rate] = []
 
@@ -456,7 +458,7 @@ def test_an_empty_batch_sends_a_message_like_any_other(protocol: str, monkeypatc
             sent.extend((sender, len(envelope.body)) for envelope in envelopes)
             send(post, envelopes, sender)
 
-        monkeypatch.setattr(local._Post, "send", watched)
+        monkeypatch.setattr(Post, "send", watched)
         outcome = run(CrossSilo(study({"rounds": 2, "rate": rate}, (4, 10), summation=protocol)))
         assert outcome.survivors == 4
     assert sorted(sizes[1e-9]) == sorted(sizes[1.0])
@@ -472,14 +474,14 @@ def test_batches_without_replacement_are_of_the_records_behind_their_tokens(monk
     silence(monkeypatch)
     dealings: list[dict[int, TokenPositions]] = []
     weights: list[np.ndarray] = []
-    deal = local._Run._deal_tokens
+    deal = local._Run._shuffle
 
-    def dealt(running: Any, turn: int) -> Any:
-        answer = deal(running, turn)
-        dealings.append(running._dealt)
+    def dealt(running: Any, *arguments: Any) -> Any:
+        answer = deal(running, *arguments)
+        dealings.append(running._positions)
         return answer
 
-    monkeypatch.setattr(local._Run, "_deal_tokens", dealt)
+    monkeypatch.setattr(local._Run, "_shuffle", dealt)
     agreed = study({**FIXED, "clip": 0.5}, (3, 7))
     method = CrossSilo(agreed)
     ask = method.request
@@ -564,7 +566,7 @@ def test_the_largest_rate_is_that_of_all_if_there_are_no_others_and_falls_toward
 def test_a_run_that_was_cut_off_deals_the_same_tokens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut when the third total was made but not yet kept: the same batch and the same total come again."""
     method = CrossSilo(study(FIXED, (3, 6)))
-    totals, total = [], local._Run._total
+    totals, total = [], Totals._total
 
     def made(running: Any, *arguments: Any) -> Any:
         answer = total(running, *arguments)
@@ -573,7 +575,7 @@ def test_a_run_that_was_cut_off_deals_the_same_tokens_again(tmp_path: Path, monk
             raise KeyboardInterrupt
         return answer
 
-    monkeypatch.setattr(local._Run, "_total", made)
+    monkeypatch.setattr(Totals, "_total", made)
     records, federation = tmp_path / "run", ArrayFederation(method.study, *records_for(method.study))
     journal = Journal(records, "run")
     with pytest.raises(KeyboardInterrupt):
