@@ -56,7 +56,8 @@ def study_for(study: Study, method: str, epsilon: float) -> Study:
         method_for(changed)
         return changed
     keys = study.method.own_keys
-    known = make_study({**content, "method": {"name": method, **keys}}, study.source).described.keys.model_fields
+    changed = make_study({**content, "method": {"name": method, **keys}}, study.source)
+    known = METHODS[method].keys_for(changed).model_fields
     keys = {key: value for key, value in keys.items() if key in known}
     changed = make_study({**content, "method": {"name": method, **keys}}, study.source)
     try:

@@ -15,11 +15,12 @@ from factories import maker
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.methods.baselines import Conv, Local
+from unspoken.methods.baselines import IndependentMessages, Local
 from unspoken.methods.cape import Cape
-from unspoken.methods.functions import Ask, Custom, FunctionMethod
+from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.mechanisms import CorrelatedNoise, IndependentNoise, Participation
 from unspoken.methods.parameters import Refused
+from unspoken.methods.workloads import Query
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.contributor import Contributor
 from unspoken.roles.secrets import PartySecrets
@@ -142,7 +143,7 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
     """Lemma 1 and Proposition 1, measured: 50,000 numbers a method, so deviations are known to 0.3 %."""
     sites, count = 5, 50_000
     agreed = study(parties=sites, method={"correlation": float(sites)})
-    cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, Conv)
+    cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, IndependentMessages)
     noise = cape.plan().planned("function").noise
     assert isinstance(noise, CorrelatedNoise)
     scale = cape.plan().planned("function").encoding.scale
@@ -195,7 +196,7 @@ def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None
     mu = plan.released(outcome.participation).mu
     assert mu is not None
     assert mu == pytest.approx(
-        planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.hidden(Participation(7, 7)))
+        planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.adversary_variance(Participation(7, 7)))
     )
 
 
@@ -227,11 +228,11 @@ def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -
 
 def test_a_method_cannot_ask_more_often_than_it_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     agreed = study(parties=4)
-    method = Conv(agreed)
+    method = IndependentMessages(agreed)
 
     def greedy(plan: Any) -> Iterator[Any]:
-        yield method.request(Ask())
-        yield method.request(Ask())
+        yield method.request(Query("function"))
+        yield method.request(Query("function"))
 
     monkeypatch.setattr(method, "coordinate", greedy)
     with pytest.raises(Refused, match="more often than planned"):

@@ -130,6 +130,11 @@ class Contribution:
     """(B, number of exact coordinates): will be masked only (or sent in the open, in a message). Left out if the sum
     has none."""
 
+    @classmethod
+    def without_exact(cls, rows: Floats | Sequence[Floats]) -> Contribution:
+        """One vector a party, all of whose coordinates carry noise."""
+        return cls(np.stack(list(rows)), np.empty((len(rows), 0), dtype=np.int64))
+
 
 class Method(Description, ABC):
     """One of the published systems, set up for a study."""

@@ -38,9 +38,9 @@ class Description:
     """Parameters of `PrivateClassifier` that are keys of this method. All others are passed in `options`."""
 
     @classmethod
-    def variant(cls, study: Study) -> type[Description]:
-        """The class that serves this study: this one, unless it leaves some studies to another."""
-        return cls
+    def keys_for(cls, study: Study) -> type[Section]:
+        """The keys of [method] in this study: `keys`, unless some of them decide which others there are."""
+        return cls.keys
 
     @classmethod
     def needs_norm(cls, study: Study) -> bool:

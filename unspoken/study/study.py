@@ -112,7 +112,7 @@ class Study(Section):
     def described(self) -> type[Description]:
         """The study's method, as it describes itself. Its module is imported now, if it was not before."""
         try:
-            return plugins.find(plugins.METHODS, self.method.name, Description).variant(self)
+            return plugins.find(plugins.METHODS, self.method.name, Description)
         except plugins.UnknownName as unknown:
             raise self.error("method.name", unknown.problem) from None
 
