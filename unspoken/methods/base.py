@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -126,9 +126,8 @@ class Contribution:
 
     noisy: Floats
     """(B, dimension): will be rounded, noised and masked."""
-    exact: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message). Left out if the sum
-    has none."""
+    exact: Integers
+    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
 
     @classmethod
     def without_exact(cls, rows: Floats | Sequence[Floats]) -> Contribution:
