@@ -41,8 +41,9 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
-from unspoken.learners.torch_models import TorchModel, make_module
+from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
+from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_modules import make_module
 from unspoken.methods.base import PartyContext, Sum
 from unspoken.methods.mechanisms import Participation
 from unspoken.methods.registry import method_for

@@ -37,7 +37,7 @@ import numpy as np
 from _common import best_of, claim, options, say, show_claims, show_json, show_table
 from threadpoolctl import threadpool_limits
 
-from unspoken.learners.neighbours import neighbour_shares
+from unspoken.learners.nearest_neighbours import neighbour_shares
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Endpoint, Envelope, Session, VoteShape
 from unspoken.summation.simulated_keys import SimulatedEndpoints

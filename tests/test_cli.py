@@ -638,7 +638,7 @@ def test_a_plan_of_training_in_rounds_says_how_records_are_sampled(shapes: Path)
 def test_a_network_is_trained_and_its_weights_load_anywhere(shapes: Path) -> None:
     import torch
 
-    from unspoken.learners.torch_models import make_module
+    from unspoken.learners.torch_modules import make_module
 
     options = ["--data", "train.npz", "--test", "test.npz", "--output", "out"]
     result = answer(shapes, "simulate", "study.toml", *options)

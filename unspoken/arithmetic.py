@@ -22,11 +22,11 @@ _OTHER = 16
 """Further roundings: of a record's own contribution, and in scaling it."""
 
 
-def inexactness(records: int, rows: int = ROWS) -> float:
+def floating_point_slack(records: int, rows: int = ROWS) -> float:
     """What floating point adds to the distance of two sums over records, in blocks of so many rows, in units of the
     sum of all records' norms.
 
-    >>> inexactness(1_000) == 2 * (1_000 + 16) * 2.0**-53
+    >>> floating_point_slack(1_000) == 2 * (1_000 + 16) * 2.0**-53
     True
     """
     steps = min(records, rows + math.ceil(records / rows))

@@ -18,13 +18,14 @@ from torch import Tensor, nn
 
 import unspoken
 from factories import make
-from unspoken.arithmetic import inexactness
+from unspoken.arithmetic import floating_point_slack
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.engines.journal import Journal
-from unspoken.learners.projected import BeforeProjection
+from unspoken.learners.projected_gradients import BeforeProjection
+from unspoken.learners.random_projection import projected_bound
 from unspoken.methods import cross_silo, mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
@@ -32,7 +33,6 @@ from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.planning import Setting, plan_sum, trust_of
 from unspoken.methods.registry import method_for
 from unspoken.methods.training_baselines import CentralTraining
-from unspoken.noise.projection import projected_bound
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
 from unspoken.study import Study, StudyError, make_study
@@ -739,6 +739,6 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
         declared = DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows)
         planned = plan_sum(agreed, Setting(trust_of(agreed)), declared, 1.0)
     rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
-    off = group * inexactness(records, rows) * 2.0 * records
+    off = group * floating_point_slack(records, rows) * 2.0 * records
     assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
     assert (off > 1e-3) == (records == 10**8)

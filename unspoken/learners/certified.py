@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from unspoken.learners.losses import Loss
-from unspoken.learners.spaces import Space
+from unspoken.learners.parametrization import Space
 from unspoken.types import Floats
 
 Number = TypeVar("Number", float, Floats)

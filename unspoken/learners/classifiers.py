@@ -129,7 +129,8 @@ def make_classifier(
         estimator = Estimator(kind, how.seed)
         _try_out(name, estimator, features, classes)
         return estimator
-    from unspoken.learners.torch_models import ModelError, TorchModel
+    from unspoken.learners.torch_models import TorchModel
+    from unspoken.learners.torch_modules import ModelError
 
     try:
         return Module(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)

@@ -26,7 +26,7 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.learners import certified, sgd
 from unspoken.learners.losses import Loss
-from unspoken.learners.spaces import space_for
+from unspoken.learners.parametrization import space_for
 from unspoken.types import Floats
 
 SLACK = 1e-6

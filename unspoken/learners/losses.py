@@ -133,7 +133,7 @@ class Logistic(OneVersusRest):
         return loss
 
 
-class Softmax(Loss):
+class CrossEntropy(Loss):
     """Multinomial logistic regression: cross-entropy of the softmax of the scores.
 
     The slopes are p − e_y, so their norm is below √2 (DP-Helmet, Theorem 27), and the Hessian
@@ -172,7 +172,7 @@ class Softmax(Loss):
 
 
 @dataclass(frozen=True)
-class Shares(Loss):
+class SoftLabelLoss(Loss):
     """A loss whose targets are shares of votes: each label's loss, weighted by its share."""
 
     loss: Loss
@@ -195,7 +195,7 @@ class Shares(Loss):
         return np.asarray(labels[..., None] == positive, dtype=np.float64)
 
     def slopes(self, scores: Floats, targets: Floats) -> Floats:
-        if isinstance(self.loss, Softmax):
+        if isinstance(self.loss, CrossEntropy):
             return self.loss.slopes(scores, targets)
         ones = np.ones_like(scores)
         mixed: Floats = targets * self.loss.slopes(scores, ones)
@@ -203,7 +203,7 @@ class Shares(Loss):
         return mixed
 
     def values(self, scores: Floats, targets: Floats) -> Floats:
-        if isinstance(self.loss, Softmax):
+        if isinstance(self.loss, CrossEntropy):
             return self.loss.values(scores, targets)
         signs = np.ones_like(scores)
         # Each output's loss for itself: the sum over outputs would mix their shares.
@@ -223,4 +223,4 @@ def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smooth
         case "logistic":
             return Logistic(classes)
         case "softmax":
-            return Softmax(classes)
+            return CrossEntropy(classes)

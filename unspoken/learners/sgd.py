@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from unspoken.learners.losses import Loss
-from unspoken.learners.spaces import Space
+from unspoken.learners.parametrization import Space
 from unspoken.types import Floats, Integers
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import Softmax
+from unspoken.learners.losses import CrossEntropy
 from unspoken.methods.base import (
     Collect,
     Conversation,
@@ -127,7 +127,9 @@ class Nothing(TrainsModels, ComputesFunction, PooledMethod):
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()
         if self.study.task == "classification" and self.options.function is None:
-            learner = LinearLearner(Softmax(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION)
+            learner = LinearLearner(
+                CrossEntropy(len(self.study.data.class_names)), self.study.data.norm, _REGULARIZATION
+            )
             return LinearModel(learner.fit(records)[0], learner.loss.link, self._details(records))
         if self.study.task == "regression":
             weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]

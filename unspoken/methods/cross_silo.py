@@ -17,7 +17,7 @@ import numpy as np
 from pydantic import AfterValidator, Field, model_validator
 
 from unspoken.data.block import Block
-from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
+from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
 from unspoken.methods.base import (
     Contribution,
     Conversation,
@@ -102,7 +102,8 @@ _SLACK = 0.01
 
 def model_for(study: Study, options: TrainingOptions) -> TorchModel:
     """The study's PyTorch model."""
-    from unspoken.learners.torch_models import ModelError, TorchModel
+    from unspoken.learners.torch_models import TorchModel
+    from unspoken.learners.torch_modules import ModelError
 
     regression = study.task == "regression"
     outputs = 1 if regression else len(study.data.class_names)

@@ -9,7 +9,7 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.federation import Federation
 from unspoken.data.files import Records
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import Softmax
+from unspoken.learners.losses import CrossEntropy
 from unspoken.learners.scores import classify
 from unspoken.study import Study
 from unspoken.types import Floats, Integers, Labels
@@ -43,4 +43,4 @@ def mean_alone_accuracy(study: Study, federation: Federation, test: Records) -> 
 
 
 def _learner(study: Study) -> LinearLearner:
-    return LinearLearner(Softmax(len(study.data.class_names)), study.data.norm, _REGULARIZATION)
+    return LinearLearner(CrossEntropy(len(study.data.class_names)), study.data.norm, _REGULARIZATION)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unspoken.arithmetic import ROWS
-from unspoken.noise.projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
+from unspoken.learners.random_projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
 from unspoken.types import Floats, Integers, Labels
 
 if TYPE_CHECKING:
