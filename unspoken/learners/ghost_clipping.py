@@ -114,7 +114,7 @@ def linear_layers(module: Stateless, losses: Losses, rows: Tensor, targets: Tens
 def _outer_products(
     module: Stateless, losses: Losses, layers: list[Layer], inputs: Tensor, targets: Tensor
 ) -> OuterProducts:
-    """One pass forward and one back to the layers' outputs; no gradients of weights are computed."""
+    """The factors, from one pass forward and one back to the layers' outputs, without gradients of weights."""
     seen: dict[str, Tensor] = {}
     outputs: dict[str, Tensor] = {}
 
