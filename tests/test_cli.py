@@ -665,6 +665,10 @@ def test_a_run_with_a_checkpoint_is_not_done_twice(shapes: Path) -> None:
     first, again = (answer(shapes, "simulate", "study.toml", *options) for _ in range(2))
     assert first["metrics"] == again["metrics"]
     assert first["bytes"] == again["bytes"]
+    assert complaint(shapes, "simulate", "study.toml", *options, "--drop", "1") == (
+        "run.checkpoint: is the checkpoint of a run with drop 0, seed 0, but this run has drop 1, seed 0; "
+        "choose another file."
+    )
     changed(shapes, "rate = 0.5", "rate = 0.4")
     assert complaint(shapes, "simulate", "study.toml", *options) == (
         "run.checkpoint: is the checkpoint of another study or other data; choose another file."
