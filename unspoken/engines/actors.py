@@ -80,7 +80,6 @@ class Actors:
         return Party(
             self._method,
             self._records[index],
-            index,
             self._keys.identity(index),
             self._keys.roster,
             plan=self._plan,
