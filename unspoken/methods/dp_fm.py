@@ -20,7 +20,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from unspoken.arithmetic import MOST_POOLED, inexactness
+from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.methods.base import Conversation, Pool, PooledMethod
@@ -73,7 +73,7 @@ class DpFm(PooledMethod):
         else:
             moved = math.sqrt(2.0) * dimension + 4.0 * target * math.sqrt(dimension)
         records = min(parties.count * parties.max_records, MOST_POOLED)
-        return (self.study.group or 1) * moved + inexactness(records) * records * longest
+        return (self.study.group or 1) * moved + floating_point_slack(records) * records * longest
 
     def _scale(self) -> tuple[float, float]:
         """Units for one, and the Laplace scale in units."""

@@ -34,9 +34,9 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.public import PublicRecords, Sha256, read_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
-from unspoken.learners.losses import Shares, loss_of
+from unspoken.learners.losses import SoftLabelLoss, loss_of
+from unspoken.learners.parametrization import space_for
 from unspoken.learners.scores import classify
-from unspoken.learners.spaces import space_for
 from unspoken.methods.base import (
     Collect,
     Contribution,
@@ -230,7 +230,7 @@ regularization = 0.01         # larger: less noise, simpler models
         tolerance = SLACK / 2.0 * self.sensitivity() * self.options.regularization + self._rounding
         coefficients = certified.minimise(
             space,
-            Shares(self.loss.classes, self.loss),
+            SoftLabelLoss(self.loss.classes, self.loss),
             targets[None],
             weights,
             regularization,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from unspoken.arithmetic import MOST_POOLED, inexactness
+from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.methods.mechanisms import CURATOR
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum, agreed_protocol
 from unspoken.noise.encoding import Encoding
@@ -210,7 +210,7 @@ def plan_sum(study: Study, setting: Setting, release: DeclaredSum, mu: float) ->
     if release.noise.pooled:
         rounded, summed = 1, min(trust.parties * study.parties.max_records, MOST_POOLED)
     norm_bound = release.bound * summed / study.parties.max_records
-    inexact = rounded * inexactness(summed, release.rows) * norm_bound
+    inexact = rounded * floating_point_slack(summed, release.rows) * norm_bound
     release = replace(release, sensitivity=release.sensitivity + inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS

@@ -3,9 +3,9 @@
 Parties answer Q public queries without labels. A ballot is the prediction of a party's own model (`ensemble`), or the
 shares of the labels of its k records that are nearest to the query (`neighbours`). The ballots are added up with every
 party's share of the noise, the winning label of each query is revealed, and a student that learns from the labelled
-queries is released. Which public records are asked about, the coordinator says: typical ones (`learners.typical`), or
-the first. Before the student learns, what is known of them spreads to public records nearby, asked or not
-(`learners.spreading`).
+queries is released. Which public records are asked about, the coordinator says: typical ones
+(`learners.query_selection`), or the first. Before the student learns, what is known of them spreads to public records
+nearby, asked or not (`learners.label_spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1, or zeros where a model abstains by predicting no
 class (−1), or where it cannot be trained on a party's records, which nobody must see. Whatever happens to a party, each
@@ -39,11 +39,11 @@ from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
 from unspoken.data.public import PublicRecords, Sha256, read_public
 from unspoken.learners.classifiers import Classifier, ClassifierError, Estimator, Module, Training, make_classifier
+from unspoken.learners.label_spreading import MOST, can_spread, spread_labels
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import Softmax
-from unspoken.learners.neighbours import neighbour_shares
-from unspoken.learners.spreading import MOST, can_spread, spread_labels
-from unspoken.learners.typical import CLUSTERED, typical_records
+from unspoken.learners.losses import CrossEntropy
+from unspoken.learners.nearest_neighbours import neighbour_shares
+from unspoken.learners.query_selection import CLUSTERED, typical_records
 from unspoken.methods.base import (
     Contribution,
     Conversation,
@@ -152,7 +152,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         try:
             return make_classifier(
                 name,
-                LinearLearner(Softmax(self._classes), data.norm, regularization),
+                LinearLearner(CrossEntropy(self._classes), data.norm, regularization),
                 data.dimension,
                 self._classes,
                 options.hidden,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from unspoken.data.block import Block
-from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
+from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
 from unspoken.methods.base import Contribution, Conversation, PartyContext, Tokens
 from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.plan import DeclaredSum
