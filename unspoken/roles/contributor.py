@@ -12,7 +12,7 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Method, PartyContext, PartyRequest
 from unspoken.methods.mechanisms import NoiseSource
-from unspoken.methods.plan import Plan
+from unspoken.methods.plan import Plan, PlannedSum
 from unspoken.roles.attempts import check_planned
 from unspoken.roles.secrets import PartySecrets
 from unspoken.types import Words
