@@ -10,11 +10,12 @@ from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
 from unspoken.data.splits import split
 from unspoken.engines import local
-from unspoken.methods.base import Method, Release
+from unspoken.engines.outcome import Outcome
+from unspoken.methods.base import Method
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for
+from unspoken.methods.releases import LinearModel, Release
 from unspoken.noise.stream import SecretStream
-from unspoken.report.evaluation import classify, scores_of
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers, Labels
 
@@ -24,6 +25,7 @@ __all__ = [
     "Finished",
     "Floats",
     "Integers",
+    "LinearModel",
     "Plan",
     "Records",
     "Release",
@@ -42,7 +44,7 @@ __all__ = [
 class Finished(NamedTuple):
     """A run that ended, and what was planned for it."""
 
-    outcome: local.Outcome
+    outcome: Outcome
     plan: Plan
 
     @property
@@ -90,9 +92,9 @@ def run_records(agreed: Study, records: Records, groups: Integers, secrets: Secr
     return run(method_for(agreed), ArrayFederation(agreed, records, groups), secrets=secrets)
 
 
-def share_right(release: Release, features: Floats, labels: Labels) -> float:
-    """The accuracy of a released model on records that are bounded already."""
-    return float((classify(scores_of(release, features)) == labels).mean())
+def share_right(agreed: Study, release: Release, features: Floats, labels: Labels) -> float:
+    """The accuracy of a released model."""
+    return float((release.predict(agreed, features) == labels).mean())
 
 
 def deal(records: int, parties: int) -> Integers:

@@ -303,7 +303,7 @@ def compare(
         points = comparison.compare(
             study, train, groups, held_out, names, wanted, repeats=repeats, seed=seed, progress=progress
         )
-    metric = next(iter(points[0].metrics))
+    metric = comparison.metric_of(points)
     if plot is not None:
         comparison.plot(points, metric, plot)
     if as_json:

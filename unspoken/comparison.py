@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unspoken.data.files import Records
-from unspoken.errors import missing_package
+from unspoken.errors import UnspokenError, missing_package
 from unspoken.methods.base import Method
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.plugins import UnknownName, quoted, suggestion
@@ -122,6 +122,16 @@ def compare(
             if promised is None:
                 break
     return points
+
+
+def metric_of(points: Sequence[Point]) -> str:
+    """The first metric that all methods have."""
+    for metric in points[0].metrics:
+        if all(metric in point.metrics for point in points):
+            return metric
+    methods = list(dict.fromkeys(f'"{point.method}"' for point in points))
+    common = " in common" if len(methods) > 1 else ""
+    raise UnspokenError(f"what {' and '.join(methods)} released has no metric{common}: there is nothing to compare.")
 
 
 def plot(points: Sequence[Point], metric: str, path: Path) -> None:

@@ -2,9 +2,9 @@
 
 Moments: `SecondMoments.of` on 1,000,000 records × 100 features against one `X.T @ X` of the same array, with as many
 BLAS threads. Message: what one site of D = 1,000 features does beyond computing its half a million moments, in its two
-phases as the local engine runs them: draw the noise that cancels and put it into the secure sum; then encode the
-moments, draw the noise that stays, draw the noise that cancels once more, and sign the message. Solving: coefficients
-from the noisy moments of D = 1,280 features.
+phases as every party runs them: draw the noise that cancels and put it into the secure sum; then encode the moments,
+draw the noise that stays, draw the noise that cancels once more, and sign the message. Solving: coefficients from the
+noisy moments of D = 1,280 features.
 
 Goals are printed beside the figures; on a busy machine they say little.
 """
@@ -19,16 +19,14 @@ from threadpoolctl import threadpool_info
 
 from benchmarks.common import Numbers, best_of, claim, conclude, options, say, show_table
 from benchmarks.studies import study
-from unspoken.engines.local import _common_noise, _secrets_of
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.learners.solving import solve
 from unspoken.methods.cape import Cape
 from unspoken.methods.functions import FunctionOptions
-from unspoken.methods.mechanisms import Correlated
 from unspoken.methods.plan import Plan, PlannedSum
-from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import Envelope
+from unspoken.roles.secrets import PartySecrets
+from unspoken.summation.base import Envelope, Protocol
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 from unspoken.types import Floats, Words
 
@@ -103,14 +101,11 @@ def _study(features: int) -> Any:
 
 
 class _Site:
-    """What `engines.local` does for one party in `_prepare` and `_collect`, without its records."""
+    """What one party does in the two phases, as `roles.contributor` has it, without its records."""
 
     def __init__(self, plan: Plan, planned: PlannedSum, contribution: Floats) -> None:
-        if not isinstance(planned.noise, Correlated):
-            raise TypeError(f"Expected correlated noise, got {planned.noise}.")
         self._plan, self._planned, self._contribution = plan, planned, contribution
-        self._common, self._own = planned.noise.common**0.5, planned.noise.own**0.5
-        self._root = SecretStream().key()
+        self._secrets = PartySecrets(SecretStream().key(), SITE)
 
     def parts(self) -> dict[str, Any]:
         common = self.common()
@@ -120,8 +115,7 @@ class _Site:
             "  into the secure sum (compute nodes)": lambda: self.mask(common),
             "message phase": self.message_phase,
             "  encoding": self.encode,
-            "  noise that stays": self.own,
-            "  noise that cancels, again": self.common,
+            "  noise that stays, and once more what cancels": self.noise,
             "  signing": lambda: self.sign(common),
         }
 
@@ -130,27 +124,29 @@ class _Site:
 
     def message_phase(self) -> list[Envelope]:
         words = self.encode()[0]
-        words += self.own()
-        words += self.common()
+        words += self.noise()
         return self.sign(words)
 
     def common(self) -> Words:
-        return _common_noise(self._root, SITE, 0, self._common, self._planned.dimension)
+        return self._planned.noise.prepared(self._planned.dimension, self._secrets.common(0))
 
-    def own(self) -> Words:
-        return sample(self._own, self._planned.dimension, _secrets_of(self._root, SITE, "noise")).view(np.uint64)
+    def noise(self) -> Words:
+        source = self._secrets.noise(common=self._secrets.common(0))
+        return self._planned.noise.added(self._planned.dimension, source)
 
     def encode(self) -> Words:
         return self._planned.encoding.encode(self._contribution)
 
     def mask(self, vector: Words) -> list[Envelope]:
-        protocol = SimulatedEndpoints(self._plan.preparation(self._planned), SecretStream())
-        return protocol.party(SITE, _secrets_of(self._root, SITE, "keys")).submit(vector)
+        return self._submit(self._plan.preparation(self._planned), vector)
 
     def sign(self, words: Words) -> list[Envelope]:
-        protocol = SimulatedEndpoints(self._plan.collection(self._planned), SecretStream())
         count = np.array([10_000], dtype=np.uint64)
-        return protocol.party(SITE, _secrets_of(self._root, SITE, "keys")).submit(np.concatenate([words, count]))
+        return self._submit(self._plan.collection(self._planned), np.concatenate([words, count]))
+
+    def _submit(self, protocol: Protocol, vector: Words) -> list[Envelope]:
+        endpoints = SimulatedEndpoints(protocol, SecretStream())
+        return endpoints.party(SITE, self._secrets.stream("keys")).submit(vector)
 
 
 # --- Solving ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,18 @@ import numpy as np
 
 from benchmarks.cape.data import Regression, TwoClasses
 from benchmarks.common import say
-from benchmarks.studies import Finished, Floats, Records, Release, Study, deal, run_records, share_right, study
+from benchmarks.studies import (
+    Finished,
+    Floats,
+    LinearModel,
+    Records,
+    Release,
+    Study,
+    deal,
+    run_records,
+    share_right,
+    study,
+)
 
 Data = TypeVar("Data")
 Axis = Literal["epsilon", "delta", "records"]
@@ -164,6 +175,8 @@ def run_regression(
 
 def regression_metrics(data: Regression, release: Release) -> dict[str, float]:
     """The paper's f_D(w) = (1/N)‖y − Xw‖², and err_w = ‖w* − w‖/D where w* is known; and both for w = 0."""
+    if not isinstance(release, LinearModel):
+        raise TypeError(f"Expected a linear model, got {release}.")
     weights = release.weights[0]
     metrics = {"loss": float(np.mean((data.labels - data.features @ weights) ** 2))}
     if data.true is not None:
@@ -188,6 +201,6 @@ def measure_network(
     groups = deal(point.records, experiment.sites)
     release = run_records(agreed, Records(data.features, data.labels), groups).release
     return {
-        "test": 1.0 - share_right(release, data.test_features, data.test_labels),
-        "train": 1.0 - share_right(release, data.features, data.labels),
+        "test": 1.0 - share_right(agreed, release, data.test_features, data.test_labels),
+        "train": 1.0 - share_right(agreed, release, data.features, data.labels),
     }

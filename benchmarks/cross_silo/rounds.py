@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
@@ -20,11 +19,13 @@ from benchmarks.studies import ArrayFederation, Floats, Integers, Records, Study
 from unspoken.data.block import Block
 from unspoken.engines import local
 from unspoken.learners.torch_models import TorchModel
-from unspoken.methods.base import Private, Sum
-from unspoken.methods.mechanisms import Turnout
-from unspoken.noise.discrete_gaussian import sample
+from unspoken.methods import mechanisms
+from unspoken.methods.base import Method, PartyContext, Sum
+from unspoken.methods.mechanisms import NoiseSource, Participation
+from unspoken.methods.plan import PlannedSum
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import COORDINATOR, Envelope
+from unspoken.summation.base import COORDINATOR, Envelope, Protocol
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 PIXELS, CLASSES, CLIP = 784, 10, 1.0
 GROUP = 8
@@ -84,7 +85,7 @@ class Setting:
         method = method_for(self.study(protocol))
         plan = method.plan()
         planned = plan.sums[0]
-        made = plan.protocol(planned, SecretStream(), 0)
+        made = SimulatedEndpoints(plan.protocol(planned), SecretStream())
         coordinator = made.coordinator()
         post = _TimedPost({**made.helpers(), COORDINATOR: coordinator})
         spent = [self._party(index, method, planned, made, post) for index in range(self.parties)]
@@ -93,9 +94,8 @@ class Setting:
         post.send(post.timed(COORDINATOR, coordinator.finish))
         words = post.timed(COORDINATOR, coordinator.total)
         started = time.thread_time()
-        if made.reveals_contributions:
-            variance = planned.noise.total(Turnout(self.parties, self.parties))
-            words += sample(math.sqrt(variance), planned.dimension, SecretStream()).view(np.uint64)
+        if made.protocol.reveals_contributions:
+            words += planned.noise.at_once(planned.dimension, SecretStream(), Participation(self.parties, self.parties))
         drawn_once = time.thread_time() - started
         coordinating = post.seconds.pop(COORDINATOR)
         return {
@@ -106,17 +106,19 @@ class Setting:
             "the total's noise": drawn_once,
         }
 
-    def _party(self, index: int, method: Any, planned: Any, made: Any, post: _TimedPost) -> tuple[float, float]:
+    def _party(
+        self, index: int, method: Method, planned: PlannedSum, made: SimulatedEndpoints[Protocol], post: _TimedPost
+    ) -> tuple[float, float]:
         """Processor seconds of one party's work, and of its noise; its messages go out."""
         features, labels = data_of(self.records)
         block = Block(features[None], labels[None], np.array([self.records]))
         request = Sum("gradient", TorchModel("mlp", PIXELS, CLASSES, "cross-entropy", self.hidden, 0).initial(), 0)
         started = time.thread_time()
         party = made.party(index, SecretStream())
-        vector = planned.encoding.encode(method.contribute(request, block, [Private(SecretStream())]).noisy)[0]
+        vector = planned.encoding.encode(method.contribute(request, block, [PartyContext(SecretStream())]).noisy)[0]
         drawing = time.thread_time()
-        if not made.reveals_contributions:
-            vector += local._share(planned.schedule, planned.dimension, party.seeds, SecretStream())
+        if not made.protocol.reveals_contributions:
+            vector += planned.noise.added(planned.dimension, NoiseSource(SecretStream(), party.seeds))
         drawn = time.thread_time()
         envelopes = party.submit(vector)
         work = time.thread_time() - drawn + drawing - started
@@ -184,5 +186,5 @@ def no_noise() -> Iterator[None]:
     def silence(sigma: float, count: int, stream: SecretStream) -> Integers:
         return np.zeros(count, dtype=np.int64)
 
-    with patch.object(local, "sample", silence):
+    with patch.object(mechanisms, "sample", silence):
         yield

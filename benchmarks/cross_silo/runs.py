@@ -169,8 +169,8 @@ def measured(
 
 
 def accuracy(images: Images, method: str, parties: int, epsilon: float, keys: dict[str, Any]) -> float:
-    finished = run_study(images, study_of(images, method, parties, epsilon, keys))
-    return share_right(finished.release, images.test_features, images.test_labels)
+    agreed = study_of(images, method, parties, epsilon, keys)
+    return share_right(agreed, run_study(images, agreed).release, images.test_features, images.test_labels)
 
 
 def run_study(images: Images, agreed: Study) -> Finished:
@@ -201,9 +201,10 @@ def secure_run(images: Images) -> dict[str, Any]:
     found: dict[str, Any] = {"records": len(images.labels)}
     keys = {"learning_rate": images.learning_rates[len(images.learning_rates) // 2], "rounds": min(images.rounds, 20)}
     for protocol in ("ideal", "secagg"):
-        finished = run_study(images, study_of(images, "cross-silo", PARTIES, 1.0, keys, protocol))
+        agreed = study_of(images, "cross-silo", PARTIES, 1.0, keys, protocol)
+        finished = run_study(images, agreed)
         found[protocol] = {
-            "accuracy": share_right(finished.release, images.test_features, images.test_labels),
+            "accuracy": share_right(agreed, finished.release, images.test_features, images.test_labels),
             "noise": finished.plan.sums[0].total_std(PARTIES),
             "bytes": finished.outcome.bytes,
             "seconds": finished.outcome.seconds,

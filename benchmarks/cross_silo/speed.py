@@ -141,7 +141,7 @@ def time_planning(
             "compute-nodes",
         )
     )
-    subsampled._composed.cache_clear()
+    subsampled.composed.cache_clear()
     started = time.process_time()
     plan = method.plan()
     seconds = time.process_time() - started

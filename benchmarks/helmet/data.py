@@ -41,7 +41,7 @@ class Experiment:
     def accuracies(self, agreed: Study, groups: Integers, repeats: int) -> list[float]:
         """In %, of some runs with fresh noise."""
         releases = (run_records(agreed, self.train, groups).release for _ in range(repeats))
-        return [100.0 * share_right(release, self.test.features, self.test.labels) for release in releases]
+        return [100.0 * share_right(agreed, release, self.test.features, self.test.labels) for release in releases]
 
 
 def add_experiment_options(parser: argparse.ArgumentParser) -> None:

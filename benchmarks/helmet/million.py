@@ -75,7 +75,7 @@ def measure(arguments: argparse.Namespace) -> Numbers:
         "microseconds_per_party": outcome.seconds / parties * 1e6,
         "seconds_making_records": federation.seconds,
         "message_bytes": outcome.bytes,
-        "accuracy": share_right(outcome.release, features, test.labels.ravel()),
+        "accuracy": share_right(agreed, outcome.release, features, test.labels.ravel()),
         "resident_mb": [used / 1e6 for used in memory],
         "claims": [
             claim("flat", "growth of the median memory in GB from the first to the second half", growth, at_most=0.1)

@@ -11,21 +11,33 @@ from typing import Any
 import msgspec
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-from unspoken.summation.neighbours import Advertise, Framed, Introduce
 
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import secagg, shamir
-from unspoken.summation.base import Session, bitmap
-from unspoken.summation.keys import seal
-from unspoken.summation.secagg import SHARE_BYTES, Masked, Opened, Relay, SecAggPlus, Unmask, commitment, sealing_key
+from unspoken.summation.base import COORDINATOR, Message, Session, address_of, bitmap
+from unspoken.summation.graph import neighbours_of
+from unspoken.summation.introductions import NONCE_BYTES, Advertise, Framed, Introduce
+from unspoken.summation.keys import TAG_BYTES, Channel, seal
+from unspoken.summation.secagg import SecAggPlus
+from unspoken.summation.secagg_messages import (
+    SHARE_BYTES,
+    Deal,
+    Masked,
+    Opened,
+    Relay,
+    Unmask,
+    commitment,
+    sealing_key,
+)
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 DROPOUTS = 0.05
 CORRUPT = 0.5
 
 
 def secagg_plus(parties: int, length: int, bits: int) -> SecAggPlus:
-    return SecAggPlus(session(parties, length, bits), secagg.Options(), SecretStream())
+    return SecAggPlus(session(parties, length, bits), secagg.Options())
 
 
 def session(parties: int, length: int, bits: int, *, opening: bool = False) -> Session:
@@ -38,21 +50,20 @@ def session(parties: int, length: int, bits: int, *, opening: bool = False) -> S
 def time_client(protocol: SecAggPlus) -> dict[str, float]:
     """One party through all four rounds, its neighbours made up."""
     agreed, label = protocol.session, protocol.session.label()
-    coordinator = protocol.coordinator()
-    neighbours = coordinator._neighbours(0)
-    others = {other: protocol.party(other, SecretStream()) for other in neighbours}
+    endpoints = SimulatedEndpoints(protocol, SecretStream())
+    nonce = SecretStream().take(NONCE_BYTES)
+    neighbours = graph_of(protocol, nonce, 0)
+    others: dict[int, Any] = {other: endpoints.party(other, SecretStream()) for other in neighbours}
     advertised = [advertisement(others[other].step(b"")[0].body) for other in neighbours]
     clock = {"keys": 0.0, "shares": 0.0, "mask": 0.0, "unmask": 0.0}
-    party = timed(clock, "keys", lambda: protocol.party(0, SecretStream()))
-    mine = timed(clock, "keys", lambda: party.step(b""))[0]
-    coordinator.step(mine.body)
-    channel = coordinator._channel(0)
-    introduction = channel.wrap(msgspec.msgpack.encode(Introduce(coordinator.state.nonce, advertised)))
+    party = timed(clock, "keys", lambda: endpoints.party(0, SecretStream()))
+    mine = advertisement(timed(clock, "keys", lambda: party.step(b""))[0].body)
+    channel = Channel(endpoints.keys.coordinator, mine.cipher_key, label, COORDINATOR, address_of(0))
+    introduction = channel.wrap(msgspec.msgpack.encode(Introduce(nonce, advertised)))
     timed(clock, "shares", lambda: party.step(introduction))
-    cipher_key = coordinator.state.keys[0].cipher_key
     share = os.urandom((2 + agreed.components) * SHARE_BYTES)
     sealed = [
-        seal(sealing_key(others[other].state.cipher_secret, cipher_key, label, other, 0), int(other > 0), share)
+        seal(sealing_key(others[other].state.cipher_secret, mine.cipher_key, label, other, 0), int(other > 0), share)
         for other in neighbours
     ]
     relay = channel.wrap(msgspec.msgpack.encode(Relay(neighbours, sealed)))
@@ -62,6 +73,13 @@ def time_client(protocol: SecAggPlus) -> dict[str, float]:
     request = channel.wrap(msgspec.msgpack.encode(Unmask(bitmap(np.ones(agreed.parties, dtype=np.bool_)))))
     timed(clock, "unmask", lambda: party.step(request))
     return {**clock, "whole": sum(clock.values())}
+
+
+def graph_of(protocol: SecAggPlus, nonce: bytes, party: int) -> list[int]:
+    """A party's neighbours, if the coordinator has drawn this nonce."""
+    seed = nonce + protocol.session.label().encode()
+    found: list[int] = neighbours_of(party, protocol.session.parties, protocol.degree.neighbours, seed).tolist()
+    return found
 
 
 def advertisement(body: bytes) -> Advertise:
@@ -87,30 +105,37 @@ def time_bare_aes(streams: int, size: int) -> float:
 def time_server(protocol: SecAggPlus) -> dict[str, float]:
     """All that the coordinator does for n parties of which 5 % vanish before their vectors come."""
     agreed, degree, label = protocol.session, protocol.degree, protocol.session.label()
-    coordinator = protocol.coordinator()
-    state, count = coordinator.state, protocol.session.parties
+    endpoints = SimulatedEndpoints(protocol, SecretStream())
+    coordinator: Any = endpoints.coordinator()
     clock = {"keys": 0.0, "shares": 0.0, "vectors": 0.0, "unmask": 0.0}
-    parties = [protocol.party(index, SecretStream()) for index in range(count)]
-    list(protocol._roster.parties)
+    parties: list[Any] = [endpoints.party(index, SecretStream()) for index in range(agreed.parties)]
+    list(endpoints.keys.roster.parties)  # makes them all before the clock starts
     for body in [party.step(b"")[0].body for party in parties]:
         timed(clock, "keys", partial(coordinator.step, body))
     timed(clock, "keys", coordinator.advance)
-    graph = [coordinator._neighbours(index) for index in range(count)]
-    sealed = bytes((2 + agreed.components) * SHARE_BYTES + 16)
-    for index in range(count):
-        deal = secagg.Deal(graph[index], [sealed] * degree.neighbours)
-        receive(coordinator, clock, "shares", index, deal)
+
+    def receive(stage: str, sender: int, message: Message) -> None:
+        """A message as the party would have wrapped it, taken by the coordinator."""
+        secret, peer = parties[sender].state.cipher_secret, endpoints.keys.roster.coordinator
+        body = Channel(secret, peer, label, address_of(sender), COORDINATOR).wrap(msgspec.msgpack.encode(message))
+        framed = msgspec.msgpack.encode(Framed(label, sender, memoryview(body)))
+        timed(clock, stage, lambda: coordinator.step(framed))
+
+    graph = [graph_of(protocol, coordinator.state.nonce, index) for index in range(agreed.parties)]
+    sealed = bytes((2 + agreed.components) * SHARE_BYTES + TAG_BYTES)
+    for index in range(agreed.parties):
+        receive("shares", index, Deal(graph[index], [sealed] * degree.neighbours))
     timed(clock, "shares", coordinator.advance)
     survivors = range(agreed.least_survivors)
     vector = agreed.pack(np.zeros(agreed.length, dtype=np.uint64))
     for index in survivors:
         hashes = [commitment(label, index, parties[index].state.self_seed)]
-        receive(coordinator, clock, "vectors", index, Masked(memoryview(vector), hashes))
+        receive("vectors", index, Masked(memoryview(vector), hashes))
     timed(clock, "unmask", coordinator.finish)
     for index, opened in enumerate(made_up_shares(parties, graph, degree.threshold, len(survivors))):
-        receive(coordinator, clock, "unmask", index, opened)
+        receive("unmask", index, opened)
     timed(clock, "unmask", coordinator.total)
-    if len(state.settled) != len(survivors):
+    if int(coordinator.survivors().sum()) != len(survivors):
         raise RuntimeError("the benchmark lost parties")
     return {**clock, "whole": sum(clock.values())}
 
@@ -136,13 +161,3 @@ def made_up_shares(parties: list[Any], graph: list[list[int]], threshold: int, s
             gone,
             b"".join(shares[other][place[other][index], 0].tobytes() for other in gone),
         )
-
-
-def receive(coordinator: Any, clock: dict[str, float], stage: str, sender: int, message: Any) -> None:
-    """A message as a party would have wrapped it, taken by the coordinator."""
-    channel = coordinator._channel(sender)
-    flipped = channel.__class__.__new__(channel.__class__)
-    flipped._mine = channel._theirs
-    body = flipped.wrap(msgspec.msgpack.encode(message))
-    framed = msgspec.msgpack.encode(Framed(coordinator._label, sender, memoryview(body)))
-    timed(clock, stage, lambda: coordinator.step(framed))

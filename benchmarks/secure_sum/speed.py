@@ -77,13 +77,12 @@ def best(repeats: int, work: Callable[[], dict[str, float]]) -> dict[str, float]
 def uploads(parties: int, length: int, bits: int) -> dict[str, float]:
     """What one party sends, over its bare vector."""
     agreed = session(parties, length, bits, opening=True)
-    secrets = SecretStream()
     protocols: dict[str, Protocol] = {
-        "ideal": ideal.Ideal(agreed, ideal.Options(), secrets),
-        "compute-nodes": compute_nodes.ComputeNodes(agreed, compute_nodes.Options(), secrets),
-        "pairwise": pairwise.Pairwise(session(parties, length, bits), pairwise.Options(), secrets),
-        "secagg+": secagg.SecAggPlus(agreed, secagg.Options(), secrets),
-        "secagg": secagg.SecAgg(agreed, secagg.Options(), secrets),
+        "ideal": ideal.Ideal(agreed, ideal.Options()),
+        "compute-nodes": compute_nodes.ComputeNodes(agreed, compute_nodes.Options()),
+        "pairwise": pairwise.Pairwise(session(parties, length, bits), pairwise.Options()),
+        "secagg+": secagg.SecAggPlus(agreed, secagg.Options()),
+        "secagg": secagg.SecAgg(agreed, secagg.Options()),
     }
     return {name: protocol.upload_bytes() / (length * bits // 8) for name, protocol in protocols.items()}
 

@@ -7,7 +7,7 @@ other ballot as these are from each other at most, so the guarantee is the same.
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 import scipy.linalg
@@ -15,6 +15,8 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from benchmarks.studies import Floats, Integers, Release
+from unspoken.methods.base import Conversation, Total
+from unspoken.methods.plan import Plan
 from unspoken.methods.voting import Voting
 
 KNOWN = 0.2
@@ -86,17 +88,35 @@ class Selective(Remembering):
 class Kept(Voting):
     """The method itself, which also keeps what becomes known of the queries."""
 
-    told: Floats
+    known: Total
 
     @property
     def winners(self) -> Integers:
-        return np.asarray(self.told.argmax(axis=1))
+        if self.known.exact.size:
+            return self.known.exact
+        return np.asarray(self.known.noisy.reshape(self.queries, -1).argmax(axis=1))
 
-    def _release(self, told: Floats, details: dict[str, Any]) -> Release:
-        self.told = told
-        return super()._release(told, details)
+    def coordinate(self, plan: Plan) -> Conversation:
+        conversation = super().coordinate(plan)
+        self.known = yield next(conversation)
+        return _end_of(conversation, self.known)
 
-    def student_of(self, vote: Kept, totals: bool) -> Release:
+    def student_of(self, vote: Kept, plan: Plan, totals: bool) -> Release:
         """What this study's student would be after another's vote, if its noisy totals, or its winners only, became
         known."""
-        return super()._release(vote.told if totals else np.eye(self._classes)[vote.winners], {})
+        known = vote.known
+        if not totals and known.noisy.size:
+            known = replace(known, noisy=np.eye(known.noisy.size // self.queries)[vote.winners].ravel())
+        conversation = super().coordinate(plan)
+        next(conversation)
+        return _end_of(conversation, known)
+
+
+def _end_of(conversation: Conversation, last: Total) -> Release:
+    """What a coordinator releases after the last answer."""
+    try:
+        conversation.send(last)
+    except StopIteration as end:
+        release: Release = end.value
+        return release
+    raise RuntimeError("Expected the conversation to end with the vote.")

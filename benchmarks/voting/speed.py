@@ -32,7 +32,7 @@ from collections.abc import Callable
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -41,11 +41,12 @@ from benchmarks.common import Numbers, best_of, claim, conclude, options, say, s
 from benchmarks.studies import Floats, Integers
 from unspoken.learners.neighbours import neighbour_shares
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.ballots import Poll
-from unspoken.summation.base import COORDINATOR, Endpoint, Envelope
-from unspoken.summation.tally import Tally
+from unspoken.summation.base import COORDINATOR, Endpoint, Envelope, Session, VoteShape
+from unspoken.summation.simulated_keys import SimulatedEndpoints
+from unspoken.summation.tally import Options, Tally
 
 CLASSES, NEIGHBOURS = 10, 5
+Talliers = Literal[3, 5]
 BOUND = 2**40
 """No total of ballots is larger."""
 MPYC_SECONDS = 120
@@ -93,7 +94,7 @@ def show(result: Numbers) -> None:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     quick = arguments.quick
     parties, queries, sampled = (10, 100, 20) if quick else (100, 3_000, 500)
-    tallied = {count: time_tally(count, parties, queries, 1 if quick else 3) for count in (3, 5)}
+    tallied = {count: time_tally(count, parties, queries, 1 if quick else 3) for count in get_args(Talliers)}
     mpyc = time_mpyc(sampled)
     rows = [
         [f"unspoken, {count} talliers", f"{found['processor']:.3f}", f"{found['bytes'] / 1e6:.1f}", found["rounds"]]
@@ -121,7 +122,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
 # --- Argmax ----------------------------------------------------------------------------------------------------------
 
 
-def time_tally(talliers: int, parties: int, queries: int, repeats: int) -> dict[str, Any]:
+def time_tally(talliers: Talliers, parties: int, queries: int, repeats: int) -> dict[str, Any]:
     """The processor seconds of the busiest tallier, the best of some votes, and what it sends."""
     say(f"argmax by {talliers} talliers")
     ballots = np.random.default_rng(0).integers(-BOUND // parties, BOUND // parties, (parties, queries, CLASSES))
@@ -129,12 +130,13 @@ def time_tally(talliers: int, parties: int, queries: int, repeats: int) -> dict[
     return min(votes, key=lambda vote: vote["processor"])
 
 
-def one_vote(ballots: Integers, talliers: int) -> dict[str, Any]:
+def one_vote(ballots: Integers, talliers: Talliers) -> dict[str, Any]:
     """A whole vote with all its messages, each tallier's steps timed apart."""
     parties, queries, classes = ballots.shape
-    poll = Poll("benchmark", "vote", parties, parties, queries, classes, BOUND, talliers=talliers)
-    protocol = Tally(poll, SecretStream())
-    helpers, coordinator = protocol.helpers(), protocol.coordinator()
+    shape = VoteShape(queries, classes, BOUND)
+    session = Session("benchmark", "vote", parties, 0, parties, queries * classes, 64, vote=shape)
+    made = SimulatedEndpoints(Tally(session, Options(talliers=talliers)), SecretStream())
+    helpers, coordinator = made.helpers(), made.coordinator()
     endpoints: dict[str, Endpoint] = {**helpers, COORDINATOR: coordinator}
     spent, sent = dict.fromkeys(endpoints, 0.0), dict.fromkeys(endpoints, 0)
 
@@ -149,7 +151,7 @@ def one_vote(ballots: Integers, talliers: int) -> dict[str, Any]:
             waiting.extend(answers)
 
     for index, rows in enumerate(ballots):
-        deliver(protocol.party(index, SecretStream()).submit(rows))
+        deliver(made.party(index, SecretStream()).submit(rows.ravel().view(np.uint64)))
     deliver(coordinator.settle())
     deliver(coordinator.finish())
     if (coordinator.winners() != ballots.sum(axis=0).argmax(axis=1)).any():
@@ -157,7 +159,7 @@ def one_vote(ballots: Integers, talliers: int) -> dict[str, Any]:
     return {
         "processor": max(spent[name] for name in helpers),
         "bytes": max(sent[name] for name in helpers),
-        "rounds": poll.rounds,
+        "rounds": made.protocol.poll.rounds,
     }
 
 

@@ -59,7 +59,7 @@ def run_method(setting: Setting, method: Method) -> Finished:
 
 
 def accuracy_of(setting: Setting, method: Method) -> float:
-    return share_right(run_method(setting, method).release, setting.test, setting.test_labels)
+    return share_right(method.study, run_method(setting, method).release, setting.test, setting.test_labels)
 
 
 def statistics(found: Sequence[float]) -> dict[str, Any]:
@@ -106,7 +106,9 @@ def vote(setting: Setting, way: Vote, queries: int, promise: Promise, protocol: 
         for student, (extra, totals) in STUDENTS.items():
             made = models.Kept(make(setting, promise, keys | extra, protocol))
             made.order = method.order  # as it would find itself
-            found[student] = share_right(made.student_of(method, totals), setting.test, setting.test_labels)
+            found[student] = share_right(
+                made.study, made.student_of(method, plan, totals), setting.test, setting.test_labels
+            )
     found["labels"] = float((method.winners == setting.public_labels[method.order[:queries]]).mean())
     found["noise"] = plan.planned("ballots").total_std(setting.parties)
     return found
