@@ -1,103 +1,179 @@
-"""The page on the architecture names files and functions: all of them are there, and where it says."""
+"""The shape of the package: imports point down, no room needs itself by way of another, and nothing grows too large.
+
+All imports count, also those within functions and those under TYPE_CHECKING: what a reader must know to read a file is
+what it names.
+"""
 
 from __future__ import annotations
 
 import ast
-import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
-import pytest
+import unspoken
 
-ROOT = Path(__file__).parent.parent
-PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-DRAWING = ROOT / "docs" / "images" / "architecture.svg"
-NAME = re.compile(r"[A-Za-z]\w*(\.\w+)?")
+ROOT = Path(unspoken.__file__).parent
+FLOORS: tuple[frozenset[str], ...] = tuple(
+    map(
+        frozenset,
+        (
+            # A room may import what is on the floors below it, and nothing of its own floor but itself.
+            {"__main__"},
+            {"cli"},
+            {"demo", "__init__"},
+            {"comparison", "estimators"},
+            {"simulation", "templates"},
+            {"report"},
+            {"engines"},
+            {"roles"},
+            {"methods"},
+            {"learners", "summation"},
+            {"privacy", "data"},
+            {"noise", "study"},
+            {"arithmetic", "plugins"},
+            {"errors", "types"},
+        ),
+    )
+)
+
+MOST_LINES_OF_A_FILE = 400
+LONG_FILES = {
+    "learners/torch_models.py": "a certified clipping rule for each kind of layer; to be split by layers",
+    "methods/functions.py": "one class for each function; to be split",
+}
+MOST_LINES_OF_A_FUNCTION = 40
+LONG_FUNCTIONS = {
+    "cli.py:simulate": "typer reads its options from the signature",
+    "cli.py:compare": "typer reads its options from the signature",
+    "simulation.py:simulate": "a front door",
+    "simulation.py:compute": "a front door",
+    "report/terminal.py:show_plan": "one table, row by row; to be split",
+    "learners/neighbours.py:_vote": "one compiled loop",
+}
+MOST_PARAMETERS = 7
+MANY_PARAMETERS = {
+    "cli.py:simulate": "options of the command line",
+    "cli.py:compare": "options of the command line",
+    "simulation.py:simulate": "a front door",
+    "simulation.py:simulate_records": "a front door",
+    "simulation.py:compute": "a front door",
+    "comparison.py:compare": "a front door",
+    "estimators.py:PrivateClassifier.__init__": "scikit-learn reads parameters from the signature",
+    "estimators.py:PrivateRegressor.__init__": "scikit-learn reads parameters from the signature",
+    "templates.py:study_text": "the numbers of a whole study",
+    "engines/local.py:run": "a front door",
+    "noise/discrete_gaussian.py:_add_draws": "compiled: it takes arrays and numbers, no objects",
+    "learners/neighbours.py:_keep": "compiled: it takes arrays and numbers, no objects",
+    "learners/sgd.py:descend": "compiled: it takes arrays and numbers, no objects",
+}
+
+
+class Import(NamedTuple):
+    """One room needs another."""
+
+    by: str
+    room: str
+    of: str
+
+
+class Function(NamedTuple):
+    name: str
+    lines: int
+    """Without decorators, and without the docstring."""
+    parameters: int
+    """Without self and cls."""
 
 
 @cache
-def defined(path: Path) -> frozenset[str]:
-    """The classes and functions of a module, methods as `Class.method`."""
-    found = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(node, ast.FunctionDef | ast.ClassDef):
-            found.add(node.name)
-        if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}.{inner.name}" for inner in node.body if isinstance(inner, ast.FunctionDef)}
-    return frozenset(found)
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
 
 
-def named() -> list[tuple[str, str]]:
-    """What the page has in code type: names, each with the path that stands before it in the same line or cell."""
-    pairs = []
-    for passage in re.split(r"\n\s*\n|\n(?=\s*(?:\d+\.|-) )|\|", PAGE):
-        path = ""
-        for word in re.findall(r"`([^`\n]+)`", passage):
-            if word.endswith((".py", "/")):
-                path = word
-                pairs.append((path, ""))
-            elif NAME.fullmatch(word):
-                pairs.append((path, word))
-    return pairs
+def room_of(module: str) -> str:
+    """The folder below the package that a module is in, or the module itself if it is in none.
+
+    >>> room_of("unspoken.noise.stream"), room_of("unspoken.errors"), room_of("unspoken")
+    ('noise', 'errors', '__init__')
+    """
+    return (*module.split("."), "__init__")[1]
 
 
-@pytest.mark.parametrize(("path", "name"), sorted(set(named())))
-def test_what_the_page_names_is_there(path: str, name: str) -> None:
-    place = ROOT / "unspoken" / path.removeprefix("unspoken/")
-    assert place.exists()
-    if name:
-        modules = [place] if place.is_file() else sorted(place.rglob("*.py"))
-        assert any(name in defined(module) for module in modules)
+def imports() -> Iterator[Import]:
+    for file, tree in trees().items():
+        room = file.split("/")[0].removesuffix(".py")
+        for node in ast.walk(tree):
+            for module in _imported(node):
+                if module.split(".")[0] == "unspoken" and room_of(module) != room:
+                    yield Import(f"{file}:{getattr(node, 'lineno', 0)}", room, room_of(module))
 
 
-def test_the_page_names_a_file_before_most_names() -> None:
-    pairs = named()
-    assert len(pairs) > 60
-    assert {name for path, name in pairs if not path} <= {"Sum", "Vote"}
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"a relative import in line {node.lineno}"
+        if node.module == "unspoken":
+            names = [alias.name for alias in node.names]
+            return [f"unspoken.{name}" if _is_room(name) else "unspoken" for name in names]
+        return [node.module or ""]
+    return []
 
 
-def test_what_the_drawing_names_is_there() -> None:
-    names = re.findall(r'class="code"[^>]*>([^<]+)<', DRAWING.read_text(encoding="utf-8"))
-    assert len(names) >= 12
-    everything = frozenset().union(*map(defined, (ROOT / "unspoken").rglob("*.py")))
-    assert set(names) <= everything
-    page = PAGE.replace("NoiseShares.added", "Mechanism.added")
-    assert [name for name in names if f"`{name}`" not in page] == []
+def _is_room(name: str) -> bool:
+    return (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()
 
 
-def test_links_lead_somewhere() -> None:
-    for target in re.findall(r"\]\(([^)#]+)\)", PAGE):
-        assert (ROOT / "docs" / target).exists(), target
+def functions() -> Iterator[Function]:
+    for file, tree in trees().items():
+        yield from _functions(tree, f"{file}:")
 
 
-def rooms() -> list[list[str]]:
-    """The lines of the page's list of rooms, the highest first."""
-    (listed,) = re.findall(r"(?:^    \S.*\n)+", PAGE.split("## Rooms")[1].split("## ")[0], flags=re.MULTILINE)
-    return [re.split(r"\s{3,}", line.strip())[0].split() for line in listed.splitlines()]
+def _functions(node: ast.AST, prefix: str) -> Iterator[Function]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = child.args
+            names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+            count = len([name for name in names if name not in ("self", "cls")])
+            yield Function(prefix + child.name, _lines(child), count)
+            yield from _functions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _functions(child, prefix)
 
 
-def imported(path: Path) -> set[str]:
-    """The rooms, and modules beside them, that a module imports."""
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module == "unspoken":
-            found |= {f"unspoken.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            found.add(node.module or "")
-    return {name.split(".")[1] for name in found if name.startswith("unspoken.")}
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        docstring = function.body[0]
+        lines -= (docstring.end_lineno or 0) - docstring.lineno + 1
+    return lines
+
+
+def test_every_room_has_its_floor() -> None:
+    rooms = {file.split("/")[0].removesuffix(".py") for file in trees()}
+    assert rooms == {room for floor in FLOORS for room in floor}
+    assert sum(map(len, FLOORS)) == len(rooms)
 
 
 def test_imports_point_down() -> None:
-    """Within the first line and the last, modules that are no rooms may import each other."""
-    height = {room: -number for number, line in enumerate(rooms()) for room in line}
-    package = ROOT / "unspoken"
-    everything = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
-    assert everything - {"__init__", "__main__"} == set(height)
-    ends = {max(height.values()), min(height.values())}
-    for path in package.rglob("*.py"):
-        room = path.relative_to(package).parts[0].removesuffix(".py")
-        for other in imported(path) - {room, "__version__"} if room in height else ():
-            beside = height[other] == height[room] and height[room] in ends
-            assert height[other] < height[room] or beside, f"{path} imports {other}"
+    """So there are no cycles between rooms, either."""
+    height = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    up = [f"{found.by} imports {found.of}" for found in imports() if height[found.of] <= height[found.room]]
+    assert not up
+    assert len(list(imports())) > 100
+
+
+def test_no_file_is_too_long() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
+    assert {file for file, count in lines.items() if count > MOST_LINES_OF_A_FILE} == set(LONG_FILES)
+
+
+def test_no_function_is_too_long() -> None:
+    assert {found.name for found in functions() if found.lines > MOST_LINES_OF_A_FUNCTION} == set(LONG_FUNCTIONS)
+
+
+def test_no_function_has_too_many_parameters() -> None:
+    assert {found.name for found in functions() if found.parameters > MOST_PARAMETERS} == set(MANY_PARAMETERS)

@@ -262,7 +262,7 @@ def test_more_dropouts_than_allowed_end_the_run_and_nothing_is_written(folder: P
             "weight =",
             "train.csv: lacks the column 'weight' that the study's [data] names; the file has: 'age'",
         ),
-        ("count = 20", "count = 300", "200 records cannot be spread over 300 parties; ask for fewer parties."),
+        ("count = 20", "count = 300", "200 records cannot be split over 300 parties; ask for fewer parties."),
     ],
 )
 def test_a_study_that_does_not_fit_is_told_in_one_sentence(folder: Path, old: str, new: str, expected: str) -> None:
@@ -678,13 +678,13 @@ def test_a_plan_of_training_in_rounds_says_how_records_are_sampled(shapes: Path)
     text = shown(shapes, "plan", "study.toml", "--weakening")
     assert "83 numbers, 15 times" in text
     assert f"epsilon = {plan['guarantee']['epsilon']:.4g}, delta = 1e-05" in text
-    assert re.search(r"if so many parties collude epsilon is 1 [\d.]+ 2 [\d.]+ 3 [\d.]+$", text)
+    assert re.search(r"colluding parties epsilon 1 [\d.]+ 2 [\d.]+ 3 [\d.]+$", text)
 
 
 def test_a_network_is_trained_and_its_weights_load_anywhere(shapes: Path) -> None:
     import torch
 
-    from unspoken.learners.torch_models import make_module
+    from unspoken.learners.torch_modules import make_module
 
     options = ["--data", "train.npz", "--test", "test.npz", "--output", "out"]
     result = answer(shapes, "simulate", "study.toml", *options)
@@ -711,6 +711,10 @@ def test_a_run_with_a_checkpoint_is_not_done_twice(shapes: Path) -> None:
     first, again = (answer(shapes, "simulate", "study.toml", *options) for _ in range(2))
     assert first["metrics"] == again["metrics"]
     assert first["bytes"] == again["bytes"]
+    assert complaint(shapes, "simulate", "study.toml", *options, "--drop", "1") == (
+        "run.checkpoint: is the checkpoint of a run with drop 0, seed 0, but this run has drop 1, seed 0; "
+        "choose another file."
+    )
     changed(shapes, "rate = 0.5", "rate = 0.4")
     assert complaint(shapes, "simulate", "study.toml", *options) == (
         "run.checkpoint: is the checkpoint of another study or other data; choose another file."

@@ -77,7 +77,7 @@ def test_from_the_command_line(tmp_path: Path) -> None:
     for wrong, words in (
         (["--epsilons", "1,x"], "--epsilons"),
         (["--repeats", "0"], "--repeats"),
-        (["--plot", str(tmp_path / "side.txt")], "cannot be drawn"),
+        (["--plot", str(tmp_path / "side.txt")], "cannot hold a plot"),
         (["--methods", "magic"], "should be one of"),
     ):
         refused = CliRunner().invoke(app, [*command, *wrong])
@@ -103,7 +103,7 @@ def test_a_method_may_have_keys_of_its_own_to_be_compared_with(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("compare", "words"),
     [
-        ({}, r'\[method\] model is "softmax", which is unknown.*section \[compare.fedavg\] has keys for fedavg alone'),
+        ({}, r'\[method\] model is "softmax", which is unknown.*\[compare.fedavg\] can give keys for fedavg'),
         ({"fedavg": {"rounds": 0}}, r"\[compare\] fedavg.rounds is 0, but should be the number of rounds"),
         ({"fedavg": {"runds": 3}}, r"\[compare\] fedavg.runds is an unknown key; did you mean 'rounds'"),
         ({"fedavg": {"name": "x"}}, r"\[compare\] fedavg.name is a key of \[method\] only"),

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from unspoken.study import make_study as make_study
     from unspoken.study import read_study as read_study
 
-# Imported when first used, so that `import unspoken` and `unspoken --help` are quick.
+# Imported on first use, so that `import unspoken` and `unspoken --help` are quick.
 _HOMES = {
     "PrivateClassifier": "unspoken.estimators",
     "PrivateRegressor": "unspoken.estimators",

@@ -2,7 +2,7 @@
 
 A sum of n numbers in double precision, in whatever order, is off by up to n·2⁻⁵³ of the sum of their absolute values
 (Higham 2002, section 4.2). Sums of neighbouring data sets may be off in opposite directions, so this adds to their
-distance (Casacuberta et al. 2022). Added up in blocks, as here, it is far less than n for many records.
+distance (Casacuberta et al. 2022). Sums in blocks, as here, have a far smaller error for many records.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ import numpy as np
 from unspoken.types import Floats
 
 ROWS = 4096
-"""How many records are added up before their sum joins others."""
+"""The number of records in a block"""
 MOST_POOLED = 10**8
-"""How many records a curator adds up at most."""
+"""The largest number of records that a curator adds up"""
 _OTHER = 16
-"""Further roundings: of a record's own contribution, and in scaling it."""
+"""Further roundings, in computing and scaling a record's contribution"""
 
 
-def inexactness(records: int, rows: int = ROWS) -> float:
-    """What floating point adds to the distance of two sums over records, in blocks of so many rows, in units of the
-    sum of all records' norms.
+def floating_point_slack(records: int, rows: int = ROWS) -> float:
+    """The distance that rounding can add between two sums over records, divided by the sum of the records' norms.
 
-    >>> inexactness(1_000) == 2 * (1_000 + 16) * 2.0**-53
+    The sums are taken in blocks of `rows` records.
+
+    >>> floating_point_slack(1_000) == 2 * (1_000 + 16) * 2.0**-53
     True
     """
     steps = min(records, rows + math.ceil(records / rows))
@@ -34,7 +35,7 @@ def inexactness(records: int, rows: int = ROWS) -> float:
 
 
 def blocks(count: int) -> Iterator[slice]:
-    """Of the places of so many rows."""
+    """Slices of `ROWS` rows that cover `count` rows."""
     for start in range(0, count, ROWS):
         yield slice(start, min(start + ROWS, count))
 

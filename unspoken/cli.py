@@ -1,5 +1,7 @@
-"""The command line. Heavy imports happen inside the commands, so that help is quick, and after the study has been read,
-so that its mistakes are told at once.
+"""The command line.
+
+Heavy imports happen inside the commands, so that help is quick, and after the study is read, so that its mistakes are
+reported at once.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
     from unspoken.simulation import Simulation
+    from unspoken.study import Study
 
 _UsageError: Any = typer.BadParameter.__bases__[0]
-"""What typer raises for a command line that it cannot read; the class has no public name."""
+"""Typer's error for a malformed command line; the class has no public name."""
 
 
 class _OneSentence(TyperGroup):
-    """Tells a mistake on the command line as any other: in one sentence on standard error, with exit status 2."""
+    """Reports a mistake on the command line like any other: one sentence on standard error, exit status 2."""
 
     def main(self, *args: Any, **options: Any) -> Any:
         for stream in (sys.stdout, sys.stderr):
@@ -41,7 +44,7 @@ class _OneSentence(TyperGroup):
                 raise
             status = _cannot_print(error)
         except _UsageError as error:
-            # Without a message the help has been shown, because nothing was asked for.
+            # Without arguments there is no message: the help has been shown.
             if message := " ".join(error.format_message().split()):
                 command = error.ctx.command_path if error.ctx else "unspoken"
                 print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
@@ -68,13 +71,19 @@ app = typer.Typer(
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file (`unspoken new` writes one).")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, and nothing else.")]
 
+Data = Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")]
+Parties = Annotated[int | None, typer.Option(help="The number of parties, if not the study's.")]
+Split = Annotated[str, typer.Option(help="The split of records: iid, by-class, dirichlet:A, or classes:K.")]
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
 def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Tell what went wrong in one sentence on standard error; exit with 2 for a mistake of the caller, 3 for a run that
-    was given up and revealed nothing."""
+    """Report errors in one sentence on standard error.
+
+    The exit status is 2 for a mistake of the caller, 3 for an aborted run that revealed nothing.
+    """
 
     @wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -82,7 +91,7 @@ def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Re
             return command(*args, **kwargs)
         except UnspokenError as error:
             print(f"unspoken: {error}", file=sys.stderr)
-            # By its name, since `--help` must not wait for what defines it.
+            # By name, so that `--help` need not import the class.
             raise typer.Exit(3 if type(error).__name__ == "Aborted" else 2) from None
         except BrokenPipeError:
             raise typer.Exit(1) from None
@@ -93,10 +102,10 @@ def _explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Re
 @app.command()
 @_explained
 def demo(
-    output: Annotated[Path, typer.Option(help="Where to put the demo's files.")] = Path("unspoken-demo"),
+    output: Annotated[Path, typer.Option(help="The folder for the demo's files.")] = Path("unspoken-demo"),
     as_json: AsJson = False,
 ) -> None:
-    """Learn from real data spread over 100 parties, and see what privacy costs."""
+    """Learn from real data split over 100 parties, and see what privacy costs."""
     from unspoken import demo as digits
     from unspoken.report import terminal
 
@@ -125,7 +134,7 @@ def new(
     name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
     task: Annotated[str, typer.Option(help="classification, regression or statistics.")] = "classification",
     method: Annotated[
-        str | None, typer.Option(help="The method's name; if none is given, the usual one of the task.")
+        str | None, typer.Option(help="The method's name; by default the usual one for the task.")
     ] = None,
     matrix: Annotated[bool, typer.Option("--matrix", help="For a feature matrix (NPZ) instead of a table.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file if it exists.")] = False,
@@ -139,7 +148,7 @@ def new(
 
     if path.exists() and not force:
         raise UnspokenError(f"{path}: exists already; choose another name, or overwrite it with --force.")
-    # What JSON writes between quotes means the same in TOML.
+    # A string escaped for JSON means the same in TOML.
     text = study_text(json.dumps(str(path))[1:-1], json.dumps(name)[1:-1], matrix=matrix, task=task, method=method)
     make_study(tomllib.loads(text), source="--name")
     try:
@@ -157,11 +166,11 @@ def new(
 def plan(
     path: StudyFile,
     weakening: Annotated[
-        bool, typer.Option("--weakening", help="Also say what is left of the promise if more parties collude.")
+        bool, typer.Option("--weakening", help="Also show the promise if more parties collude.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what a study promises and costs, before any data is read."""
+    """Show what a study promises and costs, before any data is read."""
     from unspoken.study import read_study
 
     study = read_study(path)
@@ -183,20 +192,18 @@ def plan(
 @_explained
 def simulate(
     path: StudyFile,
-    data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
+    data: Data,
     test: Annotated[Path | None, typer.Option(help="Records to measure the model on.")] = None,
-    parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
-    split: Annotated[
-        str, typer.Option(help="How records are spread: iid, by-class, dirichlet:A, or classes:K.")
-    ] = "iid",
-    drop: Annotated[int, typer.Option(help="How many parties vanish in mid-protocol.")] = 0,
+    parties: Parties = None,
+    split: Split = "iid",
+    drop: Annotated[int, typer.Option(help="The number of parties that vanish in mid-protocol.")] = 0,
     seed: Annotated[int, typer.Option(help="Public seed of the split and of who vanishes (never of the noise).")] = 0,
-    output: Annotated[Path, typer.Option(help="Where to put the model and the certificate.")] = Path(),
+    output: Annotated[Path, typer.Option(help="The folder for the model and the certificate.")] = Path(),
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A file that lets a run that was cut off go on; it holds secrets of the run.")
+        Path | None, typer.Option(help="A file to resume an interrupted run from; it holds secrets of the run.")
     ] = None,
     private_analysis: Annotated[
-        bool, typer.Option("--private-analysis", help="Say what a vote cost on these very records: a secret.")
+        bool, typer.Option("--private-analysis", help="Show what a vote cost on these records: secret.")
     ] = False,
     processes: Annotated[
         bool, typer.Option("--processes", help="Run each tallier of a vote in a process of its own.")
@@ -204,21 +211,8 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Run a study with all parties on this machine; write the model (or the statistics) and the certificate."""
-    from unspoken.study import LARGEST_COUNT, read_study
-
-    study = read_study(path)
-    if parties is not None:
-        if not 2 <= parties <= LARGEST_COUNT:
-            raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
-        study = study.with_parties(parties)
-    if not 0 <= drop <= study.parties.count:
-        raise UnspokenError(f"--drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
-    if seed < 0:
-        raise UnspokenError(f"--seed is {seed}, but should be a whole number from 0 up.")
-    if test is not None and study.task == "statistics":
-        raise UnspokenError(f"--test is {test}, but statistics predict nothing that could be measured; leave it out.")
-    if output.exists() and not output.is_dir():
-        raise UnspokenError(f"{output}: is a file, but --output should be a folder; choose another.")
+    study = _study_for(path, parties)
+    _check_simulation(study, test, drop, seed, output)
     from unspoken.data.files import read_records
     from unspoken.data.splits import split as spread
     from unspoken.methods.registry import method_for
@@ -255,38 +249,55 @@ def simulate(
             terminal.show_private_analysis(result.private)
 
 
+def _study_for(path: Path, parties: int | None) -> Study:
+    """The study, for another number of parties if one is given."""
+    from unspoken.study import LARGEST_COUNT, read_study
+
+    study = read_study(path)
+    if parties is None:
+        return study
+    if not 2 <= parties <= LARGEST_COUNT:
+        raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
+    return study.with_parties(parties)
+
+
+def _check_simulation(study: Study, test: Path | None, drop: int, seed: int, output: Path) -> None:
+    if not 0 <= drop <= study.parties.count:
+        raise UnspokenError(f"--drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
+    if seed < 0:
+        raise UnspokenError(f"--seed is {seed}, but should be a whole number from 0 up.")
+    if test is not None and study.task == "statistics":
+        raise UnspokenError(f"--test is {test}, but statistics predict nothing that could be measured; leave it out.")
+    if output.exists() and not output.is_dir():
+        raise UnspokenError(f"{output}: is a file, but --output should be a folder; choose another.")
+
+
 @app.command()
 @_explained
 def compare(
     path: StudyFile,
-    data: Annotated[Path, typer.Option(help="Records to learn from: CSV, Parquet or NPZ, as the study says.")],
+    data: Data,
     test: Annotated[Path, typer.Option(help="Records to measure the models on.")],
-    methods: Annotated[str, typer.Option(help="Their names, separated by commas.")],
-    epsilons: Annotated[str, typer.Option(help="Numbers with commas, such as 0.5,1,2,4")] = "0.5,1,2,4",
-    parties: Annotated[int | None, typer.Option(help="How many parties, if not as many as the study says.")] = None,
-    split: Annotated[
-        str, typer.Option(help="How records are spread: iid, by-class, dirichlet:A, or classes:K.")
-    ] = "iid",
-    repeats: Annotated[int, typer.Option(help="How many runs, with fresh noise, for each point.")] = 3,
+    methods: Annotated[str, typer.Option(help="Names of methods, separated by commas.")],
+    epsilons: Annotated[str, typer.Option(help="Numbers, separated by commas.")] = "0.5,1,2,4",
+    parties: Parties = None,
+    split: Split = "iid",
+    repeats: Annotated[int, typer.Option(help="The number of runs for each point, with fresh noise.")] = 3,
     seed: Annotated[int, typer.Option(help="Public seed of the split.")] = 0,
-    plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file to draw it in; needs matplotlib.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="A PNG, SVG or PDF file for a plot; needs matplotlib.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Run several methods on the same records at the same epsilons, and show them side by side.
 
-    A section of the study, compare.NAME, has the keys of another method. A method that cannot use the study's summation
-    uses the default one.
+    The study's section compare.NAME has the keys of another method. A method that cannot use the study's summation uses
+    the default one.
     """
-    from unspoken.study import read_study
-
-    study = read_study(path)
-    if parties is not None:
-        study = study.with_parties(parties)
+    study = _study_for(path, parties)
     wanted = _numbers(epsilons, "--epsilons")
     if repeats < 1 or seed < 0:
         raise UnspokenError(f"--repeats is {repeats} and --seed {seed}, but should be at least 1 and at least 0.")
     if plot is not None and (plot.suffix not in (".png", ".svg", ".pdf") or not plot.parent.is_dir()):
-        raise UnspokenError(f"{plot}: cannot be drawn to; name a .png, .svg or .pdf file in a folder that exists.")
+        raise UnspokenError(f"{plot}: cannot hold a plot; name a .png, .svg or .pdf file in a folder that exists.")
     from unspoken import comparison
     from unspoken.data.files import read_records
     from unspoken.data.splits import split as spread
@@ -311,11 +322,11 @@ def compare(
     else:
         terminal.show_comparison([point.to_json() for point in points], metric)
         if plot is not None:
-            print(f"\nDrawn in {plot}.")
+            print(f"\nPlotted in {plot}.")
 
 
 def _numbers(text: str, option: str) -> list[float]:
-    """Numbers above 0, separated by commas."""
+    """The numbers above 0 in a text, separated by commas."""
     try:
         numbers = [float(part) for part in text.split(",")]
     except ValueError:
@@ -331,7 +342,7 @@ def degrees(
     dropouts: Annotated[float, typer.Option(help="The fraction of parties that may drop out.")] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Show with how many neighbours parties mask in secagg+, by their number and the corrupt fraction."""
+    """Show the number of neighbours of a party in secagg+, by the number of parties and the corrupt fraction."""
     from unspoken.summation.graph import degree_rows, degree_table
 
     if not 0.0 <= dropouts < 1.0:
@@ -357,11 +368,11 @@ def _make_folder(folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UnspokenError(f"{folder}: cannot be made a folder ({error.strerror}); choose another --output.") from None
+        raise UnspokenError(f"{folder}: cannot be created ({error.strerror}); choose another --output.") from None
 
 
 def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
-    """Write the model (or the statistics) and the certificate, which names its hash."""
+    """Write the model (or the statistics), and the certificate with its hash."""
     import hashlib
 
     study, release = simulation.plan.study, simulation.outcome.release

@@ -1,4 +1,4 @@
-"""Methods side by side: the same records, the same parties, the same true ε, some runs each."""
+"""Comparison of methods on the same records and parties at the same ε, in several runs each."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Point:
-    """What some runs of a method gave at one ε."""
+    """The results of several runs of a method at one ε."""
 
     method: str
     epsilon: float | None
-    """What was promised; None: nothing"""
+    """The promised ε; None for no promise"""
     metrics: dict[str, list[float]]
-    """By name, one number a run"""
+    """One number a run, by metric"""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -43,8 +43,11 @@ class Point:
 
 
 def study_for(study: Study, method: str, epsilon: float) -> Study:
-    """The same study for another method and ε, with the keys of its section [compare.NAME], or else with those of
-    [method] that it knows. A method that cannot use the study's summation uses the default one."""
+    """The study for another method and ε.
+
+    The method gets the keys of [compare.NAME], or else those keys of [method] that it knows. If it cannot use the
+    study's summation, it uses the default one.
+    """
     if method not in METHODS:
         raise StudyError(f"the method to compare with {UnknownName(method, tuple(METHODS)).problem}.")
     _check_sections(study)
@@ -65,7 +68,9 @@ def study_for(study: Study, method: str, epsilon: float) -> Study:
     except StudyError as error:
         if method == study.method.name or error.place[:1] != ("method",):
             raise
-        raise StudyError(f"{error} (A section [compare.{method}] has keys for {method} alone.)", error.place) from None
+        raise StudyError(
+            f"{error} (A section [compare.{method}] can give keys for {method} alone.)", error.place
+        ) from None
     return changed
 
 
@@ -81,13 +86,13 @@ def _check_sections(study: Study) -> None:
 
 
 def _content_for(study: Study, kind: type[Method], epsilon: float) -> dict[str, Any]:
-    """The content of the study's file for another method, but for [method]."""
+    """The content of the study's file for another method, without its keys."""
     content = study.model_dump(exclude_none=True, exclude={"compare"})
     if not kind.accepts(study.protocol_class):
         del content["summation"]
     content["privacy"] = {**content["privacy"], "epsilon": epsilon}
     content["privacy"].pop("noise_multiplier", None)
-    # A norm that was left to the study's own method is left to this one, too.
+    # A norm that the study left to its own method is left to this one too.
     open_norm = {**content, "data": {key: value for key, value in content["data"].items() if key != "norm"}}
     return open_norm if make_study(open_norm, study.source).data.norm == study.data.norm else content
 
@@ -104,7 +109,7 @@ def compare(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> list[Point]:
-    """Run every method at every ε, with fresh noise each time. What promises nothing is run once for all ε."""
+    """Run every method at every ε, with fresh noise each time. A method without a promise runs once for all ε."""
     points: list[Point] = []
     for method in methods:
         for epsilon in epsilons:
@@ -135,7 +140,7 @@ def metric_of(points: Sequence[Point]) -> str:
 
 
 def plot(points: Sequence[Point], metric: str, path: Path) -> None:
-    """Mean and range of a metric against ε, one line a method."""
+    """Plot mean and range of a metric against ε, one line a method."""
     try:
         import matplotlib
     except ImportError:

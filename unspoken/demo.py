@@ -1,4 +1,4 @@
-"""The demo: handwritten digits spread over many parties, one private model, next to what else they could have done."""
+"""The demo: handwritten digits split over many parties, one private model, and its alternatives."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Demo:
 
 
 def write_files(folder: Path) -> None:
-    """The demo's study and data: scikit-learn's 1,797 scanned digits, 1,400 of them to learn from."""
+    """Write the demo's study and data: scikit-learn's 1,797 scanned digits, 1,400 of them to learn from."""
     from sklearn.datasets import load_digits
 
     pixels, labels = load_digits(return_X_y=True)
@@ -50,7 +50,7 @@ def write_files(folder: Path) -> None:
 
 
 def run(folder: Path, progress: Progress | None = None) -> Demo:
-    """Learn from the demo's files."""
+    """Run the demo's study on its files."""
     study = read_study(folder / "study.toml")
     train, test = (read_records(folder / name, study) for name in ("train.npz", "test.npz"))
     groups = split("iid", train.labels, study.parties.count, seed=0)
@@ -66,7 +66,7 @@ def _comparison(study: Study, train: Records, test: Records, groups: Integers) -
 
 
 def _centred(pixels: Floats) -> Floats:
-    """Each image minus its own mean, at unit length: computed from that record alone."""
+    """Each image minus its own mean, scaled to length 1; each record on its own."""
     centred = pixels - pixels.mean(axis=1, keepdims=True)
     unit: Floats = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     return unit

@@ -1,4 +1,4 @@
-"""What unspoken raises when something is wrong that a person can put right."""
+"""The base of all errors that a person can correct."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class UnspokenError(Exception):
 
 
 def missing_package(what: str, package: str, extra: str) -> UnspokenError:
-    """The error for something that needs a package of one of our extras: it says how to install it."""
+    """An error that says how to install the package of an extra."""
     return UnspokenError(
         f"{what} needs {package}, which is not installed; in a clone, install it with pip install '.[{extra}]' (or, "
         f"once it is published, with pip install 'unspoken[{extra}]')."

@@ -1,7 +1,7 @@
-"""The scikit-learn shaped front: `fit(X, y, groups=party_of_each_row)`.
+"""Estimators for scikit-learn: `fit(X, y, groups=party_of_each_row)`.
 
-Everything runs in this process, as a simulation of the study that the parameters describe; the model and its
-guarantee are the same that the parties would get on a network.
+Everything runs in this process, as a simulation of the study that the parameters describe. The parties would get the
+same model and guarantee on a network.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from unspoken.types import Floats, Integers, Labels
 
 
 class PrivacyWarning(UserWarning):
-    """Something was taken from the data that the guarantee treats as public."""
+    """Something was taken from the data although the guarantee treats it as public."""
 
 
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
-    """What the classifier and the regressor have in common: the study that their parameters describe."""
+    """The common part of classifier and regressor: the study that their parameters describe."""
 
     _task: str
 
@@ -65,11 +65,11 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return parties
 
     def _data(self) -> dict[str, Any]:
-        """The study's [data], but for the number of features."""
+        """The study's [data] without the number of features."""
         raise NotImplementedError
 
     def _method_options(self) -> dict[str, Any]:
-        """The study's [method], but for the name."""
+        """The study's [method] without the name."""
         return dict(self.options or {})
 
     def _make_study(self, features: int, parties: Integers) -> Study:
@@ -91,7 +91,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        # Noise that could be repeated would be no protection, and on a few records it drowns everything.
+        # Noise must not be repeatable, and on few records it dominates the result.
         tags.non_deterministic = True
         return tags
 
@@ -104,37 +104,37 @@ def _gives_probabilities(estimator: PrivateClassifier) -> bool:
 
 
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
-    """A classifier learnt from many parties' records under differential privacy.
+    """A classifier learnt from many parties' records with differential privacy.
 
     Parameters
     ----------
-    method : the system to use: "helmet" (blind averaging of the parties' models), "moments" (a model from secure sums
-        over all records, which does not care how they are spread over parties), "cape" (correlated noise), "cross-silo"
-        (private SGD of a PyTorch model, in `options`), or a baseline: "conv", "local", "central", "dp-fm",
-        "objective-perturbation", "fedavg", "fedsgd", "none".
-    learner : of helmet: "softmax", "logistic" or "svm".
+    method : "helmet" (blind averaging of the parties' models), "moments" (a model from secure sums over all records,
+        for any distribution over parties), "cape" (correlated noise), "cross-silo" (private SGD of a PyTorch model, in
+        `options`), or a baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "fedavg", "fedsgd",
+        "none".
+    learner : for helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
-    unit : what is protected: "record", "party", or {"group": k} for any k records.
+    unit : the protected unit: "record", "party", or {"group": k} for any k records.
     colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
-    regularization : of helmet: Λ; larger means less noise and simpler models.
-    norm : every record, its constant 1 included, is clipped to this L2 norm while learning. Scale features by *public*
-        bounds first. Predictions are made for records as they are, but for PyTorch models, whose records are clipped.
-    intercept : append a constant 1 to each record?
-    classes : all possible labels. If not given they are taken from y, with a `PrivacyWarning`: the guarantee does not
+    regularization : Λ, for helmet; larger means less noise and simpler models.
+    norm : every record, its constant 1 included, is clipped to this L2 norm in training. Scale features by *public*
+        bounds first. Records are not clipped in prediction, except for PyTorch models.
+    intercept : whether to append a constant 1 to each record.
+    classes : all possible labels. By default they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
-    weights, radius, solver : of helmet, as in a study's [method].
-    options : the method's further keys, as in a study's [method]; for example {"function": "network", "hidden": 32} of
-        cape.
+    weights, radius, solver : for helmet, as in a study's [method].
+    options : further keys of the method, as in a study's [method]; for example {"function": "network", "hidden": 32}
+        for cape.
     protocol : the summation, "compute-nodes" or "ideal".
-    parties : over how many parties to deal out the rows when `fit` gets no groups.
-    seed : public seed of that deal; the noise has none.
+    parties : the number of parties to split the rows over when `fit` gets no groups.
+    seed : the public seed of that split; the noise has none.
 
     Attributes
     ----------
-    classes_, n_features_in_ : the labels, and how many features there were.
+    classes_, n_features_in_ : the labels, and the number of features.
     coef_, intercept_ : the released model, unless it is a network.
-    guarantee_ : the promise it was made under (`guarantee_.sentence()` says it in words).
-    plan_, certificate_ : what was planned, and what happened.
+    guarantee_ : the guarantee (`guarantee_.sentence()` says it in words).
+    plan_, certificate_ : the plan, and what happened.
     """
 
     _task = "classification"
@@ -189,7 +189,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
-        """The likeliest class of each row."""
+        """The most likely class of each row."""
         features = self._checked(X)
         labels: npt.NDArray[Any] = self.classes_[self._release.predict(self._study, features)]
         return labels
@@ -204,7 +204,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     @available_if(_gives_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: npt.ArrayLike) -> Floats:
-        """The classes' probabilities according to the model, if it has any."""
+        """The probabilities of the classes, if the model gives any."""
         features = self._checked(X)
         return self._release.probabilities(self._study, features)
 
@@ -222,14 +222,14 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         return {name: value for name, value in own.items() if value is not None} | super()._method_options()
 
     def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
-        """All classes in order, and each label's number among them."""
+        """The sorted classes, and each label's index among them."""
         present, labels = np.unique(y, return_inverse=True)
         if self.classes is None:
             if len(present) < 2:
                 raise ValueError(f"Expected at least two classes in y, got only one class: {present.tolist()[0]!r}.")
             warnings.warn(
                 "The classes were taken from y: the guarantee does not cover which labels occur. Pass classes=[…] with "
-                "all labels that are possible.",
+                "all possible labels.",
                 PrivacyWarning,
                 stacklevel=3,
             )
@@ -246,22 +246,22 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
 
 class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
-    """A linear regression learnt from many parties' records under differential privacy.
+    """A linear regression learnt from many parties' records with differential privacy.
 
     Parameters
     ----------
-    method : the system to use: "moments" (a secure sum of second moments), "cape" (messages under correlated noise), or
-        a baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
-    label_bounds : the smallest and the largest possible label; labels beyond them count as the nearer one. If not given
-        they are taken from y, with a `PrivacyWarning`: the guarantee does not cover what they reveal.
-    norm : every record, its constant 1 included, is clipped to this L2 norm while learning. Scale features by *public*
-        bounds first, so that hardly any is longer: predictions are made for records as they are.
-    epsilon, delta, unit, colluding, dropouts, intercept, options, protocol, parties, seed : as of `PrivateClassifier`.
+    method : "moments" (a secure sum of second moments), "cape" (messages with correlated noise), or a baseline: "conv",
+        "local", "central", "dp-fm", "objective-perturbation", "none".
+    label_bounds : the smallest and the largest possible label; labels are clipped to them. By default they are taken
+        from y, with a `PrivacyWarning`: the guarantee does not cover what they reveal.
+    norm : every record, its constant 1 included, is clipped to this L2 norm in training. Scale features by *public*
+        bounds first, so that hardly any is longer: records are not clipped in prediction.
+    epsilon, delta, unit, colluding, dropouts, intercept, options, protocol, parties, seed : see `PrivateClassifier`.
 
     Attributes
     ----------
     coef_, intercept_, n_features_in_ : the released model, in the units of the label.
-    guarantee_, plan_, certificate_ : as of `PrivateClassifier`.
+    guarantee_, plan_, certificate_ : see `PrivateClassifier`.
     """
 
     _task = "regression"
@@ -306,14 +306,14 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         return self
 
     def predict(self, X: npt.ArrayLike) -> Floats:
-        """The label of each row, as it is: neither the row nor the label is clipped."""
+        """The predicted label of each row; neither rows nor labels are clipped."""
         features = self._checked(X)
         return np.asarray(self._release.predict(self._study, features))
 
     def _label_bounds(self, labels: Floats) -> tuple[float, float]:
         if self.label_bounds is None:
             warnings.warn(
-                "The bounds of the label were taken from y: the guarantee does not cover what they reveal. Pass "
+                "The label's bounds were taken from y: the guarantee does not cover what they reveal. Pass "
                 "label_bounds=(smallest, largest) from public knowledge.",
                 PrivacyWarning,
                 stacklevel=3,

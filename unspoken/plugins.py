@@ -1,6 +1,6 @@
-"""Methods and protocols by name, ours and those of other packages.
+"""Methods and protocols by name, our own and those of other packages.
 
-A package declares its classes as entry points, in the group `unspoken.methods` or `unspoken.protocols`. So do we, in
+Packages declare their classes as entry points, in the group `unspoken.methods` or `unspoken.protocols`; ours are in
 pyproject.toml. Only the class that is asked for is imported.
 """
 
@@ -22,11 +22,11 @@ Kind = TypeVar("Kind")
 
 
 class PluginError(UnspokenError):
-    """A package that was found is of no use as it is: it cannot be imported, or does not bring what it declares."""
+    """An installed package cannot be imported, or does not provide what it declares."""
 
 
 class UnknownName(UnspokenError):
-    """There is no class of this name. `problem` is the sentence without the place at which the name stands."""
+    """No class has this name. `problem` is the message without the place of the name."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
         self.problem = f'is "{name}", but should be one of: {quoted(known)}{suggestion(name, known)}'
@@ -34,7 +34,7 @@ class UnknownName(UnspokenError):
 
 
 def quoted(names: tuple[str, ...] | list[str]) -> str:
-    """Names as a study file has them, with commas.
+    """Names in quotes, separated by commas.
 
     >>> quoted(["secagg", "ideal"])
     '"secagg", "ideal"'
@@ -43,7 +43,7 @@ def quoted(names: tuple[str, ...] | list[str]) -> str:
 
 
 def suggestion(name: str, known: tuple[str, ...] | list[str]) -> str:
-    """The end of a message about an unknown name: the known one that looks most like it, if any does.
+    """The end of a message about an unknown name: the most similar known one, if any.
 
     >>> suggestion("helmt", ["moments", "helmet"])
     '; did you mean "helmet"?'
@@ -53,12 +53,12 @@ def suggestion(name: str, known: tuple[str, ...] | list[str]) -> str:
 
 
 def names(group: str) -> tuple[str, ...]:
-    """All names that are declared in a group, in alphabetical order. Nothing is imported."""
+    """All names declared in a group, sorted. Nothing is imported."""
     return tuple(_declared(group))
 
 
 def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # type: ignore[assignment]
-    """The class that is declared by this name in a group. It must be a subclass of `base`."""
+    """The class declared under this name in a group; it must be a subclass of `base`."""
     declared = _declared(group)
     if name not in declared:
         raise UnknownName(name, tuple(declared))
@@ -78,7 +78,7 @@ def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # typ
         ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(
-            f'"{name}" of the package "{_package(entry)}" is {entry.value}, which is no subclass of '
+            f'"{name}" of the package "{_package(entry)}" is {entry.value}, which is not a subclass of '
             f"{base.__module__}.{base.__qualname__}; update or uninstall that package."
         )
     return found
@@ -91,8 +91,7 @@ def package_of(group: str, name: str) -> tuple[str, str] | None:
 
 
 class Group(Mapping[str, type[Kind]], Generic[Kind]):
-    """The classes of a group by their names. Names are looked up when they are first needed, and classes imported one
-    by one."""
+    """The classes of a group by name, each imported on demand."""
 
     def __init__(self, group: str, base: type[Kind]) -> None:
         self._group, self._base = group, base
@@ -104,7 +103,7 @@ class Group(Mapping[str, type[Kind]], Generic[Kind]):
             raise KeyError(name) from None
 
     def usable(self) -> Iterator[tuple[str, type[Kind]]]:
-        """Names and classes, without those that cannot be imported: for lists, in which they are not worth an error."""
+        """Names and classes, without those that cannot be imported."""
         for name in self:
             try:
                 yield name, self[name]

@@ -1,10 +1,11 @@
-"""A whole study on this machine: from records and a split to a model, its metrics and its certificate."""
+"""Whole studies on this machine: from records and a split to a model, its metrics and its certificate."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -32,18 +33,18 @@ from unspoken.types import Floats, Integers
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a simulated study gave."""
+    """The result of a simulated study."""
 
     plan: Plan
     outcome: Outcome
     metrics: dict[str, float]
-    """How good the model is on the test records: not covered by the guarantee, so for your own eyes."""
+    """The model's quality on the test records; not covered by the guarantee, so for your own eyes"""
     private: dict[str, float | str] | None = None
-    """What a vote cost on these very records, if it was asked for: a secret, in no certificate."""
+    """The cost of a vote on these records, if asked for; secret, and in no certificate"""
 
     @property
     def model(self) -> Any:
-        """The released model as a fitted scikit-learn estimator (or as a torch.nn.Module, if it is one)."""
+        """The released model as a fitted scikit-learn estimator or a torch.nn.Module."""
         return self.outcome.release.estimator(self.plan.study)
 
     @property
@@ -79,10 +80,10 @@ def simulate(
 ) -> Simulation:
     """Run any matrix study on arrays: row i of X belongs to the party groups[i]. Statistics need no y.
 
-    The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must be that of
-    the distinct groups. Metrics are measured on the test arrays, if given. With a `checkpoint` file, a run that was cut
-    off goes on where it stopped, with no budget spent twice. A `private_analysis` says what a vote cost on these very
-    records, which is a secret. With `processes`, each tallier of a vote is a process of its own.
+    The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must equal the
+    number of distinct groups. Metrics are measured on the test arrays, if given. With a `checkpoint` file, an
+    interrupted run resumes where it stopped, and no budget is spent twice. A `private_analysis` computes what a vote
+    cost on these records, which is secret. With `processes`, each tallier of a vote runs in its own process.
     """
     if isinstance(study, dict):
         study = make_study(study)
@@ -118,7 +119,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class Computation:
-    """What `compute` gave: the function's total over all parties, with noise."""
+    """The result of `compute`: the function's noisy total over all parties."""
 
     total: Floats
     noise_std: float
@@ -154,14 +155,14 @@ def compute(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Computation:
-    """The total over parties of any function of their records, by "cape", "conv", "local" or "central".
+    """The noisy total over parties of any function of their records.
 
-    `function` takes the rows of one party and gives `dimension` numbers, whatever the rows are: it is tried out on
-    made-up rows between 0 and 1, and a party at which it fails later contributes zeros. `sensitivity` is your word that
-    replacing one row moves them by at most so much, in L2 norm, also from and to the zeros of a failure: the promise
-    rests on it, and a function that may fail on some rows must catch that itself. A party's numbers are clipped
-    to the L2 norm `bound`, and rows to `norm` if it is given. By "central" the function takes the rows of all parties
-    at once: what methods give is comparable if it is a sum over rows.
+    `method` is "moments" (a secure sum), "cape", "conv", "local" or "central". `function` takes the rows of one party
+    and returns `dimension` numbers. It is tried on made-up rows between 0 and 1; a party at which it fails later
+    contributes zeros. You state in `sensitivity` that replacing one row moves the numbers by at most that much in L2
+    norm, also to and from the zeros of a failure: the guarantee rests on it, so a function that can fail on some rows
+    must handle that itself. A party's numbers are clipped to the L2 norm `bound`, and rows to `norm` if given. With
+    "central" the function takes the rows of all parties at once, so methods are comparable if it is a sum over rows.
 
     >>> rows = np.random.default_rng(0).uniform(size=(1000, 1))
     >>> above = compute(lambda rows: [(rows > 0.5).sum()], rows, np.arange(1000) % 10, dimension=1, sensitivity=1,
@@ -169,11 +170,7 @@ def compute(
     >>> bool(abs(above.total[0] - 500) < 100)
     True
     """
-    if not (isinstance(dimension, Integral) and dimension >= 1):
-        raise DataError(f"dimension is {dimension}, but should be how many numbers the function gives, 1 or more.")
-    for name, value in (("sensitivity", sensitivity), ("bound", bound)):
-        if not (math.isfinite(value) and value > 0.0):
-            raise DataError(f"{name} is {value}, but should be a number above 0.")
+    _check_stated(dimension, sensitivity, bound)
     features = np.asarray(X)
     if features.ndim != 2:
         raise DataError(f"X has the shape {features.shape}, but should have one row a record.")
@@ -195,11 +192,7 @@ def compute(
         },
         source="compute",
     )
-    kind = METHODS.get(method)
-    if kind is None or not issubclass(kind, FunctionMethod):
-        able = [name for name, known in METHODS.usable() if issubclass(known, FunctionMethod)]
-        problem = f'is "{method}", but to compute a function it should be one of: {quoted(able)}'
-        raise study.error("method.name", problem + suggestion(method, able))
+    kind = _function_method(study)
     custom = Custom(function, int(dimension), float(sensitivity), float(bound))
     custom.try_out(features.shape[1], study.parties.records, study.data.norm)
     records = check_arrays(features, None, study, "X")
@@ -214,13 +207,33 @@ def compute(
 
 
 _UNCLIPPED = 1e6
-"""The largest norm that a study may have: rows are taken as they are, and longer ones refused."""
+"""The largest norm that a study may have: shorter rows are not clipped, longer ones refused"""
+
+
+def _check_stated(dimension: int, sensitivity: float, bound: float) -> None:
+    """Check what the caller of `compute` states about the function."""
+    if not (isinstance(dimension, Integral) and dimension >= 1):
+        raise DataError(f"dimension is {dimension}, but should be how many numbers the function returns, 1 or more.")
+    for name, value in (("sensitivity", sensitivity), ("bound", bound)):
+        if not (math.isfinite(value) and value > 0.0):
+            raise DataError(f"{name} is {value}, but should be a number above 0.")
+
+
+def _function_method(study: Study) -> type[FunctionMethod]:
+    """The class of the study's method, if it can compute functions."""
+    name = study.method.name
+    kind = METHODS.get(name)
+    if kind is None or not issubclass(kind, FunctionMethod):
+        able = [known for known, other in METHODS.usable() if issubclass(other, FunctionMethod)]
+        problem = f'is "{name}", but to compute a function it should be one of: {quoted(able)}'
+        raise study.error("method.name", problem + suggestion(name, able))
+    return kind
 
 
 def sizes_of(parties: Integers, unit: str | dict[str, int]) -> dict[str, int]:
-    """A study's [parties] for records whose parties are numbered: how many there are, and how large.
+    """A study's [parties] for the parties of each record: their number and sizes.
 
-    Where whole parties are protected their sizes are, too: then it says nothing about them.
+    Where whole parties are protected, so are their sizes, and they are not stated.
     """
     sizes = np.bincount(parties)
     if unit == "party":
@@ -229,7 +242,7 @@ def sizes_of(parties: Integers, unit: str | dict[str, int]) -> dict[str, int]:
 
 
 def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
-    """The parties that groups names for each record, numbered from 0 in the order of their names."""
+    """The party of each record, numbered from 0 in the order of the names in `groups`."""
     names = np.asarray(groups)
     if names.shape != (records,):
         raise DataError(f"groups has the shape {names.shape}, but should name the party of each of {records} records.")
@@ -244,11 +257,11 @@ def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
 
 
 def _run_name(study: Study, train: Records, groups: Integers, drop: int, seed: int) -> str:
-    """What a checkpoint belongs to: this study, these records at these parties."""
-    digest = hashlib.sha256(f"{study.digest()}/{drop}/{seed}".encode())
+    """The name of a run in its checkpoint: a digest of study, records and parties, then the settings."""
+    digest = hashlib.sha256(study.digest().encode())
     for array in (train.features, train.labels, groups):
         digest.update(np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()
+    return f"{digest.hexdigest()}/drop {drop}, seed {seed}"
 
 
 def simulate_records(
@@ -265,31 +278,34 @@ def simulate_records(
     private_analysis: bool = False,
     processes: bool = False,
 ) -> Simulation:
-    """Run a study on records that already fit it, by its own method unless one is given.
+    """Run a study on records that already fit it, with its own method unless one is given.
 
-    With a `checkpoint` file, a run that was cut off goes on where it stopped.
+    With a `checkpoint` file, an interrupted run resumes where it stopped.
     """
+    _check_settings(study, drop, processes)
+    method = method or method_for(study)
+    plan = method.plan()
+    federation = ArrayFederation(study, train, groups)
+    if private_analysis:
+        method.check_analysis()
+    with ExitStack() as stack:
+        journal = None
+        if checkpoint is not None:
+            journal = stack.enter_context(closing(Journal(checkpoint, _run_name(study, train, groups, drop, seed))))
+        outcome = local.run(
+            method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal, processes=processes
+        )
+    private = None
+    if private_analysis:
+        private = method.analysis(plan, federation.blocks(BLOCK_PARTIES), outcome.counted)
+    metrics = {} if test is None else outcome.release.metrics(study, test, train)
+    return Simulation(plan, outcome, metrics, private)
+
+
+def _check_settings(study: Study, drop: int, processes: bool) -> None:
     if not 0 <= drop <= study.parties.count:
         raise DataError(f"drop is {drop}, but should be from 0 to the number of parties, {study.parties.count}.")
     if processes and "vote" not in protocol_of(study).serves:
         raise DataError(
             f'processes are for talliers, but the study\'s summation is "{study.summation.protocol}"; leave them out.'
         )
-    method = method or method_for(study)
-    plan = method.plan()
-    federation = ArrayFederation(study, train, groups)
-    if private_analysis:
-        method.check_analysis()
-    journal = None if checkpoint is None else Journal(checkpoint, _run_name(study, train, groups, drop, seed))
-    try:
-        outcome = local.run(
-            method, plan, federation, drop=drop, seed=seed, progress=progress, journal=journal, processes=processes
-        )
-    finally:
-        if journal is not None:
-            journal.close()
-    private = None
-    if private_analysis:
-        private = method.analysis(plan, federation.blocks(BLOCK_PARTIES), outcome.counted)
-    metrics = {} if test is None else outcome.release.metrics(study, test, train)
-    return Simulation(plan, outcome, metrics, private)

@@ -1,4 +1,4 @@
-"""The study files that `unspoken new` writes: whole, commented, and ready to be edited."""
+"""The commented study files that `unspoken new` writes."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ nodes = 3                     # (of compute-nodes) the total is safe while one o
 """
 
 _USUAL: dict[str, str] = {"classification": "helmet", "regression": "cape", "statistics": "cape"}
-"""The method of a task, if none is named"""
+"""The method of a task if none is named"""
 
 
 def study_text(
@@ -115,7 +115,7 @@ def study_text(
     colluding: float = 0.5,
     dropouts: float = 0.05,
 ) -> str:
-    """A commented study file for a task, by its usual method unless one is named."""
+    """A commented study file for a task, with its usual method unless another is named."""
     kind = _method_of(task, method)
     data = _MATRIX + _MATRIX_LABELS[task] if matrix else _TABLE + _TABLE_LABELS[task] + _COLUMNS
     agreement = _AGREEMENT.format(
@@ -141,7 +141,7 @@ def study_text(
 
 
 def _method_of(task: str, method: str | None) -> type[Method]:
-    """The method that is named, or the usual one, if it has a template for the task."""
+    """The named method, or the usual one; it must have a template for the task."""
     from unspoken.methods.registry import METHODS
 
     if task not in _USUAL:

@@ -11,7 +11,7 @@ Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
 Words: TypeAlias = NDArray[np.uint64]
 Residues: TypeAlias = NDArray[np.unsignedinteger[Any]]
-"""Words of a sum's own width, 32 or 64 bits"""
+"""Words of the width of a sum, 32 or 64 bits"""
 Flags: TypeAlias = NDArray[np.bool_]
 Labels: TypeAlias = Integers | Floats
 """Class numbers, or the numbers of a regression"""

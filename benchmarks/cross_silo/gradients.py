@@ -16,8 +16,9 @@ from torch.func import functional_call, grad, vmap
 
 from benchmarks.common import best_of, claim, say
 from benchmarks.cross_silo.rounds import CLASSES, CLIP, PIXELS, data_of
-from unspoken.learners.projected import BeforeProjection, Plain, Projection, after_projection
-from unspoken.learners.torch_models import TorchModel, make_module
+from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
+from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_modules import make_module
 
 HELD_BYTES = 64 << 20
 """How much memory the examples' gradients may take with Opacus and torch.func: both are slower with more."""

@@ -31,7 +31,7 @@ from benchmarks.common import Numbers, PeakMemory, best_of, claim, conclude, opt
 from benchmarks.studies import Floats, Integers
 from unspoken.data.block import Block
 from unspoken.learners.linear import SLACK, LinearLearner
-from unspoken.learners.losses import HuberSVM, Loss, Softmax
+from unspoken.learners.losses import CrossEntropy, HuberSVM, Loss
 
 CLASSES = 10
 REGULARIZATIONS = (0.1, 0.01)
@@ -55,7 +55,7 @@ def training(arguments: argparse.Namespace) -> Numbers:
     block = make_block(np.random.default_rng(0), parties, records, features)
     learners = [
         LinearLearner(loss, 1.0, regularization)
-        for loss in (Softmax(CLASSES), HuberSVM(CLASSES))
+        for loss in (CrossEntropy(CLASSES), HuberSVM(CLASSES))
         for regularization in REGULARIZATIONS
     ]
     with threadpool_limits(limits=1, user_api="blas"):
@@ -158,10 +158,10 @@ def compare(learner: LinearLearner, block: Block, sample: int, quick: bool) -> l
         "certificate": certificate,
         "gradient": gradient,
     }
-    exact = "LogisticRegression" if name == "Softmax" else "squared hinge"
+    exact = "LogisticRegression" if name == "CrossEntropy" else "squared hinge"
     say(f"{name}, Λ = {regularization:g}: scikit-learn's {exact}")
     tol, reached = loosest_tolerance(exact, block, few, regularization, certificate)
-    difference = softmax_difference(models, block, regularization, tol) if name == "Softmax" else None
+    difference = softmax_difference(models, block, regularization, tol) if name == "CrossEntropy" else None
     rows = [{**common, "sklearn": exact, "tol": tol, "sklearn_gradient": reached, "difference": difference}]
     if name == "HuberSVM":
         rows.append({**common, "sklearn": "hinge", "tol": tol, "sklearn_gradient": None, "difference": None})
@@ -216,7 +216,7 @@ def loosest_tolerance(
     kind: str, block: Block, parties: int, regularization: float, certificate: float
 ) -> tuple[float, float]:
     """The largest power of ten with which scikit-learn's models have a gradient as small as ours; and that gradient."""
-    loss: Loss | None = Softmax(CLASSES) if kind == "LogisticRegression" else None
+    loss: Loss | None = CrossEntropy(CLASSES) if kind == "LogisticRegression" else None
     best = (1e-6, np.inf)
     for exponent in range(6, 13):
         tol = 10.0**-exponent
@@ -238,7 +238,7 @@ def gradient_norm(
     scores = vectors @ weights.T
     hot = labels[:, None] == np.arange(CLASSES)
     signs = np.where(hot, 1.0, -1.0)
-    if isinstance(loss, Softmax):
+    if isinstance(loss, CrossEntropy):
         exponentials = np.exp(scores)
         slopes = exponentials / exponentials.sum(axis=1, keepdims=True) - hot
     elif isinstance(loss, HuberSVM):

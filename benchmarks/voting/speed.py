@@ -39,7 +39,7 @@ from threadpoolctl import threadpool_limits
 
 from benchmarks.common import Numbers, best_of, claim, conclude, options, say, show_table
 from benchmarks.studies import Floats, Integers
-from unspoken.learners.neighbours import neighbour_shares
+from unspoken.learners.nearest_neighbours import neighbour_shares
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Endpoint, Envelope, Session, VoteShape
 from unspoken.summation.simulated_keys import SimulatedEndpoints

@@ -26,7 +26,7 @@ from benchmarks.voting import models
 from benchmarks.voting.data import Setting
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import Softmax
+from unspoken.learners.losses import CrossEntropy
 from unspoken.methods.base import Method
 from unspoken.methods.multiparty import Multiparty
 
@@ -189,7 +189,7 @@ def multiparty(
 
 def alone(setting: Setting, regularization: float, parties: int) -> list[float]:
     """Accuracies of some parties' own models, which nobody else sees."""
-    learner, found = LinearLearner(Softmax(CLASSES), 1.0, regularization), []
+    learner, found = LinearLearner(CrossEntropy(CLASSES), 1.0, regularization), []
     for party in range(parties):
         own = setting.groups == party
         block = Block(setting.features[own][None], setting.labels[own][None], np.array([int(own.sum())]))

@@ -118,12 +118,12 @@ def test_parties_of_like_size_share_a_block_so_that_little_is_padded(monkeypatch
         (
             [5, 2, 5],
             study(parties={"count": 3, "records": 4}),
-            "party 1 has 2 records, but the study's [parties] asks for at least 4; have fewer",
+            "party 1 has 2 records, but the study's [parties] asks for at least 4; use fewer",
         ),
         (
             [5, 5, 0],
             study(parties=3),
-            "party 2 has 0 records, but the study's [parties] asks for at least 1; have fewer parties",
+            "party 2 has 0 records, but the study's [parties] asks for at least 1; use fewer parties",
         ),
         (
             [5, 9, 5],
@@ -143,5 +143,5 @@ def test_parties_that_do_not_fit_the_study_are_refused_by_their_number(
 
 def test_every_record_needs_a_party() -> None:
     records, groups = records_of([3, 3])
-    with pytest.raises(DataError, match=r"^there are 6 records but 5 groups; give each record its party\.$"):
+    with pytest.raises(DataError, match=r"^there are 6 records but 5 groups; give one party for each record\.$"):
         ArrayFederation(study(parties=2), records, groups[:-1])

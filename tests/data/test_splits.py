@@ -119,7 +119,7 @@ def test_an_unknown_split_is_named_with_those_that_exist(kind: str) -> None:
 
 
 def test_more_parties_than_records_are_refused() -> None:
-    with pytest.raises(SplitError, match=r"^5 records cannot be spread over 6 parties; ask for fewer parties\.$"):
+    with pytest.raises(SplitError, match=r"^5 records cannot be split over 6 parties; ask for fewer parties\.$"):
         split("iid", labels(5, 2), 6, 0)
 
 
@@ -135,5 +135,5 @@ def test_parties_have_so_many_classes_and_classes_as_many_parties(each: int) -> 
 
 @pytest.mark.parametrize("kind", ["classes:0", "classes:4", "classes:1"])
 def test_classes_that_do_not_fit_are_refused(kind: str) -> None:
-    with pytest.raises(SplitError, match="can have 1 to 3 of them, and 2 parties should have all"):
+    with pytest.raises(SplitError, match="K must be from 1 to 3, and 2 parties together must cover all classes"):
         split(kind, np.arange(30) % 3, 2, 0)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
+from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic, Loss
 
-LOSSES = [HuberSVM(2, 0.1), HuberSVM(5, 0.5), Logistic(2), Logistic(5), Softmax(2), Softmax(5)]
+LOSSES = [HuberSVM(2, 0.1), HuberSVM(5, 0.5), Logistic(2), Logistic(5), CrossEntropy(2), CrossEntropy(5)]
 EACH = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: f"{type(loss).__name__}-{loss.classes}")
 
 
@@ -38,7 +38,7 @@ def test_no_slopes_are_longer_than_stated_and_some_reach_it(loss: Loss) -> None:
     for label in range(loss.classes):
         targets = loss.targets(np.array([label]))
         wrong = -1000.0 * targets
-        if isinstance(loss, Softmax):
+        if isinstance(loss, CrossEntropy):
             wrong = np.zeros_like(targets)
             wrong[0, (label + 1) % loss.classes] = 1000.0
         norms.append(np.linalg.norm(loss.slopes(wrong, targets)))
@@ -57,11 +57,11 @@ def test_slopes_change_no_faster_than_the_curvature_says_and_somewhere_as_fast(l
         for _ in range(200):
             targets = loss.targets(rng.integers(0, loss.classes, 1))
             base = targets if isinstance(loss, HuberSVM) else np.zeros((1, loss.outputs))
-            if isinstance(loss, Softmax):
+            if isinstance(loss, CrossEntropy):
                 base = np.where(np.arange(loss.outputs) < 2, 0.0, -50.0)[None]
             scores = base + rng.normal(scale=size, size=(1, loss.outputs)) if size else base
             step = 1e-6 * rng.normal(size=(1, loss.outputs))
-            if isinstance(loss, Softmax):
+            if isinstance(loss, CrossEntropy):
                 step = (
                     1e-6
                     * np.where(np.arange(loss.outputs) == 0, 1.0, np.where(np.arange(loss.outputs) == 1, -1.0, 0.0))[

@@ -16,7 +16,7 @@ import pytest
 from unspoken.data.block import Block
 from unspoken.learners import sgd
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import HuberSVM, Logistic, Softmax
+from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic
 
 NORM = 2.0
 LOSSES = {
@@ -24,8 +24,8 @@ LOSSES = {
     "svm-4": HuberSVM(4, smoothing=0.1),
     "logistic-2": Logistic(2),
     "logistic-4": Logistic(4),
-    "softmax-2": Softmax(2),
-    "softmax-4": Softmax(4),
+    "softmax-2": CrossEntropy(2),
+    "softmax-4": CrossEntropy(4),
 }
 # With large Λ every SVM slope is full; the smooth losses need a large crowd and a small Λ to be confidently wrong.
 SETTINGS = ((6, 8.0), (6, 0.5), (200, 0.1))

@@ -9,10 +9,10 @@ from scipy.optimize import minimize
 from unspoken.data.block import Block
 from unspoken.learners import linear, sgd
 from unspoken.learners.linear import SLACK, LinearLearner
-from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
-from unspoken.learners.spaces import FeatureSpace, GramSpace, Space
+from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic, Loss
+from unspoken.learners.parametrization import FeatureSpace, GramSpace, Space
 
-LOSSES = {"svm": HuberSVM(4), "logistic": Logistic(4), "softmax": Softmax(4), "logistic-2": Logistic(2)}
+LOSSES = {"svm": HuberSVM(4), "logistic": Logistic(4), "softmax": CrossEntropy(4), "logistic-2": Logistic(2)}
 SHAPES = [(3, 20, 60), (3, 60, 20), (2, 15, 15), (2, 1, 8)]
 
 
@@ -104,7 +104,7 @@ def test_padding_a_block_changes_no_model(solver: str, dimension: int) -> None:
     counts = np.array([20, 11, 1])
     real = np.arange(20) < counts[:, None]
     padded = Block(whole.features * real[:, :, None], whole.labels * real, counts)
-    learner = LinearLearner(Softmax(4), 1.0, 0.05, solver=solver, batch=6, epochs=10)
+    learner = LinearLearner(CrossEntropy(4), 1.0, 0.05, solver=solver, batch=6, epochs=10)
     together = learner.fit(padded)
     for party, count in enumerate(counts):
         alone = learner.fit(Block(whole.features[[party], :count], whole.labels[[party], :count], counts[[party]]))
@@ -114,7 +114,7 @@ def test_padding_a_block_changes_no_model(solver: str, dimension: int) -> None:
 def test_duplicated_records_make_the_same_model_as_their_originals() -> None:
     data = made_up((1, 10, 30), 4)
     twice = Block(np.tile(data.features, (1, 3, 1)), np.tile(data.labels, (1, 3)), np.array([30]))
-    learner = LinearLearner(Softmax(4), 1.0, 0.01)
+    learner = LinearLearner(CrossEntropy(4), 1.0, 0.01)
     assert np.allclose(learner.fit(data), learner.fit(twice), atol=1e-5)
 
 

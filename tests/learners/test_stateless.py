@@ -16,9 +16,10 @@ from torch import Tensor, nn
 
 import unspoken
 from factories import make
-from unspoken.learners.projected import after_projection
+from unspoken.learners.projected_gradients import after_projection
 from unspoken.learners.stateless import Stateless
-from unspoken.learners.torch_models import ModelError, TorchModel
+from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_modules import ModelError
 from unspoken.methods.registry import method_for
 from unspoken.study import StudyError
 

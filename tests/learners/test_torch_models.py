@@ -15,8 +15,9 @@ from torch import Tensor, nn
 
 from unspoken.errors import UnspokenError
 from unspoken.learners import torch_models
-from unspoken.learners.projected import after_projection
-from unspoken.learners.torch_models import ModelError, TorchModel, make_module
+from unspoken.learners.projected_gradients import after_projection
+from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_modules import ModelError, make_module
 
 FEATURES, OUTPUTS = 6, 3
 
@@ -430,8 +431,8 @@ def test_weights_survive_the_way_through_a_state() -> None:
             r"cannot be imported here \(No module named 'no_such_package'\); install its package, or",
         ),
         (f"{__name__}:Nothing", r"cannot be imported here \(module .* has no attribute 'Nothing'\)"),
-        (here(Picky), "cannot be made with the numbers of features and outputs, 6 and 3"),
-        (here(listed), r"should be made a torch\.nn\.Module, but is made a list"),
+        (here(Picky), r"cannot be called with \(6, 3\), features and outputs"),
+        (here(listed), r"should return a torch\.nn\.Module, but returns a list"),
         (here(Frozen), "has no weights to train"),
         (here(Narrow), r"cannot take rows of 6 features \(mat1 and mat2 shapes cannot be multiplied"),
         (here(Flat), r"gives an array of shape \(6,\) for two records, but should give \(2, 3\)"),

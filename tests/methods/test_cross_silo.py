@@ -25,7 +25,8 @@ from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
-from unspoken.learners.projected import BeforeProjection
+from unspoken.learners.projected_gradients import BeforeProjection
+from unspoken.learners.random_projection import projected_bound
 from unspoken.methods import mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.baselines import Central
@@ -38,7 +39,6 @@ from unspoken.methods.training import batches
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import TrainingOptions
-from unspoken.noise.projection import projected_bound
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
 from unspoken.roles.totals import Totals

@@ -248,7 +248,7 @@ def test_rows_are_clipped_to_the_norm_only_if_one_is_given() -> None:
         ({"dimension": 3}, r"^Expected the function to give 3 numbers, got the shape \(2,\)\.$"),
         ({"function": lambda rows: [1.0, math.nan]}, r"^Expected the function to give finite numbers, got nan\.$"),
         ({"function": lambda rows: [math.inf, 0.0]}, r"^Expected the function to give finite numbers, got inf\.$"),
-        ({"dimension": 0}, r"^dimension is 0, but should be how many numbers the function gives, 1 or more\.$"),
+        ({"dimension": 0}, r"^dimension is 0, but should be how many numbers the function returns, 1 or more\.$"),
         ({"dimension": 2.0}, r"^dimension is 2.0, but should be"),
         ({"sensitivity": 0.0}, r"^sensitivity is 0.0, but should be a number above 0\.$"),
         ({"sensitivity": math.nan}, r"^sensitivity is nan, but should be a number above 0\.$"),

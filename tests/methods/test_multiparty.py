@@ -13,7 +13,7 @@ from sklearn.datasets import load_digits
 
 import unspoken
 from factories import make
-from unspoken.learners.losses import HuberSVM, Logistic, Loss, Shares, Softmax
+from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic, Loss, SoftLabelLoss
 from unspoken.methods.multiparty import Multiparty
 from unspoken.noise.stream import SecretStream
 from unspoken.study import StudyError
@@ -63,11 +63,11 @@ def test_one_party_moves_the_minimiser_by_less_than_the_sensitivity(
     assert worst >= 0.5 * stated
 
 
-@pytest.mark.parametrize("loss", [Logistic(2), Logistic(3), HuberSVM(2, 0.2), HuberSVM(3, 0.2), Softmax(3)])
+@pytest.mark.parametrize("loss", [Logistic(2), Logistic(3), HuberSVM(2, 0.2), HuberSVM(3, 0.2), CrossEntropy(3)])
 def test_shares_are_the_average_over_the_votes(loss: Loss) -> None:
     """Slopes and values for shares of votes are those of the votes, averaged."""
     rng = np.random.default_rng(0)
-    shares = Shares(loss.classes, loss)
+    shares = SoftLabelLoss(loss.classes, loss)
     votes = rng.integers(0, loss.classes, size=(7, 20))
     scores = rng.normal(size=(20, loss.outputs)) * 2.0
     targets = np.mean([shares.targets(vote) for vote in votes], axis=0)

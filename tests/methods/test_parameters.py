@@ -29,7 +29,7 @@ from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.learners import certified
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import HuberSVM, Logistic, Loss, Softmax
+from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic, Loss
 from unspoken.methods.base import (
     Collect,
     Method,
@@ -419,7 +419,7 @@ def test_any_numbers_are_encoded_and_clipped_to_the_bound(vectors: np.ndarray, b
         assert np.abs(decoded - expected).max() <= 0.5 / encoding.scale * (1 + 1e-6) + 1e-12 * bound
 
 
-LOSSES: list[Loss] = [Softmax(3), Logistic(2), HuberSVM(3, 0.1), HuberSVM(2, 1e-3)]
+LOSSES: list[Loss] = [CrossEntropy(3), Logistic(2), HuberSVM(3, 0.1), HuberSVM(2, 1e-3)]
 
 
 EACH_LOSS = pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
@@ -483,7 +483,7 @@ def test_a_tolerance_that_cannot_be_reached_is_no_reason_to_fail(monkeypatch: py
     monkeypatch.setattr(certified, "MAXIMUM_STEPS", 3)
     rng = np.random.default_rng(0)
     rows = rng.normal(size=(1, 30, 5))
-    learner = LinearLearner(Softmax(4), 10.0, 1e-4)
+    learner = LinearLearner(CrossEntropy(4), 10.0, 1e-4)
     model = learner.fit(Block(rows, rng.integers(0, 4, (1, 30)), np.array([30])))
     assert np.isfinite(model).all()
 

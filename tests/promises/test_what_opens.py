@@ -31,7 +31,7 @@ from unspoken.summation.compute_node import ComputeNode
 from unspoken.summation.compute_nodes import ComputeNodes, Options
 from unspoken.summation.graph import Degree, neighbours_of, surrounded
 from unspoken.summation.keys import Channel
-from unspoken.summation.node_messages import Fold, Framed, Part, Reveal, address
+from unspoken.summation.node_messages import Fold, Framed, PartialTotal, Reveal, address
 from unspoken.summation.registry import PROTOCOLS
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 
@@ -219,7 +219,7 @@ def revealed(
         body = channel.wrap(msgspec.msgpack.encode(message))
         answers = node.step(msgspec.msgpack.encode(Framed(session.label(), number, memoryview(body))))
     framed = msgspec.msgpack.decode(answers[0].body, type=Framed)
-    part = msgspec.msgpack.decode(channel.unwrap(framed.body), type=Part)
+    part = msgspec.msgpack.decode(channel.unwrap(framed.body), type=PartialTotal)
     return session.unpack(part.total)
 
 

@@ -23,12 +23,12 @@ from unspoken.summation.replicated import (
     BITS,
     SUMS,
     Array,
-    Computation,
     Group,
+    Interactive,
     Masks,
     Operations,
-    Rounds,
-    Shares,
+    ReplicatedShares,
+    SharedComputation,
     Sharing,
 )
 from unspoken.types import Integers, Words
@@ -59,13 +59,15 @@ def all_masks(sharing: Sharing) -> list[Masks]:
     ]
 
 
-def dealt(sharing: Sharing, shares: Sequence[Array]) -> list[Shares]:
+def dealt(sharing: Sharing, shares: Sequence[Array]) -> list[ReplicatedShares]:
     """All shares of some values as what each tallier holds of them."""
     whole = dict(zip(sharing.groups, shares, strict=True))
-    return [Shares(np.stack([whole[group] for group in sharing.held(index)])) for index in range(sharing.talliers)]
+    return [
+        ReplicatedShares(np.stack([whole[group] for group in sharing.held(index)])) for index in range(sharing.talliers)
+    ]
 
 
-def split(sharing: Sharing, values: Array, seed: int = 0, operations: Operations = SUMS) -> list[Shares]:
+def split(sharing: Sharing, values: Array, seed: int = 0, operations: Operations = SUMS) -> list[ReplicatedShares]:
     """Values as the shares of all talliers, modulo 2⁶⁴ or by exclusive or."""
     return dealt(sharing, random_parts(values, len(sharing.groups), seed, operations))
 
@@ -80,12 +82,15 @@ class Run:
     """All talliers' computations in step. `views` is what each tallier received."""
 
     def __init__(
-        self, sharing: Sharing, computations: Sequence[Rounds[Shares]], order: Sequence[int] | None = None
+        self,
+        sharing: Sharing,
+        computations: Sequence[Interactive[ReplicatedShares]],
+        order: Sequence[int] | None = None,
     ) -> None:
         self.sharing, talliers = sharing, range(sharing.talliers)
         order = talliers if order is None else order
         self.views: list[list[list[Array]]] = [[] for _ in talliers]
-        self.results: dict[int, Shares] = {}
+        self.results: dict[int, ReplicatedShares] = {}
         sent = {index: next(computations[index]) for index in order}
         while not self.results:
             words, sent = sent, {}
@@ -111,16 +116,16 @@ class Run:
         return opened
 
 
-def run(sharing: Sharing, what: Callable[[Computation, int], Rounds[Shares]]) -> Run:
+def run(sharing: Sharing, what: Callable[[SharedComputation, int], Interactive[ReplicatedShares]]) -> Run:
     masks = all_masks(sharing)
-    return Run(sharing, [what(Computation(sharing, i, masks[i]), i) for i in range(sharing.talliers)])
+    return Run(sharing, [what(SharedComputation(sharing, i, masks[i]), i) for i in range(sharing.talliers)])
 
 
 def names(values: Array) -> Words:
     return np.repeat(np.arange(len(values), dtype=np.uint64)[:, np.newaxis], values.shape[1], axis=1)
 
 
-def vote(computation: Computation, terms: Array) -> Rounds[Shares]:
+def vote(computation: SharedComputation, terms: Array) -> Interactive[ReplicatedShares]:
     """What talliers do with their parts of the totals."""
     values = yield from computation.reshare(terms, SUMS)
     return (yield from argmax(computation, values, names(terms)))
@@ -307,7 +312,7 @@ def test_any_other_values_explain_the_view_of_t_talliers_just_as_well(sharing: S
         masks = all_masks(sharing)
         for index in honest:
             masks[index] = Explaining(sharing, index, secret)
-        computations = [vote(Computation(sharing, i, masks[i]), terms[i]) for i in range(sharing.talliers)]
+        computations = [vote(SharedComputation(sharing, i, masks[i]), terms[i]) for i in range(sharing.talliers)]
         again = Run(sharing, computations, order=[*honest, *curious])
         assert len(secret.sums) == 1 + rounds_of_argmax(rows, sharing)
         for index in curious:
@@ -403,7 +408,7 @@ def test_two_of_five_talliers_that_see_all_words_of_a_round_lack_one_share(curio
     sharing, values = Sharing(5), np.stack([np.full(4096, value), np.zeros(4096, dtype=np.int64)])
     terms = random_parts(values.view(np.uint64), 5, seed=0)
     masks = [Recording(sharing, index) for index in range(5)]
-    Run(sharing, [vote(Computation(sharing, index, masks[index]), terms[index]) for index in range(5)])
+    Run(sharing, [vote(SharedComputation(sharing, index, masks[index]), terms[index]) for index in range(5)])
     seen = {sender for index in curious for sender in sharing.after(index)} | set(curious)
     assert seen == set(range(5))
     count = 1 + rounds_of_argmax(2, sharing)

@@ -1,1 +1,1 @@
-"""Tables and arrays to bounded feature matrices by public bounds only, and their spread over parties."""
+"""Tables and arrays as feature matrices bounded by public bounds, and their split over parties."""

@@ -1,4 +1,4 @@
-"""The records of some parties, side by side, so that one array operation serves all of them."""
+"""The records of several parties in one array, so that one operation serves all of them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from unspoken.types import Floats, Integers, Labels
 class Block:
     """The bounded records of B parties; a single party is a block of one.
 
-    Parties with fewer records than the largest are padded with rows of zeros, which no learner counts.
+    Parties with fewer records than the largest are padded with rows of zeros, which learners ignore.
     """
 
     features: Floats
     """(B, n, d)"""
     labels: Labels
-    """(B, n): numbers of classes, or for a regression labels scaled to [−1, 1]"""
+    """(B, n): class numbers, or for a regression labels scaled to [−1, 1]"""
     counts: Integers
-    """(B,): how many of a party's rows are records"""
+    """(B,): the parties' numbers of records"""
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -34,7 +34,7 @@ class Block:
         return weights
 
     def by_size(self) -> Iterator[tuple[Integers, Block]]:
-        """Blocks of parties that have equally many records, with the parties' positions in this one."""
+        """Blocks of parties with equally many records, each with its parties' positions in this block."""
         for count in np.unique(self.counts):
             positions = np.flatnonzero(self.counts == count)
             whole = len(positions) == len(self)

@@ -1,9 +1,9 @@
-"""Records to bounded vectors, by the study's public bounds and nothing else.
+"""Bounded vectors from records, by the study's public bounds and nothing else.
 
-A table's numbers are clipped to their bounds and scaled to [−1, 1], its categories become indicators; a matrix is
+A table's numbers are clipped to their bounds and scaled to [−1, 1], and its categories become indicators; a matrix is
 taken as it is. Then a constant 1 is appended (if the study has an intercept) and the whole vector, constant included,
 is clipped to the study's norm c. (DP-Helmet's code appends the constant after clipping, so its vectors exceed c.)
-A regression's labels are clipped and scaled as a table's numbers are.
+A regression's labels are clipped and scaled like a table's numbers.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from unspoken.types import Floats, Integers
 
 
 def scale_column(values: Floats, column: Column) -> Floats:
-    """Numbers to [−1, 1] by the column's public bounds; what lies outside is moved to the nearer bound.
+    """Numbers clipped to the column's public bounds and scaled to [−1, 1].
 
     >>> scale_column(np.array([0.0, 55.0, 999.0]), Column(min=0, max=110)).tolist()
     [-1.0, 0.0, 1.0]
@@ -24,7 +24,7 @@ def scale_column(values: Floats, column: Column) -> Floats:
 
 
 def scale_labels(values: Floats, data: DataSection) -> Floats:
-    """A regression's labels to [−1, 1] by their public bounds; what lies outside is moved to the nearer bound.
+    """A regression's labels clipped to their public bounds and scaled to [−1, 1].
 
     >>> scale_labels(np.array([0.0, 55.0, 999.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
     [-1.0, 0.0, 1.0]
@@ -33,7 +33,7 @@ def scale_labels(values: Floats, data: DataSection) -> Floats:
 
 
 def unscale_labels(scaled: Floats, data: DataSection) -> Floats:
-    """Predictions of scaled labels in the labels' own units. A prediction beyond −1 or 1 lies beyond the bounds.
+    """Scaled labels in their own units; a prediction outside [−1, 1] lies outside the bounds.
 
     >>> unscale_labels(np.array([-1.0, 0.0, 1.0, 2.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
     [0.0, 55.0, 110.0, 165.0]
@@ -44,7 +44,7 @@ def unscale_labels(scaled: Floats, data: DataSection) -> Floats:
 
 
 def _scale(values: Floats, low: float, high: float) -> Floats:
-    # In this order rounding errors lead neither beyond −1 and 1 nor away from them at the bounds.
+    # In this order rounding never leaves [−1, 1], and the bounds map exactly to −1 and 1.
     scaled: Floats = (np.clip(values, low, high) - low) / (high - low) * 2.0 - 1.0
     return scaled
 
@@ -61,7 +61,7 @@ def indicate(codes: Integers, column: Column) -> Floats:
 
 
 def append_one(rows: Floats) -> Floats:
-    """Each row with a 1 at its end."""
+    """The rows, each with a 1 appended."""
     return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
 
 
@@ -75,7 +75,7 @@ def clip_rows(features: Floats, data: DataSection) -> Floats:
     features = with_constant(features, data)
     norms = _norms(features)
     if np.isinf(norms).any():
-        # Squares beyond floating point: bring such rows to a moderate length, at least c, in the same direction.
+        # Squares overflow: scale such rows down to a moderate length of at least c.
         huge = np.isinf(norms)[:, None]
         peaks = np.abs(features).max(axis=1, keepdims=True)
         features = np.where(huge, features / np.where(huge, peaks, 1.0) * data.norm, features)
@@ -87,7 +87,7 @@ def clip_rows(features: Floats, data: DataSection) -> Floats:
 
 
 def clipping_factors(features: Floats, data: DataSection) -> Floats:
-    """What `clip_rows` multiplies each row with. A regression's label goes along: y = wᵀx stays true of what is left.
+    """The factors of `clip_rows`. A regression multiplies labels too, so that y = wᵀx still holds.
 
     >>> clipping_factors(np.array([[3.0, 4.0], [0.3, 0.4]]), DataSection(features=2)).tolist()
     [0.2, 1.0]

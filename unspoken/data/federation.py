@@ -1,4 +1,4 @@
-"""The parties of a simulation, handed out in blocks, so that only a few of them are ever in memory at once."""
+"""The parties of a simulation, in blocks, so that only a few are in memory at once."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from unspoken.study import Study
 from unspoken.types import Floats, Integers
 
 BLOCK_BYTES = 16 << 20
-"""How much memory the features of one block may take (unless a single party needs more)."""
+"""The memory for the features of one block (unless a single party needs more)"""
 BLOCK_PARTIES = 256
-"""How many parties a block has at most: more would not fit the processor's cache while they are trained."""
+"""The largest number of parties in a block; more would not fit the processor's cache in training"""
 
 
 class Federation(ABC):
@@ -26,10 +26,10 @@ class Federation(ABC):
 
     @abstractmethod
     def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
-        """All parties, each once, as blocks of at most `most`: their numbers, and their bounded records."""
+        """All parties in blocks of at most `most`: their indices and their bounded records."""
 
     def counts(self) -> Integers:
-        """How many records each party has."""
+        """The number of records of each party."""
         counts = np.zeros(self.parties, dtype=np.int64)
         for indices, block in self.blocks():
             counts[indices] = block.counts
@@ -51,7 +51,7 @@ class ArrayFederation(Federation):
         section = self._study.parties
         if len(groups) != len(self._records):
             raise DataError(
-                f"there are {len(self._records)} records but {len(groups)} groups; give each record its party."
+                f"there are {len(self._records)} records but {len(groups)} groups; give one party for each record."
             )
         if len(self._counts) != self.parties:
             raise DataError(
@@ -61,7 +61,7 @@ class ArrayFederation(Federation):
             party = int(self._counts.argmin())
             raise DataError(
                 f"party {party} has {self._counts[party]} records, but the study's [parties] asks for at least "
-                f"{section.records}; have fewer parties, or lower records in the study."
+                f"{section.records}; use fewer parties, or lower records in the study."
             )
         if self._counts.max() > section.max_records:
             party = int(self._counts.argmax())
@@ -74,7 +74,7 @@ class ArrayFederation(Federation):
         return self._counts
 
     def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
-        # Parties of like size go together, so that little is padded.
+        # Parties of similar size share a block, so that there is little padding.
         order = np.argsort(self._counts, kind="stable")[::-1]
         row_bytes = self._study.data.dimension * 8
         start = 0

@@ -1,7 +1,7 @@
-"""Reading a party's records from a CSV, Parquet or NPZ file, and saying exactly what is wrong with it.
+"""Reading a party's records from a CSV, Parquet or NPZ file, with exact error messages.
 
-Nothing is guessed from the data: columns, categories, classes and shapes are the study's, and a value that does not
-fit stops the reading.
+Nothing is guessed from the data: columns, categories, classes and shapes come from the study, and a value that does not
+fit them is an error.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class DataError(UnspokenError, ValueError):
 class Records:
     """Records as numbers: features (n, raw dimension) before the constant and the clipping, labels (n,).
 
-    Labels are the numbers of classes, for a regression real numbers as they stand in the file (unclipped, in their own
-    units), and for statistics, where nothing is predicted, zeros.
+    Labels are class numbers; for a regression real numbers as in the file (unclipped, in their own units); for
+    statistics, where nothing is predicted, zeros.
     """
 
     features: Floats
@@ -67,7 +67,7 @@ def read_records(path: str | Path, study: Study) -> Records:
 
 
 def read_features(path: str | Path, study: Study) -> Floats:
-    """Read the features of records without labels, such as public ones, from a file as the study describes it."""
+    """Read features without labels, such as public records, from a file as the study describes it."""
     section = study.study.model_copy(update={"task": "statistics"})
     data = study.data.model_copy(update={"label": None})
     return read_records(path, study.model_copy(update={"study": section, "data": data})).features
@@ -138,13 +138,13 @@ def _checked_classes(labels: np.ndarray[Any, Any], study: Study, source: str) ->
 
 
 def _as_floats(array: np.ndarray[Any, Any]) -> Floats:
-    # A number that the type cannot hold becomes infinite, and is then named.
+    # A number that overflows becomes infinite; the checks that follow name it.
     with np.errstate(over="ignore"):
         return array.astype(np.float64, copy=False)
 
 
 _REAL_KINDS = "biuf"
-"""numpy's kinds of types for real numbers: true and false, whole numbers, fractions."""
+"""numpy's codes for booleans, integers and floats"""
 
 
 def _from_matrix(path: Path, study: Study) -> Records:
@@ -168,14 +168,14 @@ def _from_matrix(path: Path, study: Study) -> Records:
 
 
 def _read_csv(path: Path, names: list[str]) -> pd.DataFrame:
-    """A CSV file as text, line by line as it stands there (blank lines at its end left out)."""
+    """The lines of a CSV file as text, without blank lines at the end."""
     import pandas as pd
 
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             header = next(csv.reader(file), [])
         with warnings.catch_warnings():
-            # Lines that are longer than the line of names: pandas would shift or cut them.
+            # pandas would shift or cut lines that are longer than the line of names.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(
                 path, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, encoding="utf-8-sig"
@@ -199,7 +199,7 @@ def _read_parquet(path: Path, names: list[str]) -> pd.DataFrame:
     try:
         with ParquetFile(path) as file:
             _check_names(path, file.schema_arrow.names, names)
-            # Whatever pandas once noted in the file: a column is a column, also if it was somebody's index.
+            # Without pandas' own metadata, a former index is a column too.
             table: pd.DataFrame = file.read(columns=names).to_pandas(ignore_metadata=True)
             return table
     except (pyarrow.ArrowException, OSError) as error:
@@ -207,7 +207,7 @@ def _read_parquet(path: Path, names: list[str]) -> pd.DataFrame:
 
 
 def _check_names(path: Path, present: list[str], names: list[str]) -> None:
-    """Every column of the study must be there, once."""
+    """Check that every column of the study is present exactly once."""
     for name in names:
         if present.count(name) > 1:
             raise DataError(f"{path}: has the column {name!r} {present.count(name)} times; rename the others.")
@@ -263,7 +263,7 @@ def _numbers(values: pd.Series[Any], place: _Place, within: str) -> Floats:
     if isinstance(values.dtype, pd.CategoricalDtype):
         values = values.astype(object)
     if values.dtype.kind in "mM":
-        # pandas would count a time in microseconds; in a study it is no number.
+        # pandas would convert a time to microseconds; in a study it is no number.
         values = values.astype(str)
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
     if not np.isfinite(numbers).all():
@@ -273,7 +273,7 @@ def _numbers(values: pd.Series[Any], place: _Place, within: str) -> Floats:
 
 
 def _within(described: Column | Study) -> str:
-    """The public bounds of a column, or of a regression's labels, as messages mention them."""
+    """The public bounds of a column or of a regression's labels, in the words of messages."""
     if isinstance(described, Column):
         return f"(the study's bounds are {described.min:g} to {described.max:g})"
     low, high = described.data.label_bounds or (0.0, 0.0)
@@ -281,12 +281,12 @@ def _within(described: Column | Study) -> str:
 
 
 def _codes(values: pd.Series[Any], allowed: list[Category], place: _Place, key: str) -> Integers:
-    """The position of each value among the allowed ones, compared as they are written."""
+    """The position of each value among the allowed ones, compared as text."""
     import pandas as pd
 
     kind = type(allowed[0])
     positions = {_written(value, kind): code for code, value in enumerate(allowed)}
-    # Each distinct value is looked up once; a missing one (number −1) is none of the allowed, whatever they are called.
+    # Each distinct value is looked up once; a missing one (code −1) is never allowed.
     try:
         numbers, distinct = pd.factorize(values)
     except TypeError:  # lists, which are no categories either
@@ -301,7 +301,7 @@ def _codes(values: pd.Series[Any], allowed: list[Category], place: _Place, key: 
 
 
 def _written(value: Any, kind: type) -> str:
-    """How a value of a column of this kind is written: of whole numbers 1, 1.0 and "1.0" are the same, of booleans
+    """The text of a value in a column of this kind. In integer columns 1, 1.0 and "1.0" are equal, in boolean columns
     True and "true".
 
     >>> _written("True", bool), _written(1.0, str), _written(" 1.0", int), _written("01", str)

@@ -1,6 +1,6 @@
-"""Public records: everyone may see them, and everyone must have the same ones, as parties vote on them.
+"""Public records, which everyone may see. All parties need the same ones, as they vote on them.
 
-A study names their file, and may say its SHA-256; parties with another file then find out before they vote.
+A study names their file, and may state its SHA-256, so that parties with another file notice before they vote.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ Sha256 = Annotated[
 class PublicRecords:
     features: Floats
     note: str
-    """For the plan: which file it is"""
+    """A note for the plan that identifies the file"""
 
 
 def read_public(study: Study, name: str, sha256: str | None) -> PublicRecords:
-    """Read public records from the file that the study names: from here, or from where the study is."""
+    """Read the public records' file; its path is relative to the working directory or to the study."""
     path, beside = Path(name), Path(study.source).parent / name
     if not path.is_file() and beside.is_file():
         path = beside
@@ -45,7 +45,7 @@ def read_public(study: Study, name: str, sha256: str | None) -> PublicRecords:
     if sha256 not in (None, found):
         raise study.error(
             "method.public_sha256",
-            f'is "{sha256}", but {path} has the SHA-256 {found}: use the file that the study means, or correct this',
+            f'is "{sha256}", but {path} has the SHA-256 {found}; use the file that the study means, or correct this',
         )
-    advice = "" if sha256 else "; as public_sha256 in the study's [method], it keeps others from using another file"
+    advice = "" if sha256 else "; as public_sha256 in the study's [method], it makes sure that all use this file"
     return PublicRecords(features, f"the public records' file has the SHA-256 {found}{advice}")

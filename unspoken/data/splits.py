@@ -1,4 +1,4 @@
-"""Spreading one data set over parties, for simulations: which party each record goes to."""
+"""Splits of one data set over the parties of a simulation."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from unspoken.types import Integers, Labels
 
 
 class SplitError(UnspokenError, ValueError):
-    """Records cannot be spread over the parties as asked."""
+    """The records cannot be split over the parties as asked."""
 
 
 def split(kind: str, labels: Labels, parties: int, seed: int) -> Integers:
-    """The party of each record.
+    """The index of the party that gets each record.
 
     - `iid`: at random, in parts as equal as possible.
     - `by-class`: records sorted by class and cut into equal parts, so that (almost) every party has a single class;
       a regression's records are sorted by label, so that parties see different ranges of labels.
     - `dirichlet:A`: the classes' shares of each party drawn from a Dirichlet distribution with concentration A
       (Hsu et al. 2019): small A, unlike parties. Every party gets at least one record. Not for regression.
-    - `classes:K`: every party has records of K of the classes, chosen at random, each class with about as many parties
-      as any other. Not for regression.
+    - `classes:K`: every party has records of K classes, chosen at random, so that all classes have about equally many
+      parties. Not for regression.
     """
     rng = np.random.default_rng(seed)
     if parties > len(labels):
-        raise SplitError(f"{len(labels)} records cannot be spread over {parties} parties; ask for fewer parties.")
+        raise SplitError(f"{len(labels)} records cannot be split over {parties} parties; ask for fewer parties.")
     if kind == "iid":
         return _cut(rng.permutation(len(labels)), parties)
     if kind == "by-class":
@@ -47,8 +47,8 @@ def split(kind: str, labels: Labels, parties: int, seed: int) -> Integers:
         if 1 <= each <= there <= parties * each:
             return _some_classes(labels, parties, each, rng)
         raise SplitError(
-            f"the split is {kind!r}, but the records have {there} classes: each party can have 1 to {there} of them, "
-            f"and {parties} parties should have all."
+            f"the split is {kind!r}, but the records have {there} classes; K must be from 1 to {there}, and {parties} "
+            "parties together must cover all classes."
         )
     raise SplitError(
         f"the split is {kind!r}, but should be iid, by-class, dirichlet:A with A above 0, such as dirichlet:0.5, or "
@@ -66,7 +66,7 @@ def _some_classes(labels: Labels, parties: int, each: int, rng: np.random.Genera
     classes = np.unique(labels)
     places: dict[int, list[int]] = {int(label): [] for label in classes}
     for party in rng.permutation(parties).tolist():
-        # The classes that the fewest parties have, and of these any.
+        # The classes with the fewest parties, ties broken at random.
         order = sorted(places, key=lambda label: (len(places[label]), rng.random()))
         for label in order[:each]:
             places[label].append(party)
@@ -88,7 +88,7 @@ def _dirichlet(labels: Labels, parties: int, concentration: float, rng: np.rando
 
 
 def _without_empty(groups: Integers, parties: int) -> Integers:
-    """A party that got nothing takes a record from one of the largest."""
+    """The groups after each party without records has taken one from the largest party."""
     counts = np.bincount(groups, minlength=parties)
     for empty in np.flatnonzero(counts == 0):
         richest = int(counts.argmax())

@@ -44,7 +44,7 @@ class Journal:
     """The journal of one run of one study."""
 
     def __init__(self, path: Path, run: str) -> None:
-        """`run` names what is run (the study's digest and the method): another run's journal is refused."""
+        """`run` names the run: a digest of what is run, a slash, and its settings. Another run's journal is refused."""
         self._path = path
         try:
             if not path.exists():
@@ -62,7 +62,7 @@ class Journal:
         except (OSError, sqlite3.Error) as error:
             raise UnspokenError(f"{path}: cannot be used as a checkpoint ({error}); choose another file.") from None
         if known and known != [run]:
-            raise UnspokenError(f"{path}: is the checkpoint of another study or other data; choose another file.")
+            raise UnspokenError(f"{path}: {_mismatch(known[0], run)}; choose another file.")
 
     def entry(self, number: int, request: str) -> Entry | None:
         """What a turn gave, if it is over."""
@@ -101,6 +101,18 @@ class Journal:
                 f"{self._path}: does not fit this run (turn {number} asked for something else); choose another file."
             )
         return row[1], row[2]
+
+
+def _mismatch(found: str, run: str) -> str:
+    """The difference between two runs' names, as the middle of a sentence.
+
+    >>> _mismatch("5f/drop 1, seed 0", "5f/drop 2, seed 0")
+    'is the checkpoint of a run with drop 1, seed 0, but this run has drop 2, seed 0'
+    """
+    (one, _, then), (other, _, now) = found.partition("/"), run.partition("/")
+    if one == other:
+        return f"is the checkpoint of a run with {then}, but this run has {now}"
+    return "is the checkpoint of another study or other data"
 
 
 def fingerprint(request: Any) -> str:

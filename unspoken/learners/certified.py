@@ -1,13 +1,13 @@
-"""Any fast solver, made private by a certificate.
+"""A fast solver whose result is certified by its gradient norm.
 
-The exact minimiser of a Λ-strongly convex objective has a sensitivity whatever found it, and a point whose gradient
-has norm at most γ lies within γ/Λ of the minimiser. So the only thing that must be proven of a solver is the gradient
-norm at the point it returns. Reference: ERM output perturbation (Chaudhuri et al. 2011), with the optimiser's proof
-replaced by this check; it also repairs DP-Helmet's DP_SVM_SMO, private there only "if converged".
+The exact minimiser of a Λ-strongly convex objective has a known sensitivity, and a point whose gradient has norm at
+most γ lies within γ/Λ of the minimiser. So it is enough to check the gradient norm at the point that a solver returns.
+Reference: ERM output perturbation (Chaudhuri et al. 2011), with the optimiser's proof replaced by this check; it also
+repairs DP-Helmet's DP_SVM_SMO, private there only "if converged".
 
-If a party reported that it missed the tolerance, that report would depend on its records, without noise. So a tolerance
-must be one that is always reached: above the rounding errors of a gradient (`rounding`), and within the steps that
-accelerated descent needs for it at worst.
+A party cannot report that it missed the tolerance: the report would reveal something about its records, without noise.
+So the tolerance must always be reached. It is above the rounding errors of a gradient (`rounding`), and accelerated
+descent reaches it within the steps allowed.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import TypeVar
 import numpy as np
 
 from unspoken.learners.losses import Loss
-from unspoken.learners.spaces import Space
+from unspoken.learners.parametrization import Space
 from unspoken.types import Floats
 
 Number = TypeVar("Number", float, Floats)
 
 MAXIMUM_STEPS = 1_000_000
-"""Far more than it takes. At worst there are about √κ·log(1/tolerance) of them, 10⁶ where the tolerance that `rounding`
-asks for makes it most (κ = 10⁹); records built to be hard take 2·10⁴."""
+"""Far more steps than needed: the worst case is about √κ·log(1/tolerance), 10⁶ for κ = 10⁹ (with the tolerance that
+`rounding` requires); records built to be hard take 2·10⁴."""
 _ROUNDING = 64.0 * 2.0**-53
-"""Room for the rounding errors of a product of thousands of numbers, which grow as the square root of their number"""
+"""Room for the rounding errors of an inner product, which grow as the square root of its length"""
 _LEAST_RIDGE = 1e-13
-"""Of the trace: with less a matrix cannot be inverted in double precision."""
+"""The smallest ridge, relative to the trace, with which a matrix can be inverted in double precision"""
 
 
 def rounding(condition: Number) -> Number:
-    """How far a gradient in double precision may be off, in units of the loss's Lipschitz constant L: 64·2⁻⁵³·κ.
+    """The error of a gradient in double precision, divided by the loss's Lipschitz constant L: 64·2⁻⁵³·κ.
 
     A model may have norm L/Λ, so scores of records of norm c are off by some 2⁻⁵³·c·L/Λ, and gradients by `curvature`·c
     times as much; κ = curvature·c²/Λ.
@@ -48,8 +48,8 @@ def minimise(
 ) -> Floats:
     """Coefficients of every party's model with ‖∇J‖ at most its tolerance, for J(W) = Λ/2‖W‖² + Σ weight·loss.
 
-    Where a tolerance is too small to be reached at all, the point of the last step. Such a model is not certified;
-    `rounding` and `MAXIMUM_STEPS` are chosen so that this does not happen.
+    If a tolerance is not reached, the last point is returned, uncertified; `rounding` and `MAXIMUM_STEPS` are chosen so
+    that this does not happen.
 
     Accelerated descent (FISTA with restarts, O'Donoghue & Candès 2015), preconditioned by the curvature bound
     H ⪯ M = curvature·Xᵀ diag(weight) X + Λ (Böhning 1992), so that the number of steps hardly depends on Λ.
@@ -85,7 +85,7 @@ def minimise(
 def _preconditioner(space: Space, curvatures: Floats, regularization: float) -> Floats:
     """M⁻¹ in coefficients: (curvature·Q + Λ I)⁻¹, one matrix a party.
 
-    Where Λ is lost in rounding a larger ridge takes its place: M is then still a bound, and steps are shorter.
+    Where Λ would be lost in rounding, a larger ridge replaces it: M stays an upper bound, and steps are shorter.
     """
     moment = space.second_moment() * curvatures[:, None, None]
     diagonal = np.arange(moment.shape[1])

@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 _MODULES = ("linear", "mlp", "cnn")
 _LOOSENESS = 100.0
-"""A tolerance so many times that of a certified minimiser changes no classes, and takes half the time."""
+"""The factor on a certified minimiser's tolerance: it changes no predicted class and halves the time."""
 
 
 _MADE_UP = 10
-"""Records of each class that a classifier is tried out on"""
+"""The number of made-up records of each class for trying out a classifier"""
 
 
 class ClassifierError(UnspokenError):
-    """A classifier that cannot be trained here: `problem` says why, in words that follow its name."""
+    """A classifier that cannot be trained here; `problem` says why and continues the classifier's name."""
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"the classifier {name!r} {problem}.")
@@ -39,7 +39,7 @@ class ClassifierError(UnspokenError):
 
 @dataclass(frozen=True)
 class Training:
-    """How a torch module is trained."""
+    """Settings for training a torch module."""
 
     epochs: int
     batch: int
@@ -48,11 +48,11 @@ class Training:
 
 
 class Classifier(ABC):
-    """Learns classes from records, and says those of others."""
+    """Learns from labelled records and predicts the classes of others."""
 
     @abstractmethod
     def fit(self, features: Floats, labels: Integers) -> Any:
-        """What `predict` takes."""
+        """A fitted model, which `predict` takes."""
 
     @abstractmethod
     def predict(self, fitted: Any, features: Floats) -> Integers: ...
@@ -61,8 +61,8 @@ class Classifier(ABC):
 class SoftmaxRegression(Classifier):
     """Regularised softmax regression: weights, one row a class.
 
-    A minimiser is certified to a tolerance in proportion to the norm that records may have. No promise depends on it
-    here, so it is the norm of the records at hand that counts, even where a study bounds it by a million.
+    The tolerance of a certified minimiser is proportional to the bound on record norms. No guarantee depends on it
+    here, so the largest norm among the records at hand is used instead of the study's bound, which may be a million.
     """
 
     def __init__(self, learner: LinearLearner) -> None:
@@ -80,7 +80,7 @@ class SoftmaxRegression(Classifier):
 
 
 class Estimator(Classifier):
-    """A scikit-learn classifier with its default settings, and a public seed: the same records give the same model."""
+    """A scikit-learn classifier with default settings and a public seed: the same records give the same model."""
 
     def __init__(self, kind: type, seed: int) -> None:
         self._kind, self._seed = kind, seed
@@ -101,7 +101,7 @@ class Estimator(Classifier):
 
 
 class Module(Classifier):
-    """A torch module, trained by plain SGD from its public first weights: weights as one flat vector."""
+    """A torch module trained by plain SGD from public first weights; a fitted model is a flat vector of weights."""
 
     def __init__(self, model: TorchModel, how: Training) -> None:
         self.model, self._how = model, how
@@ -129,7 +129,8 @@ def make_classifier(
         estimator = Estimator(kind, how.seed)
         _try_out(name, estimator, features, classes)
         return estimator
-    from unspoken.learners.torch_models import ModelError, TorchModel
+    from unspoken.learners.torch_models import TorchModel
+    from unspoken.learners.torch_modules import ModelError
 
     try:
         return Module(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)
@@ -138,7 +139,7 @@ def make_classifier(
 
 
 def _try_out(name: str, estimator: Estimator, features: int, classes: int) -> None:
-    """Train and ask it on made-up records: what fails there is told before there are any others."""
+    """Train and predict on made-up records, to find failures before real records are touched."""
     records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(_MADE_UP * classes, features))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

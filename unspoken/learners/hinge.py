@@ -27,9 +27,9 @@ def weighted_average_descent(
     radius: float,
     order: Integers,
 ) -> Floats:
-    """The weighted average of the iterates of projected subgradient descent: step t moves by 2/(Λ(t+1)) and weighs t.
+    """The weighted average of the iterates of projected subgradient descent: step t has size 2/(Λ(t+1)) and weight t.
 
-    `order` holds the record that each step looks at.
+    `order` holds the index of the record that each step uses.
     """
     weights = np.zeros(features.shape[1])
     average = np.zeros_like(weights)

@@ -1,4 +1,4 @@
-"""Regularised linear classifiers: Huber SVM, logistic regression, softmax; and how far one record can move them.
+"""Regularised linear classifiers (Huber SVM, logistic regression, softmax) and their sensitivity.
 
 DP-Helmet, Section 3.1 and Algorithms 1 and 3. A learner minimises J(W) = Λ/2 ‖W‖² + mean of loss(W x) over a party's
 records, each x of norm at most c.
@@ -26,16 +26,16 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.learners import certified, sgd
 from unspoken.learners.losses import Loss
-from unspoken.learners.spaces import space_for
+from unspoken.learners.parametrization import space_for
 from unspoken.types import Floats
 
 SLACK = 1e-6
-"""Of τ: half of it is the solver's tolerance, the other half covers floating-point rounding in sums over records."""
+"""The constant part of τ: half is the solver's tolerance, half covers rounding in sums over records."""
 
 
 @dataclass(frozen=True)
 class LinearLearner:
-    """Trains one linear model a party, for many parties at once."""
+    """Trains one linear model for each party of a block."""
 
     loss: Loss
     norm: float
@@ -48,12 +48,12 @@ class LinearLearner:
 
     @property
     def lipschitz(self) -> float:
-        """L of the loss part of the objective."""
+        """L, the Lipschitz constant of the loss part of the objective."""
         return self.loss.slope_norm * self.norm
 
     @property
     def smoothness(self) -> float:
-        """β of the whole objective: curvature · c² + Λ."""
+        """β, the smoothness of the whole objective: curvature · c² + Λ."""
         return self.loss.curvature * self.norm**2 + self.regularization
 
     @property
@@ -62,32 +62,31 @@ class LinearLearner:
 
     @property
     def model_bound(self) -> float:
-        """R: no model that `fit` returns has a larger norm (all outputs stacked)."""
+        """R, an upper bound on the norm of a fitted model (all outputs stacked)."""
         natural = self.lipschitz / self.regularization
         return natural if self.radius is None else min(self.radius, natural)
 
     def sensitivity(self, records: int) -> float:
-        """How far replacing one record moves the model of a party that has at least `records` of them."""
+        """The sensitivity of a model to replacing one record, for a party with at least `records` records."""
         return min(2.0 * self.model_bound, self._moved(records) / records)
 
     def scaled_sensitivity(self, most: int) -> float:
-        """How far replacing one record moves N·W at a party with N records, `most` of them at most."""
+        """The sensitivity of N·W to replacing one record, for a party with N ≤ `most` records."""
         return self._moved(most)
 
     def _moved(self, records: int) -> float:
-        """N times how far one record moves the model of a party with N records: 2L(1 + τ)/Λ. It grows with N, and
-        divided by N it falls."""
+        """N times the sensitivity of a model of N records: 2L(1 + τ)/Λ. It grows with N, and falls if divided by N."""
         imbalance, slack = sgd.worst_imbalance(self.batch), SLACK
         if self.solver == "certified":
             imbalance, slack = 1.0, SLACK + 2.0 * records * certified.rounding(self._condition(self.norm))
         return 2.0 * self.lipschitz / self.regularization * imbalance * (1.0 + slack)
 
     def _condition(self, lengths: certified.Number) -> certified.Number:
-        """κ for records of such lengths at most."""
+        """κ for records of at most these lengths."""
         return self.loss.curvature * lengths**2 / self.regularization
 
     def party_sensitivity(self) -> float:
-        """How far replacing all of a party's records moves its model (DP-Helmet, Corollary 10)."""
+        """The sensitivity of a model to replacing all of the party's records (DP-Helmet, Corollary 10)."""
         return 2.0 * self.model_bound
 
     def fit(self, block: Block) -> Floats:
@@ -99,7 +98,7 @@ class LinearLearner:
 
     def _certified(self, block: Block) -> Floats:
         space = space_for(block.features)
-        # Of records that are shorter than they may be, rounding errors are smaller, too.
+        # Shorter records have smaller rounding errors.
         lengths = np.minimum(space.lengths(), self.norm)
         inexact = self.loss.slope_norm * lengths * certified.rounding(self._condition(lengths))
         tolerances = SLACK / 2.0 * self.lipschitz / block.counts + inexact

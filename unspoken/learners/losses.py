@@ -1,4 +1,4 @@
-"""The convex losses of linear models, and the constants that every privacy proof needs of them.
+"""Convex losses of linear models, with the constants that privacy proofs need.
 
 A model scores a record x by s = W x, one score per output; a loss maps the scores and the label to a
 number. Its gradient with respect to W is the outer product of the *slopes* ∂loss/∂s and x, so with
@@ -29,12 +29,12 @@ class Loss(ABC):
 
     classes: int
     link: ClassVar[Link | None] = None
-    """How scores become probabilities, if they do"""
+    """The map from scores to probabilities, if there is one"""
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """How many scores the model gives for a record."""
+        """The number of scores that the model gives a record."""
 
     @property
     @abstractmethod
@@ -48,7 +48,7 @@ class Loss(ABC):
 
     @abstractmethod
     def targets(self, labels: Labels) -> Floats:
-        """Labels (…, n) as the array (…, n, outputs) that `slopes` and `values` take."""
+        """Labels (…, n) as targets (…, n, outputs) for `slopes` and `values`."""
 
     @abstractmethod
     def slopes(self, scores: Floats, targets: Floats) -> Floats:
@@ -60,7 +60,7 @@ class Loss(ABC):
 
 
 class OneVersusRest(Loss):
-    """One binary loss per class (for two classes: a single one), the scores being signed margins.
+    """One binary loss per class (for two classes: a single one); scores are signed margins.
 
     All models come from the same records, so together they are one vector-valued release: the slopes of
     the binary losses, each at most 1, have a joint norm of at most √outputs.
@@ -133,7 +133,7 @@ class Logistic(OneVersusRest):
         return loss
 
 
-class Softmax(Loss):
+class CrossEntropy(Loss):
     """Multinomial logistic regression: cross-entropy of the softmax of the scores.
 
     The slopes are p − e_y, so their norm is below √2 (DP-Helmet, Theorem 27), and the Hessian
@@ -172,8 +172,8 @@ class Softmax(Loss):
 
 
 @dataclass(frozen=True)
-class Shares(Loss):
-    """A loss whose targets are shares of votes: each label's loss, weighted by its share."""
+class SoftLabelLoss(Loss):
+    """A loss for soft labels: each label's loss, weighted by its share of the votes."""
 
     loss: Loss
 
@@ -190,12 +190,12 @@ class Shares(Loss):
         return self.loss.curvature
 
     def targets(self, labels: Labels) -> Floats:
-        """A label is a share of 1 for its class."""
+        """Hard labels as soft ones: a share of 1 for the label's class."""
         positive = np.arange(self.classes) if self.outputs > 1 else np.array([1])
         return np.asarray(labels[..., None] == positive, dtype=np.float64)
 
     def slopes(self, scores: Floats, targets: Floats) -> Floats:
-        if isinstance(self.loss, Softmax):
+        if isinstance(self.loss, CrossEntropy):
             return self.loss.slopes(scores, targets)
         ones = np.ones_like(scores)
         mixed: Floats = targets * self.loss.slopes(scores, ones)
@@ -203,10 +203,10 @@ class Shares(Loss):
         return mixed
 
     def values(self, scores: Floats, targets: Floats) -> Floats:
-        if isinstance(self.loss, Softmax):
+        if isinstance(self.loss, CrossEntropy):
             return self.loss.values(scores, targets)
         signs = np.ones_like(scores)
-        # Each output's loss for itself: the sum over outputs would mix their shares.
+        # One output at a time: a sum over outputs would mix their shares.
         each = [
             targets[..., k] * self.loss.values(scores[..., k : k + 1], signs[..., k : k + 1])
             + (1.0 - targets[..., k]) * self.loss.values(scores[..., k : k + 1], -signs[..., k : k + 1])
@@ -216,11 +216,11 @@ class Shares(Loss):
 
 
 def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smoothing: float) -> Loss:
-    """The loss of a learner, as studies name it."""
+    """The loss of the learner that a study names."""
     match learner:
         case "svm":
             return HuberSVM(classes, smoothing)
         case "logistic":
             return Logistic(classes)
         case "softmax":
-            return Softmax(classes)
+            return CrossEntropy(classes)

@@ -1,8 +1,8 @@
-"""A network of two layers: its per-record gradients, clipped and added up without ever being held one by one.
+"""A network of two layers, with clipped sums of per-record gradients that are never held one by one.
 
 Hidden units are rectified, the output is a softmax over the classes (for two classes that is a sigmoid of the
-difference), the loss is cross entropy. A layer's gradient is an outer product of what comes in and what goes back, so
-its norm is the product of theirs (Goodfellow 2015); the clipped sum is then one product of matrices for each layer.
+difference), the loss is cross entropy. A layer's gradient is the outer product of its input and of the gradient at its
+output, so its norm is the product of theirs (Goodfellow 2015), and the clipped sum is one product of matrices a layer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Network:
         return self.hidden * (self.features + 1) + self.classes * (self.hidden + 1)
 
     def initial(self, seed: int) -> Floats:
-        """First weights by a public seed: hidden ones of variance 2/features, zeros elsewhere."""
+        """First weights from a public seed: variance 2/features in the hidden layer, zeros elsewhere."""
         flat = np.zeros(self.size)
         hidden, _ = self.layers(flat)
         hidden[:, :-1] = np.random.default_rng(seed).normal(
@@ -58,7 +58,7 @@ class Network:
             back_hidden = (back_output @ output[:, :-1]) * (before > 0.0)
             squared = _squared(active) * _squared(back_output) + _squared(inputs) * _squared(back_hidden)
         if not np.isfinite(squared).all():
-            # Weights that have run away: a record whose gradient is beyond floating point has none.
+            # The weights have diverged: a record whose gradient is not finite contributes nothing.
             kept = np.isfinite(squared)
             return self.clipped_gradient(flat, features[kept], labels[kept])
         weights = self.clip / np.maximum(np.sqrt(squared), self.clip)
@@ -68,7 +68,7 @@ class Network:
 
 
 def scores(hidden: Floats, output: Floats, features: Floats) -> Floats:
-    """The classes' scores: logarithms of their probabilities up to a constant."""
+    """Scores of the classes: log probabilities up to a constant."""
     result: Floats = append_one(np.maximum(append_one(features) @ hidden.T, 0.0)) @ output.T
     return result
 

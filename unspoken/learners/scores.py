@@ -1,4 +1,4 @@
-"""Scores of a model to classes and probabilities."""
+"""Classes and probabilities from a model's scores."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from scipy.special import expit, softmax
 from unspoken.types import Floats, Integers
 
 Link = Literal["softmax", "sigmoid"]
-"""How scores become probabilities: all together, or each for itself and then divided by their sum"""
+"""The map from scores to probabilities; sigmoids are divided by their sum"""
 
 
 def classify(scores: Floats) -> Integers:
-    """Class numbers: the highest score, or of a single column the second class where it is positive.
+    """Class numbers: the index of the highest score; for a single column, 1 where it is positive.
 
     >>> classify(np.array([[0.1, 0.3, 0.2]])).tolist(), classify(np.array([[-2.0], [0.5]])).tolist()
     ([1], [0, 1])
@@ -23,7 +23,7 @@ def classify(scores: Floats) -> Integers:
 
 
 def probabilities(scores: Floats, link: Link) -> Floats:
-    """One column a class; a single column of scores is for the second of two classes.
+    """Probabilities, one column a class; a single column of scores is for the second of two classes.
 
     >>> probabilities(np.array([[0.0], [2.0]]), "sigmoid").round(2).tolist()
     [[0.5, 0.5], [0.12, 0.88]]

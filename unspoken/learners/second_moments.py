@@ -1,9 +1,9 @@
-"""Second moments: XᵀX and XᵀT of a party's records, and what can be solved from their noisy totals.
+"""Second moments XᵀX and XᵀT of a party's records, and the repair of their noisy totals.
 
 Records u = x/c of norm at most 1 and targets t of norm at most τ contribute the upper triangle of uuᵀ, its
 off-diagonal scaled by √2 so that it has the Frobenius norm, and β·utᵀ: one Gaussian release of both, which is the
-improved functional mechanism of CAPE (Algorithm 3) for squared and logistic loss. (The paper spends the budget once
-for each order; here both orders are one release. The order 0 does not move the minimiser and is left out.)
+improved functional mechanism of CAPE (Algorithm 3) for squared and logistic loss. (The paper spends the budget on each
+order separately; here both are one release. Order 0 does not move the minimiser and is left out.)
 
 Formal guarantee. For two records with ρ = u·u', the squared distance of their contributions is at most
 2(1 − ρ²) + 2β²τ²(1 + |ρ|), which is largest at |ρ| = β²τ²/2: replacing a record moves the sum by at most
@@ -12,7 +12,7 @@ Formal guarantee. For two records with ρ = u·u', the squared distance of their
 The balance β. To first order, noise N in XᵀX and z in XᵀT moves W = (XᵀX)⁻¹XᵀT by (XᵀX)⁻¹(z − NW). With noise of
 deviation σ on every released coordinate, an entry of z has variance σ²/β² and one of NW σ²‖w‖²/2, so the expected
 excess loss is proportional to (1 + β²τ²/2)² (k/β² + R²/2) for k targets and R² = ‖W‖²: least at β² = (√(k²τ⁴ +
-8kτ²R²) − kτ²)/(2τ²R²). R is a guess that the study makes, not the data.
+8kτ²R²) − kτ²)/(2τ²R²). R is a guess from the study, not from data.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from unspoken.types import Flags, Floats, Integers, Labels
 
 
 def best_balance(outputs: int, largest_target: float, coefficients: float) -> float:
-    """β for models of norm R = `coefficients`, as above.
+    """The best β for models of norm R = `coefficients`, as above.
 
     >>> round(best_balance(1, 1.0, 1.0), 9)
     1.0
@@ -42,14 +42,14 @@ def best_balance(outputs: int, largest_target: float, coefficients: float) -> fl
 
 @dataclass(frozen=True)
 class SecondMoments:
-    """The moments of records of norm at most c with class numbers (`classes` of them) or numbers in [−1, 1]."""
+    """The moments of records of norm at most c, labelled with one of `classes` classes or a number in [−1, 1]."""
 
     features: int
     norm: float
     classes: int | None
     balance: float
     centred: bool = True
-    """Are a class's indicators centred? Their shift by 1/K moves no class apart from another."""
+    """Whether class indicators are centred; the shift by 1/K does not change which class scores highest."""
 
     @property
     def outputs(self) -> int:
@@ -57,7 +57,7 @@ class SecondMoments:
 
     @property
     def largest_target(self) -> float:
-        """τ: targets are indicators of the class (minus 1/K), or the numbers themselves."""
+        """τ; targets are class indicators (minus 1/K) or the numbers themselves."""
         return math.sqrt(1.0 - 1.0 / self.classes) if self.classes and self.centred else 1.0
 
     @property
@@ -71,12 +71,12 @@ class SecondMoments:
 
     @property
     def sensitivity(self) -> float:
-        """How far replacing one record moves the sum."""
+        """The sensitivity of the sum to replacing one record."""
         spread = (self.balance * self.largest_target) ** 2
         return math.sqrt(2.0) * (1.0 + spread / 2.0) if spread <= 2.0 else 2.0 * math.sqrt(spread)
 
     def of(self, features: Floats, labels: Labels, reshaping: Reshaping | None = None) -> Floats:
-        """One party's vector; rows that only pad a block are zero and add nothing."""
+        """One party's contribution; padding rows are zero and add nothing."""
         second, mixed = np.zeros((self.features, self.features)), np.zeros((self.features, self.outputs))
         for block in blocks(len(features)):
             part, targets = features[block], self.targets(labels[block])
@@ -123,12 +123,12 @@ class SecondMoments:
 
 @dataclass(frozen=True)
 class Reshaping:
-    """A linear map that makes room for what tells records apart: u ↦ (u − (1 − τ)a(aᵀu))/ℓ, a the mean's direction.
+    """A linear map that shrinks the direction a of the mean: u ↦ (u − (1 − τ)a(aᵀu))/ℓ.
 
     Where features are not centred, their mean takes up most of a record's length, and most of the budget. So its
-    direction is shrunk by τ, to a quarter of all else, and records are stretched to typical length 1. What is
-    then longer than 1 is clipped together with its target, so that t = wᵀu stays true of it. τ and ℓ come from the
-    released mean and mean square.
+    direction is shrunk by τ, to a quarter of the rest, and records are stretched to typical length 1. Records longer
+    than 1 are clipped together with their targets, so that t = wᵀu still holds. τ and ℓ come from the released mean
+    and mean square.
     """
 
     axis: Floats
@@ -137,7 +137,7 @@ class Reshaping:
 
     @classmethod
     def of(cls, mean: Floats, square: float, deviation: float) -> Reshaping:
-        """From the noisy mean and mean square of records, with noise of `deviation` on each number."""
+        """The map for a noisy mean and mean square of records, with noise of `deviation` on each number."""
         energy = min(max(square, _LEAST_ENERGY), 1.0)
         raw = float(mean @ mean)
         common = min(max(raw - len(mean) * deviation**2, 0.0), energy * (1.0 - _LEAST_ENERGY))
@@ -147,14 +147,14 @@ class Reshaping:
         return cls(mean / max(math.sqrt(raw), 1e-300), shrinkage, length)
 
     def apply(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Reshaped rows of norm at most 1, and what each was multiplied with to get there."""
+        """Reshaped rows of norm at most 1, and the factors by which they were clipped."""
         moved = (rows - (1.0 - self.shrinkage) * np.outer(rows @ self.axis, self.axis)) / self.length
         norms = np.sqrt(np.einsum("ij,ij->i", moved, moved))
         factors: Floats = 1.0 / np.maximum(norms, 1.0)
         return moved * factors[:, None], factors
 
     def undo(self, weights: Floats) -> Floats:
-        """Weights (features, outputs) for records as they were."""
+        """Weights (features, outputs) for records before reshaping."""
         undone: Floats = (weights - (1.0 - self.shrinkage) * np.outer(self.axis, self.axis @ weights)) / self.length
         return undone
 
@@ -168,15 +168,14 @@ class Reshaping:
 
 _LEAST_ENERGY = 0.02
 LEAST_LENGTH = 0.01
-"""Below every ℓ that there is: ℓ ≥ `_ROOM`·√(energy·`_LEAST_ENERGY`) = 0.023"""
+"""A lower bound on ℓ: ℓ ≥ `_ROOM`·√(energy·`_LEAST_ENERGY`) = 0.023"""
 _LEFT = 0.25
-"""What is left of the mean's square, over all else: it matters to a regression too, and so much makes records only an
-eighth longer."""
+"""The mean's remaining square over the rest; a regression needs it, and it makes records only an eighth longer"""
 _ROOM = 1.15
 
 
 def cleaned_eigenvalues(observed: Floats, scale: float) -> Floats:
-    """The eigenvalues that come closest to the true matrix in the noisy matrix's eigenvectors.
+    """Eigenvalues that, with the noisy matrix's eigenvectors, come closest to the true matrix.
 
     A symmetric matrix of noise of deviation s has its own eigenvalues in ±2γ, γ = s√d = `scale`; the best guess for an
     observed eigenvalue v is v − 2γ² h(v), h the Hilbert transform of the observed spectrum (Bun, Allez, Bouchaud &

@@ -1,8 +1,8 @@
-"""Projected stochastic gradient descent with a sensitivity that its real batches have.
+"""Projected stochastic gradient descent, with the sensitivity of its actual batches.
 
 DP-Helmet, Algorithms 1 and 3 (after Wu et al. 2017, Lemma 8), with four repairs: the iterate is projected onto the
-ball of radius R only when it lies outside; the step size uses the smoothness that inputs of norm c really have;
-batches are as equal as possible; and the sensitivity counts the batch sizes that occur.
+ball of radius R only when it lies outside; the step size uses the true smoothness for inputs of norm c; batches are as
+equal as possible; and the sensitivity counts the batch sizes that occur.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from unspoken.learners.losses import Loss
-from unspoken.learners.spaces import Space
+from unspoken.learners.parametrization import Space
 from unspoken.types import Floats, Integers
 
 
@@ -55,7 +55,7 @@ def recursive_sensitivity(
 
 
 def closed_sensitivity(sizes: list[int], lipschitz: float, strong_convexity: float) -> float:
-    """An upper bound of `recursive_sensitivity` for any number of epochs: 2L / (Λ · smallest batch · batches).
+    """An upper bound on `recursive_sensitivity` for any number of epochs: 2L / (Λ · smallest batch · batches).
 
     Unrolled, a push at step t reaches the end with weight u_t = α_t ∏_{s>t}(1 − α_sΛ). For α_t = 1/(Λt) the product
     telescopes to u_t = 1/(ΛT); for the earlier steps, capped at 1/β, it is smaller. With one push an epoch the sum is
@@ -65,7 +65,7 @@ def closed_sensitivity(sizes: list[int], lipschitz: float, strong_convexity: flo
 
 
 def worst_imbalance(batch: int) -> float:
-    """An upper bound of N / (smallest batch · batches), whatever the number N of records: batch / (batch − 1).
+    """An upper bound on N / (smallest batch · batches) for any number N of records: batch / (batch − 1).
 
     B > 1 batches hold N > (B − 1)·batch records, and B times the smallest is at least N − (B − 1), so the ratio is
     at most 1 + (B − 1) / ((B − 1)(batch − 1) + 1). Batches of one record, or a single batch, are always equal.
@@ -90,8 +90,8 @@ def descend(
 ) -> Floats:
     """Coefficients of every party's model after `epochs` passes over its records in the given (public) order.
 
-    All parties of the space have the same number of records. Models that start at 0 never leave the ball of radius
-    L/Λ, so projecting is skipped (`radius = inf`) when it could not change anything.
+    All parties have the same number of records. Models that start at 0 never leave the ball of radius L/Λ; then
+    `radius = inf` skips the projection.
     """
     parties, records, outputs = targets.shape
     sizes = batch_sizes(records, batch)

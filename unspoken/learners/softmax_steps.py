@@ -1,18 +1,18 @@
-"""Softmax regression in a few private steps: sums of clipped gradients, of records without their common direction.
+"""Softmax regression in a few private steps: sums of clipped gradients, after the mean direction is taken out.
 
-What all records have in common (their mean's direction a) tells no class from another, but takes up most of their
-length where features are not centred. So the first turn is the sum of the unit records u = x/‖x‖, whose direction
-is a; from then on a record is z = (I − ωaaᵀ)x, brought to length 1 again, and contributes z·rᵀ, r the indicator of its
-class minus the model's probabilities, cut to norm C. ω is near 1 if the mean's square ρ, less its noise, is well above
-1/d, which each direction of records without any mean has: ω = ρ/(ρ + 4/d).
+The direction a of the records' mean does not distinguish classes, but takes up most of their length where features are
+not centred. So the first turn is the sum of the unit records u = x/‖x‖, whose direction is a. In later turns a record
+is z = (I − ωaaᵀ)x, rescaled to length 1, and contributes z·rᵀ, where r is the indicator of its class minus the model's
+probabilities, clipped to norm C. With ρ the mean's square without its noise, ω = ρ/(ρ + 4/d): near 1 if ρ is well above
+1/d, the value in any direction for records without a mean.
 
-Formal guarantee. ‖z‖ ≤ 1 and ‖r‖ ≤ C, so a record's gradient has norm at most C, and C·u has, too: replacing a record
-moves any turn's sum by at most 2C.
+Formal guarantee. ‖z‖ ≤ 1 and ‖r‖ ≤ C, so a record's gradient has norm at most C, as has C·u: replacing a record moves
+any turn's sum by at most 2C.
 
-The steps. With noise of deviation s on each coordinate, step t is η·(1 − t/T)^q times the noisy sum, q = 4/T but at
-most ½, and η such that the noises of all steps add up to deviation κ on each weight, which is κ on each score of a
-record of length 1. So more privacy means shorter steps, and the noise in the model stays as it is. Where there is next
-to no noise, no step is longer than `_LONGEST` if all records pull the same way.
+The steps. With noise of deviation s on each coordinate, step t is η·(1 − t/T)^q times the noisy sum, q = min(4/T, ½),
+and η is chosen so that the noise of all steps has deviation κ on each weight, hence κ on each score of a record of
+length 1. More privacy means shorter steps, and the noise in the model stays the same. With almost no noise, no step is
+longer than `_LONGEST` if all records pull the same way.
 
 Second moments do not help here: preconditioning with the exact XᵀX gains at most 0.3 points on CIFAR-10 features, and
 with a noisy one it loses.
@@ -34,22 +34,22 @@ _TINY = 1e-12
 
 @dataclass(frozen=True)
 class SoftmaxSteps:
-    """A model of `classes` scores from `features` features, in `steps` steps after the turn of the mean."""
+    """A model with `classes` scores, trained in `steps` steps after the turn of the mean."""
 
     features: int
     classes: int
     steps: int
     clip: float
     score_noise: float
-    """κ"""
+    """κ, the noise of a score"""
 
     @property
     def size(self) -> int:
-        """A turn's sum; the first turn's is padded to it, so that all are alike."""
+        """The length of a turn's sum; the first turn is padded to it."""
         return self.features * self.classes
 
     def mean(self, features: Floats) -> Floats:
-        """The first turn: C·Σu."""
+        """The contribution to the first turn: C·Σu."""
         padded = np.zeros(self.size)
         padded[: self.features] = self.clip * sum_of_rows(_unit(features))
         return padded
@@ -63,7 +63,7 @@ class SoftmaxSteps:
         return scaled
 
     def gradient(self, axis: Floats, weights: Floats, features: Floats, labels: Labels) -> Floats:
-        """A later turn: the sum of the records' clipped gradients, downhill, for weights (features, classes)."""
+        """The contribution to a later turn: the sum of clipped descent directions at weights (features, classes)."""
         total = np.zeros((self.features, self.classes))
         for block in blocks(len(features)):
             part = features[block]
@@ -80,7 +80,7 @@ class SoftmaxSteps:
         return clipped
 
     def step_sizes(self, noise: float, records: int) -> Floats:
-        """What each step multiplies its noisy sum with, for noise of deviation `noise` on each coordinate."""
+        """The factor of each step, for noise of deviation `noise` on each coordinate of its sum."""
         shape = (1.0 - np.arange(self.steps) / self.steps) ** min(0.5, 4.0 / self.steps)
         shape /= math.sqrt(float(shape @ shape))
         longest = _LONGEST / (max(records, 1) * self.clip * float(shape[0]))
@@ -89,7 +89,7 @@ class SoftmaxSteps:
 
 
 def chosen_steps(features: int, classes: int, records: int, mu: float) -> int:
-    """How many steps so many records are worth under a promise of μ: 16 where noise is small, else 8.
+    """The number of steps for so many records and μ: 16 if the noise is small, else 8.
 
     >>> chosen_steps(1280, 10, 50_000, 0.73), chosen_steps(1280, 10, 50_000, 0.1)
     (16, 8)
@@ -98,7 +98,7 @@ def chosen_steps(features: int, classes: int, records: int, mu: float) -> int:
 
 
 def _unit(rows: Floats) -> Floats:
-    """Rows at length 1; what has no length to speak of stays 0."""
+    """Rows scaled to length 1; rows of almost no length become 0."""
     lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
     scaled: Floats = rows * np.where(lengths > _TINY, 1.0 / np.maximum(lengths, _TINY), 0.0)[:, None]
     return scaled

@@ -16,12 +16,12 @@ from unspoken.types import Floats
 Repair = Literal["ridge", "adassp", "none"]
 
 _FAILURE = 0.05
-"""AdaSSP's ρ: how often its bound on the noise may fail."""
+"""AdaSSP's ρ, the failure probability of its bound on the noise"""
 _ROUNDS = 4
 _LEAST_EXPLAINED = 0.02
-"""Of the labels' largest square: less is never believed to be explained."""
+"""A floor on the explained mean square, relative to the labels' largest square"""
 _ROUNDING = 1e-12
-"""Of the largest eigenvalue: less is what rounding left of a direction without any spread."""
+"""Eigenvalues below this part of the largest are rounding errors: the direction has no spread."""
 
 
 def solve(
@@ -31,15 +31,15 @@ def solve(
 
     - "ridge": eigenvalues are cleaned (`cleaned_eigenvalues`), then a ridge λ is added. Noise moves U'T − U'U·W by a
       variance of v = deviation²·(2k/β² + ‖W‖²) in each direction, all k targets together. If each of the d directions
-      explains as much of the labels, λ = v·d/(n·e) minimises the expected excess loss, e being the mean square that W
-      explains. W and e are taken from the solution for the ridge before, a few times over. Where an eigenvalue a is
-      lost in the noise's scale γ = deviation·√d, its direction is, too, and the ridge is at least 3γ²/(2(a + γ)).
+      explains equally much of the labels, λ = v·d/(n·e) minimises the expected excess loss, with e the mean square that
+      W explains. W and e come from the solution for the previous ridge, in a few iterations. Where an eigenvalue a is
+      below the noise's scale γ = deviation·√d, its direction is lost too, and the ridge is at least 3γ²/(2(a + γ)).
     - "adassp": a ridge that lifts the smallest eigenvalue to the noise's bound γ√log(2d²/ρ), γ = deviation·√d (Wang
       2018, with the smallest eigenvalue taken from the released matrix).
     - "none": the pseudo-inverse, as published.
 
-    Directions in which records do not spread (`_ROUNDING`) are left out, as a pseudo-inverse does: a constant would
-    have the same weight for all classes, and so large a one that their differences are lost in its rounding.
+    Directions without spread (`_ROUNDING`) are left out, as in a pseudo-inverse: a constant would get the same weight
+    for all classes, so large that their differences are lost in rounding.
     """
     if repair == "none":
         return np.asarray(np.linalg.pinv(second, hermitian=True) @ mixed)
@@ -61,7 +61,7 @@ def solve(
 
 
 def _ridge(moments: SecondMoments, values: Floats, turned: Floats, deviation: float, records: int) -> float:
-    """λ by the rule above, from the solution for the noise's own scale."""
+    """λ by the rule above, starting from the noise's scale."""
     size, most = len(values), moments.largest_target**2
     ridge = deviation * math.sqrt(size)
     if ridge == 0.0:

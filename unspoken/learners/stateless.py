@@ -1,11 +1,10 @@
-"""A torch module whose every pass starts from what it was made with.
+"""A torch module whose state is reset before every pass.
 
-A module may change more than its output in a pass: a running mean in a buffer, a counter, a cache. What an example
-gives would then depend on examples that went through before it, which no sensitivity allows for, and a buffer is
-released with the weights, without any noise. So buffers, attributes and weights, frozen ones too, are put back before
-every pass and release, with all that is in them: collections, objects, modules that torch does not know of. A module
-with an attribute that cannot be copied is refused. What a module keeps elsewhere (in globals and closures) is out of
-reach: the guarantee says so.
+A module may keep state across passes: a running mean in a buffer, a counter, a cache. Then an example's output would
+depend on earlier examples, which no sensitivity allows for; and buffers are released with the weights, without noise.
+So buffers, attributes and weights, frozen ones too, are restored before every pass and release, with everything inside
+them: collections, objects, modules unknown to torch. A module with an attribute that cannot be copied is refused. State
+that a module keeps elsewhere (globals, closures) is out of reach, and the guarantee says so.
 """
 
 from __future__ import annotations
@@ -17,18 +16,18 @@ from typing import Any
 from torch import Tensor, nn
 
 _OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
-"""Attributes that torch itself keeps: weights, submodules, hooks; and buffers, which are looked after by name"""
+"""Attributes of torch itself: weights, submodules, hooks, and buffers, which are restored by name"""
 
 _State = list[tuple[dict[str, Any], dict[str, Any]]]
-"""Of each part of a module, buffers and attributes."""
+"""Buffers and attributes of each part of a module"""
 
 
 class NotCopiedError(TypeError):
-    """An attribute that cannot be copied, so that it cannot be put back: its words follow the module's name."""
+    """An attribute that cannot be copied and so not restored; the message continues the module's name."""
 
 
 class Stateless:
-    """A module, and how its buffers, attributes and frozen weights were when it was made."""
+    """A module with a copy of its first buffers, attributes and frozen weights."""
 
     def __init__(self, module: nn.Module) -> None:
         self.module = module
@@ -50,14 +49,14 @@ class Stateless:
         return output
 
     def hold(self) -> None:
-        """Take the trained weights as they are now for those that every pass starts from."""
+        """Keep the present trained weights as those that every pass starts from."""
         frozen = {id(weights) for weights, _ in self._frozen}
         self._trained = [
             (weights, weights.detach().clone()) for weights in self.module.parameters() if id(weights) not in frozen
         ]
 
     def restore(self) -> nn.Module:
-        """The module as it was made, with the weights that it was last given."""
+        """The module in its first state, with the weights last held."""
         for part, modules, parameters, training in self._makeup:
             _refill(part._modules, modules)
             _refill(part._parameters, parameters)
@@ -72,7 +71,7 @@ class Stateless:
         return self.module
 
     def _copied(self, state: _State) -> _State:
-        """A copy of all that is in it but weights, layers and Python modules. What was one object stays one."""
+        """A deep copy without weights, layers and Python modules; shared objects stay shared."""
         memo: dict[int, Any] = {id(own): own for own in self._own}
         return [
             ({name: _copy(name, value, memo) for name, value in buffers.items()},
@@ -96,13 +95,13 @@ def _copy(name: str, value: Any, memo: dict[int, Any]) -> Any:
         return deepcopy(value, memo)
     except Exception as error:
         raise NotCopiedError(
-            f"keeps in its attribute {name!r} a {type(value).__name__} that cannot be copied ({error}), so that what "
-            "one example leaves there could reach the next; make it where it is used, or keep numbers and tensors only"
+            f"keeps in its attribute {name!r} a {type(value).__name__} that cannot be copied ({error}), so one example "
+            "could leave something there for the next; create it where it is used, or keep only numbers and tensors"
         ) from None
 
 
 def _clone_tensors(value: Any, memo: dict[int, Any]) -> None:
-    """Tensors in collections come first, since torch makes no deep copy of one that was computed from others."""
+    """Clone tensors in collections first: torch refuses a deep copy of a computed tensor."""
     if id(value) in memo:
         return
     if isinstance(value, Tensor) and not isinstance(value, nn.Parameter):

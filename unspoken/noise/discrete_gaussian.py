@@ -1,19 +1,18 @@
-"""Exact-to-2⁻¹¹⁰ sampling of the discrete Gaussian: P(x) ∝ exp(−x²/2σ²) on the integers (Canonne, Kamath & Steinke
-2020).
+"""Sampling of the discrete Gaussian, P(x) ∝ exp(−x²/2σ²) on the integers (Canonne, Kamath & Steinke 2020).
 
-A small σ is drawn from a table of 127-bit probabilities, arranged as aliases (Walker 1977): 2^b slots of equal mass,
-each shared by at most two values, so that one look-up and one comparison decide. A draw takes 32 random bits: the sign,
-the slot, and the first bits of the comparison; only if these tie, with probability at most 2⁻¹⁸, 96 more. A large σ is
-put together: with independent x_0, …, x_m from the table's σ₀, x_0 + k_1 x_1 + … + k_m x_m follows the discrete
-Gaussian of variance σ₀² (1 + Σ k_j²) (convolution, Micciancio & Walter 2017).
+For small σ: a table of 127-bit probabilities, arranged as aliases (Walker 1977): 2^b slots of equal mass, each shared
+by at most two values, so that one look-up and one comparison decide. A draw takes 32 random bits (the sign, the slot,
+and the first bits of the comparison), and 96 more if these tie, with probability at most 2⁻¹⁸. For large σ: a
+combination. With independent x_0, …, x_m from the table's σ₀, x_0 + k_1 x_1 + … + k_m x_m follows the discrete Gaussian
+of variance σ₀² (1 + Σ k_j²) (convolution, Micciancio & Walter 2017).
 
 Formal guarantee. Each sample is within total variation distance 2⁻¹¹⁰ of the exact distribution:
-- table: every cumulative probability is rounded to 2⁻¹²⁷ and what lies beyond 14σ₀ (mass below 2⁻¹⁴⁰) is left out;
-  with at most 2¹³ entries that is 2⁻¹¹⁴ a draw, and a sample takes at most seven. Aliases rearrange these whole numbers
-  of 2⁻¹²⁷ and round nothing;
+- table: every cumulative probability is rounded to 2⁻¹²⁷, and values beyond 14σ₀ (mass below 2⁻¹⁴⁰) are left out;
+  with at most 2¹³ entries that is 2⁻¹¹⁴ a draw, and a sample takes at most seven. Aliases rearrange these multiples of
+  2⁻¹²⁷ and round nothing;
 - convolution: adding k·x_j to a partial sum of deviation σ' changes each probability by a factor within 1 ±
-  4·exp(−2π²s²), s = σ'σ₀/√(σ'² + k²σ₀²). Steps are kept at s ≥ 2.4, that is below 2⁻¹⁶¹. No floating-point number
-  takes part in drawing, so no low-order bits of one can leak.
+  4·exp(−2π²s²), s = σ'σ₀/√(σ'² + k²σ₀²). Steps have s ≥ 2.4, that is below 2⁻¹⁶¹. Drawing uses no floating-point
+  numbers, so none of their low-order bits can leak.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ from unspoken.noise.stream import SecretStream
 from unspoken.types import Integers, Words
 
 DISTANCE = 2.0**-110
-"""The statistical distance of one sample from the exact distribution, as counted in δ."""
+"""The statistical distance of one sample from the exact distribution, counted in δ"""
 
 _TABLE_SIGMA = 585.0
-"""The largest whose table has 2¹³ slots: they stay in the fastest part of the memory."""
+"""The largest σ whose table has 2¹³ slots, which fit the fastest cache"""
 _TAIL = 14.0
 _LEAST_SMOOTHING = 2.4
 _BITS = 127
 _FIRST_BITS = 31
-"""Of a draw's 127 bits, so many come with the sign in the first word; the others are drawn if they are needed."""
+"""Bits of a draw that share the first word with the sign; the rest of the 127 are drawn if needed"""
 _TIES = 64
-"""Words for so many ties are at hand for a chunk; it has at most ¼ on average, so more have probability below 2⁻²⁰⁰."""
+"""Ties in a chunk for which words are ready; the mean is at most ¼, and more have probability below 2⁻²⁰⁰"""
 _CHUNK = 1 << 16
 
 
 @dataclass(frozen=True)
 class _Table:
-    """The distribution of |x| in slots of equal mass: below its threshold a slot stands for its own number.
+    """The distribution of |x| in slots of equal mass; a slot stands for its own number below its threshold.
 
-    A threshold's upper bits, as many as a draw's first word has left for them, are in `upper`; the 96 others in
-    `middle` (32) and `lower` (64).
+    A threshold's upper bits, as many as fit a draw's first word, are in `upper`; the 96 others in `middle` (32) and
+    `lower` (64).
     """
 
     upper: NDArray[np.uint32]
@@ -77,7 +76,7 @@ def sample(sigma: float, count: int, stream: SecretStream) -> Integers:
 
 @lru_cache(maxsize=64)
 def _decompose(sigma: float) -> tuple[float, Integers]:
-    """σ₀ and the factors (1, k_1, …, k_m) with σ = σ₀ √(1 + Σ k_j²), every convolution step smooth enough."""
+    """σ₀ and factors (1, k_1, …, k_m) with σ = σ₀ √(1 + Σ k_j²), such that every convolution step is smooth enough."""
     if sigma <= _TABLE_SIGMA:
         return sigma, np.array([1], dtype=np.int64)
     for levels in range(1, 9):
@@ -105,8 +104,7 @@ def _table(sigma: float) -> _Table:
 def _masses(sigma: float) -> list[int]:
     """The probabilities of |x| = 0, 1, … in units of 2⁻¹²⁷, from cumulative ones with 100 decimal digits.
 
-    e^(−r(k+1)²) = e^(−rk²) · e^(−r(2k+1)): one multiplication leads from a mass to the next, another from factor to
-    factor.
+    e^(−r(k+1)²) = e^(−rk²) · e^(−r(2k+1)): one multiplication gives the next mass, another the next factor.
     """
     with localcontext() as context:
         context.prec = 100
@@ -122,7 +120,7 @@ def _masses(sigma: float) -> list[int]:
 
 
 def _aliases(masses: list[int]) -> tuple[list[int], list[int]]:
-    """Slots of equal mass: how much of each belongs to its own number, and to which number the rest (Vose 1991).
+    """Slots of equal mass (Vose 1991): the thresholds below which a slot is its own number, and the numbers above.
 
     >>> _aliases([2**126, 2**125, 2**125]) == ([2**125, 2**125, 2**125, 0], [0, 1, 2, 0])
     True
@@ -155,7 +153,7 @@ def _add_draws(
     factor: int,
     samples: Integers,
 ) -> None:
-    """Add a draw, times the factor, to each sample: a word has, from the lowest bit up, sign, slot and place in it."""
+    """Add a draw times the factor to each sample; a word holds, from the lowest bit, sign, slot and place in it."""
     one, slots, width = np.uint32(1), np.uint32(upper.size - 1), np.uint32(0)
     while (slots >> width) != 0:
         width += one
@@ -166,7 +164,7 @@ def _add_draws(
         threshold, other = upper[slot], alias[slot]
         ties += place == threshold
         magnitude = np.int64(slot if place < threshold else other)
-        # Where the sign's bit is set this is −magnitude, without a branch that nobody could foretell.
+        # −magnitude if the sign bit is set, without an unpredictable branch.
         sign = np.int64(word & one)
         samples[index] += factor * ((magnitude ^ -sign) + sign)
     used = 0

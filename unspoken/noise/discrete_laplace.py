@@ -1,7 +1,7 @@
 """Sampling of the discrete Laplace distribution: P(x) ∝ exp(−|x|/b) on the integers.
 
-It is the difference of two geometric variables, P(k) ∝ exp(−k/b), and the binary digits of such a variable are
-independent: digit i is 1 with probability 1/(1 + exp(2^i/b)).
+A sample is the difference of two geometric variables, P(k) ∝ exp(−k/b). Their binary digits are independent: digit i is
+1 with probability 1/(1 + exp(2^i/b)).
 
 Formal guarantee. Each sample is within total variation distance 2⁻¹¹⁵ of the exact distribution: a digit's probability
 is rounded to 2⁻¹²⁷, at most 60 digits are drawn for each of two variables, and digits of probability below 2⁻¹³⁰ are
@@ -34,7 +34,7 @@ def _geometric(scale: float, count: int, stream: SecretStream) -> Integers:
     values = np.zeros(count, dtype=np.int64)
     for digit, threshold in enumerate(_thresholds(scale)):
         high, low = np.uint64(threshold >> 64), np.uint64(threshold & (2**64 - 1))
-        # The upper 63 of 127 uniform bits decide, but for one draw in 2⁶³.
+        # The upper 63 of 127 uniform bits decide, except for one draw in 2⁶³.
         upper, lower = stream.words(count) >> np.uint64(1), stream.words(count)
         ones = (upper < high) | ((upper == high) & (lower < low))
         values += ones.astype(np.int64) << np.int64(digit)

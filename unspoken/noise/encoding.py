@@ -1,9 +1,9 @@
 """Real vectors as integers modulo 2^b: clip, scale, round.
 
-Noise is added after rounding, as integers, so what the sum reveals is an integer total plus integer noise and nothing
-that depends on floating-point arithmetic. Rounding two neighbouring vectors moves them apart by at most one unit a
-coordinate, so it adds at most √dimension units to the L2 sensitivity. (Cross-silo rounds after adding real noise,
-which is not post-processing of the noisy sum.)
+Noise is added after rounding, as integers, so the sum reveals an integer total plus integer noise, and nothing that
+depends on floating-point arithmetic. Rounding moves two neighbouring vectors apart by at most one unit a coordinate, so
+it adds at most √dimension units to the L2 sensitivity. (Cross-silo rounds after adding real noise, which is not
+post-processing of the noisy sum.)
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _CHUNK = 1 << 14
 
 @dataclass(frozen=True)
 class Encoding:
-    """Integers modulo 2^bits that count units of 1/scale; vectors are clipped to L2 norm `bound` first."""
+    """Integers modulo 2^bits in units of 1/scale; vectors are first clipped to L2 norm `bound`."""
 
     scale: float
     bits: int
     bound: float
 
     def encode(self, vectors: Floats) -> Words:
-        """Rows of real vectors as words; only their residues modulo 2^bits count.
+        """Rows of real vectors as words, of which only the residues modulo 2^bits count.
 
-        It takes any numbers, since a failure would be seen from outside: a row that is not finite counts as zeros.
+        It never fails, as a failure would be visible to others: a row that is not finite is encoded as zeros.
         """
         vectors, norms = _with_norms(vectors, self.bound)
         factors = self.scale * (self.bound / np.maximum(norms, self.bound))
         words = np.empty(vectors.shape, dtype=np.int64)
-        # Part by part, as long vectors do not stay in the processor's cache from one step to the next.
+        # In chunks, which stay in the processor's cache from one step to the next.
         for row, factor, rounded in zip(vectors, factors, words, strict=True):
             for start in range(0, row.size, _CHUNK):
                 part = row[start : start + _CHUNK] * factor
@@ -42,17 +42,17 @@ class Encoding:
         return words.view(np.uint64)
 
     def decode(self, totals: Words) -> Floats:
-        """Residues as the real numbers of smallest magnitude that they may stand for."""
+        """The real numbers of smallest magnitude that the residues stand for."""
         return self.centered(totals).astype(np.float64) / self.scale
 
     def centered(self, words: Words) -> Integers:
-        """Residues as whole numbers in [−2^(bits−1), 2^(bits−1))."""
+        """Residues as integers in [−2^(bits−1), 2^(bits−1))."""
         shift = np.uint64(64 - self.bits)
         return (words << shift).view(np.int64) >> np.int64(64 - self.bits)
 
     @staticmethod
     def rounding(dimension: int) -> float:
-        """What rounding adds to an L2 sensitivity, in units: √dimension.
+        """The units that rounding adds to an L2 sensitivity: √dimension.
 
         >>> Encoding.rounding(9)
         3.0
@@ -61,8 +61,11 @@ class Encoding:
 
 
 def _with_norms(vectors: Floats, bound: float) -> tuple[Floats, Floats]:
-    """The rows and their L2 norms. Rows whose squares are beyond floating point are brought to a norm of at least
-    `bound` in the same direction, so that they clip to the same vector; rows that are not finite to zero."""
+    """The rows and their L2 norms.
+
+    Rows whose squares overflow are scaled down to a norm of at least `bound`, so that they clip to the same vector.
+    Rows that are not finite become zeros.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         norms = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     beyond = ~np.isfinite(norms)

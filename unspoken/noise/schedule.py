@@ -1,14 +1,14 @@
-"""Noise that fits however many parties drop out: each share comes in parts, and parts that prove unneeded are opened.
+"""Noise for any number of dropouts: each share has removable components, and unneeded ones are opened.
 
 A share must be large enough for the worst allowed dropout, so a run with fewer dropouts carries too much noise. After
-Jiang et al. (XNoise): a party's share is a base that suffices if nobody drops out, plus components; when the
-survivors are known, the seeds of the components that are not needed are opened, and the coordinator takes that noise
-away. Where XNoise has one component for each dropout that may happen, here they halve: E/2, E/4, … of the removable
-variance E, so six of them come within 1/64 of E, whatever happens.
+Jiang et al. (XNoise): a party's share is a base that suffices if nobody drops out, plus components. Once the survivors
+are known, the seeds of unneeded components are opened, and the coordinator subtracts that noise. XNoise has one
+component for each possible dropout; here they halve, E/2, E/4, … of the removable variance E, so that six come within
+1/64 of E for any number of dropouts.
 
 The coordinator must draw the same noise from an opened seed as its party did, and all messages are bound to the same
-schedule. Machines may differ in the last bits of a floating-point number (a logarithm, say). So variances are rounded
-up to a few bits, once, here.
+schedule. But machines may differ in the last bits of a floating-point number (a logarithm, say). So variances are
+rounded up to a few bits, once, here.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 COMPONENTS = 6
 _BITS = 26
-"""The significant bits of a variance. Rounding makes a deviation grow by at most 2⁻²⁶ of itself, each time."""
+"""The significant bits of a variance; each rounding raises a deviation by at most 2⁻²⁶ of itself."""
 _MARGIN = 2.0**-40
-"""Before it is rounded a number grows by this part of itself. Otherwise one that has few bits anyway, as a power of two
-has, would be on the boundary where its last bit decides."""
+"""The relative amount added before rounding. Without it a number of few bits, such as a power of two, would lie on the
+boundary, where its last bit decides."""
 
 
 @dataclass(frozen=True)
@@ -31,20 +31,20 @@ class NoiseSchedule:
 
     parties: int
     known: int
-    """Shares that the adversary knows: those of the colluders, or a curious party's own."""
+    """The number of shares that the adversary knows: the colluders', or a curious party's own"""
     absent: int
-    """Parties that may be missing from a total: dropped out, or left out of it."""
+    """The number of parties that may be missing from a total: dropped out or left out"""
     needed: float
-    """The variance that the honest survivors' noise must have together."""
+    """The variance that the honest survivors' noise must have in total"""
     base: float
     components: tuple[float, ...]
 
     @classmethod
     def plan(cls, parties: int, known: int, absent: int, needed: float, least: float) -> NoiseSchedule:
-        """Split shares so that any allowed number of survivors keeps `needed`; no part has a variance below `least`.
+        """A schedule that keeps `needed` for any allowed number of survivors; no part has a variance below `least`.
 
-        Only `needed` may differ in its last bits from one machine to another. Once it is rounded, everything else
-        follows from it by additions, divisions and comparisons, which are the same everywhere.
+        Only `needed` may differ between machines, in its last bits. Once it is rounded, everything else follows by
+        additions, divisions and comparisons, which are the same everywhere.
         """
         needed = rounded_up(needed)
         most = needed / (parties - known - absent)
@@ -56,7 +56,7 @@ class NoiseSchedule:
 
     @property
     def exact(self) -> tuple[int, ...]:
-        """The schedule as whole numbers: of a variance the mantissa and the exponent of two."""
+        """The schedule as integers; each variance as mantissa and exponent of two."""
         variances = [_mantissa_and_exponent(variance) for variance in (self.needed, self.base, *self.components)]
         return (self.parties, self.known, self.absent, *(number for pair in variances for number in pair))
 
@@ -66,28 +66,28 @@ class NoiseSchedule:
         return self.base + sum(self.components)
 
     def opened(self, survivors: int) -> tuple[int, ...]:
-        """The components that are not needed when so many parties survive: as much as possible, never more."""
+        """The components that can be opened when so many parties survive, without going below `needed`."""
         if survivors < self.parties - self.absent or survivors > self.parties:
             return ()
         spare = self.whole - self.needed / (survivors - self.known)
         chosen = []
         for number, variance in enumerate(self.components):
-            # Rounding must not open a component for a hair's breadth of noise that is still needed.
+            # A margin, so that rounding errors never open a component that is still needed.
             if variance <= spare * (1.0 - 1e-9):
                 chosen.append(number)
                 spare -= variance
         return tuple(chosen)
 
     def kept(self, survivors: int) -> float:
-        """The variance of what is left of each survivor's share."""
+        """The variance that remains of each survivor's share."""
         return self.whole - sum(self.components[number] for number in self.opened(survivors))
 
     @property
     def largest_total(self) -> float:
-        """The largest variance of a total from which nothing more is taken away, over all numbers of survivors.
+        """The largest variance of a total after opening, over all numbers of survivors.
 
-        It may be that of a total without some parties: what is kept of a share never grows with the survivors, but in
-        steps, and up to the next step the total's variance does.
+        The largest may occur with some parties missing: a survivor's remaining share falls in steps as the number of
+        survivors grows, and between two steps the total's variance grows.
         """
         found, survivors = 0.0, range(self.parties - self.absent, self.parties + 1)
         while survivors:
@@ -100,8 +100,8 @@ class NoiseSchedule:
 def rounded_up(variance: float) -> float:
     """A number of 26 significant bits that is larger by at most 2⁻²⁵ of itself, and never smaller.
 
-    Numbers that differ by a few units in the last place give the same, unless they lie on both sides of a boundary: for
-    arbitrary numbers with a probability of about 2⁻²⁶ a unit.
+    Numbers that differ by a few units in the last place give the same result, unless a boundary lies between them,
+    which has a probability of about 2⁻²⁶ a unit.
 
     >>> rounded_up(1.0), rounded_up(0.1) == rounded_up(0.1 + 1e-17) >= 0.1
     (1.0000000298023224, True)
@@ -110,13 +110,13 @@ def rounded_up(variance: float) -> float:
 
 
 def _to_few_bits(value: float) -> float:
-    """The next number of 26 significant bits that is not below."""
+    """The value rounded up to 26 significant bits."""
     mantissa, exponent = math.frexp(value)
     return math.ldexp(math.ceil(math.ldexp(mantissa, _BITS)), exponent - _BITS)
 
 
 def _mantissa_and_exponent(value: float) -> tuple[int, int]:
-    """Whole numbers m (odd, or zero) and e with value = m·2ᵉ.
+    """Integers m (odd, or zero) and e with value = m·2ᵉ.
 
     >>> _mantissa_and_exponent(12.0), _mantissa_and_exponent(0.75), _mantissa_and_exponent(0.0)
     ((3, 2), (3, -2), (0, 0))

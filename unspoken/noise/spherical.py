@@ -1,7 +1,7 @@
-"""Noise whose density depends on its length alone, exp(−‖b‖/scale): the vector Laplace of Chaudhuri et al. 2011.
+"""Noise of density ∝ exp(−‖b‖/scale): the vector Laplace distribution (Chaudhuri et al. 2011).
 
-A uniform direction, and a length of the Gamma distribution with as many degrees as there are dimensions. It is drawn
-in floating point, so a promise that rests on it assumes exact real numbers; guarantees say so.
+Its direction is uniform; its length has a Gamma distribution whose shape is the dimension. It is drawn in floating
+point, so a guarantee that rests on it assumes exact real numbers, and says so.
 """
 
 from __future__ import annotations
@@ -24,6 +24,6 @@ def spherical_laplace(dimension: int, scale: float, stream: SecretStream) -> Flo
 
 
 def _uniform(count: int, stream: SecretStream) -> Floats:
-    """In (0, 1), never at an end."""
+    """Uniform numbers in (0, 1), without the ends."""
     uniform: Floats = ((stream.words(count) >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
     return uniform

@@ -1,6 +1,6 @@
 """Secret randomness: a keyed cryptographic stream (AES-256 in counter mode) whose key comes from the operating system.
 
-Public randomness (splits, orders of records) comes from numpy generators with a seed in the open; the two never mix.
+Public randomness (splits, orders of records) comes from numpy generators with public seeds; the two never mix.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ KEY_BYTES = 32
 class SecretStream:
     """An endless stream of secret random bytes.
 
-    `SecretStream()` takes its key from the operating system: the only way in production. `SecretStream(key)` is the
-    deterministic expansion of a 32-byte key that is itself secret (a mask that two sides share), or of a test's.
+    `SecretStream()` takes its key from the operating system, always so in production. `SecretStream(key)` expands a
+    32-byte key that is itself secret (for a mask that two sides share), or a test's.
     """
 
     def __init__(self, key: bytes | None = None) -> None:
         key = os.urandom(KEY_BYTES) if key is None else key
         if len(key) != KEY_BYTES:
             raise ValueError(f"Expected a key of {KEY_BYTES} bytes, got {len(key)}.")
-        # Each key is used for one stream from its beginning, so a fixed first counter repeats nothing.
+        # Each key serves one stream only, so a fixed first counter repeats nothing.
         self._encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     def take(self, count: int) -> bytes:

@@ -1,1 +1,1 @@
-"""Guarantees: what a plan promises, and the noise that a wanted promise needs. Nothing here sees data."""
+"""Guarantees of plans, and the noise for a wanted guarantee. Nothing here sees data."""

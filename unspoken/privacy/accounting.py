@@ -1,4 +1,4 @@
-"""From what is spent to ε: for one run, and for many runs together. The only place that makes a `Guarantee`.
+"""ε of one run, or of many runs together. The only place that makes a `Guarantee`.
 
 Gaussian events compose exactly: μ² = Σ μ_j² (`privacy.gaussian`). Pure events add up: ε = Σ ε_j. Everything else is
 composed numerically as privacy loss distributions (dp-accounting), which errs on the safe side.
@@ -19,17 +19,17 @@ from unspoken.privacy.subsampled import Rounds
 
 @dataclass(frozen=True)
 class Terms:
-    """What a guarantee is stated with, besides ε: fixed before anything is released."""
+    """The parts of a guarantee besides ε, fixed before anything is released."""
 
     delta: float
     trust: Trust
     assumptions: tuple[str, ...] = ()
     seen: str = "the result"
-    """What is public, in words that follow 'sees'"""
+    """The public output, as a phrase that follows 'sees'"""
 
 
 def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> Guarantee:
-    """The guarantee of a run. If an ε was promised, no more is stated, and it is an error to spend more."""
+    """The guarantee of a run. With a promised ε, at most that is stated, and spending more is an error."""
     epsilon, delta = epsilon_of(spend, terms.delta), terms.delta
     if promised is not None:
         check_kept(epsilon, promised)
@@ -53,20 +53,20 @@ def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> G
 
 
 def kept(guarantee: Guarantee, spend: Spend) -> Guarantee:
-    """The same guarantee for what was really released, which is never more than was promised."""
+    """The guarantee for the actual releases, which never exceeds the promised one."""
     epsilon = epsilon_of(spend, guarantee.delta)
     check_kept(epsilon, guarantee.epsilon)
     return replace(guarantee, epsilon=min(epsilon, guarantee.epsilon), mu=mu_of(spend))
 
 
 def check_kept(spent: float, promised: float) -> None:
-    """Noise that keeps less than was promised is an error of ours: better none than a false promise."""
+    """Raise an error if the noise does not keep the promise: better no result than a false promise."""
     if spent > promised * (1.0 + 1e-9):
-        raise RuntimeError(f"The noise keeps epsilon = {spent:g} only, where {promised:g} was promised.")
+        raise RuntimeError(f"The noise gives epsilon = {spent:g}, but {promised:g} was promised.")
 
 
 def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
-    """The smallest ε for which (ε, δ) holds of everything that was spent: one run's, or that of `events.together`.
+    """The smallest ε for which (ε, δ) holds for the whole spend, of one run or from `events.together`.
 
     >>> round(epsilon_of(Spend((Gaussian(0.6), Gaussian(0.8)), group=1), 1e-5), 4)
     4.3772
@@ -86,7 +86,7 @@ def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
 
 
 def mu_of(spend: Spend) -> float | None:
-    """The whole trade-off in one number, if everything is Gaussian."""
+    """μ, which gives the whole trade-off, if all events are Gaussian; else None."""
     if not _all(spend, Gaussian):
         return None
     events = [event for event in spend.events if isinstance(event, Gaussian)]
@@ -100,7 +100,7 @@ class _Sampled:
 
 
 def _rounds(spend: Spend) -> _Sampled | None:
-    """All events as rounds on random parts of the records, if they are that, and sampled alike."""
+    """The events as subsampled rounds, if all are subsampled in the same way; else None."""
     events = [event for event in spend.events if isinstance(event, SubsampledGaussian)]
     if len(events) != len(spend.events) or len({event.sampling for event in events}) != 1:
         return None
@@ -109,7 +109,7 @@ def _rounds(spend: Spend) -> _Sampled | None:
 
 
 def _advantage(spend: Spend) -> float | None:
-    """δ at ε = 0, where no μ says it: how much better than a coin flip the best attacker is."""
+    """δ at ε = 0, the best attacker's advantage over a coin flip, where μ is not known."""
     if mu_of(spend) is not None or _unprotected(spend) or _all(spend, PureLoss):
         return None
     if (rounds := _rounds(spend)) is not None:

@@ -1,16 +1,15 @@
 """The privacy of correlated noise: CAPE (Imtiaz, Mohammadi & Sarwate 2019), with its Theorem 1 corrected.
 
 Site s publishes f_s + ê_s + g_s, and the sum of all ê is public: the sites learn it from a secure sum and the
-aggregator takes it away. ê has variance a (the common noise), g has variance b (a site's own). An adversary who knows
-the colluding sites' noise is left with the messages of the h honest sites and with the sum of their ê. Given that
-sum, the noise of their messages has the covariance a(I − 11ᵀ/h) + bI: variance b along 1, a + b across it. So a change
-v at one site is worth
+aggregator subtracts it. ê has variance a (the common noise), g has variance b (a site's own). An adversary who knows
+the colluding sites' noise sees the messages of the h honest sites and the sum of their ê. Given that sum, the noise of
+their messages has the covariance a(I − 11ᵀ/h) + bI: variance b along 1, a + b across it. So a change v at one site has
 
     μ² = v² [ 1/(h·b) + (1 − 1/h)/(a + b) ],
 
 and with the paper's a = τ², b = τ²/S that is (v²/τ²) · S/(S+1) · (1 + S/h). (The paper's Theorem 1 treats the
 colluders' noise as unknown and inverts the covariance wrongly: for S = 10 sites, 3 colluding, it states 1.296 v²/τ²
-where 2.208 is true.) With a → ∞ it is v²/(h·b), a secure sum's.
+where 2.208 is true.) With a → ∞ it is v²/(h·b), that of a secure sum.
 
 Formal guarantee for integer noise. All ê and g are discrete Gaussians. The view (messages, sum of ê) is an integer
 image of them onto all of ℤ^(h+1), whose kernel {(k, −k): Σk = 0} is so fine against variances of 64 and more that the
@@ -39,14 +38,14 @@ def correlated_mu(change: float, common: float, own: float, honest: int) -> floa
 
 
 def hidden_variance(common: float, own: float, honest: int) -> float:
-    """The variance of a single Gaussian that hides as much: 1 / [1/(h·b) + (1 − 1/h)/(a + b)]."""
+    """The variance of a Gaussian that protects equally: 1 / [1/(h·b) + (1 − 1/h)/(a + b)]."""
     if honest < 1:
         raise ValueError(f"Expected honest >= 1, got honest={honest}.")
     return 1.0 / (1.0 / (honest * own) + (1.0 - 1.0 / honest) / (common + own))
 
 
 def noise_for(hidden: float, ratio: float, honest: int) -> tuple[float, float]:
-    """The inverse: variances (a, b) with a = ratio·b that hide as much as a Gaussian of variance `hidden`.
+    """The inverse: variances (a, b), a = ratio·b, that protect like a Gaussian of variance `hidden`.
 
     >>> common, own = noise_for(10.0, 4.0, 3)
     >>> round(common / own, 9), round(hidden_variance(common, own, 3), 9)
@@ -57,11 +56,11 @@ def noise_for(hidden: float, ratio: float, honest: int) -> tuple[float, float]:
 
 
 def integer_noise_for(hidden: float, ratio: float, honest: int) -> tuple[float, float]:
-    """Variances of integer noise that hide as much as a continuous Gaussian of variance `hidden`."""
+    """Variances of integer noise that protect like a continuous Gaussian of variance `hidden`."""
     common, own = noise_for(hidden, ratio, honest)
     return common + _LOST_COMMON, own + _LOST_OWN
 
 
 def integer_hidden_variance(common: float, own: float, honest: int) -> float:
-    """What integer noise of these variances hides at least."""
+    """The variance of a continuous Gaussian that protects no better than integer noise of these variances."""
     return hidden_variance(common - _LOST_COMMON, own - _LOST_OWN, honest)

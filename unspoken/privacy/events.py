@@ -1,4 +1,4 @@
-"""What a run costs, as plain data that adds up: events, and the spend that they make together.
+"""The privacy cost of a run as plain data: events, which add up to a spend.
 
 A plan yields a `Spend`; `privacy.accounting` turns it, or the spends of many runs, into ε. Nothing here computes.
 """
@@ -23,7 +23,7 @@ class Gaussian:
 
 @dataclass(frozen=True)
 class SubsampledGaussian:
-    """Gaussian sums over random parts of the records: see `privacy.subsampled`."""
+    """Gaussian sums over random subsets of the records: see `privacy.subsampled`."""
 
     noise_multiplier: float
     rate: float
@@ -33,7 +33,7 @@ class SubsampledGaussian:
 
 @dataclass(frozen=True)
 class PureLoss:
-    """A release that is ε-private whatever its noise: δ = 0."""
+    """A release that is ε-private with δ = 0."""
 
     epsilon: float
 
@@ -52,14 +52,14 @@ class Spend:
 
     events: tuple[Event, ...]
     group: int | None
-    """How many records are protected at once; None: all of a party's."""
+    """The number of records protected together; None: all of a party's"""
     adjacency: Adjacency = "replace"
     slack: float = 0.0
-    """The part of δ that goes into the protocol's dice and the drawing of noise."""
+    """The part of δ reserved for failures of the protocol and of the noise sampler"""
 
 
 def together(spends: Sequence[Spend]) -> Spend:
-    """The spend of several runs on the same records. They must protect the same unit in the same sense."""
+    """The spend of several runs on the same records; all must have the same unit and adjacency."""
     kinds = {(spend.group, spend.adjacency) for spend in spends}
     if len(kinds) != 1:
         raise ValueError(f"Expected runs that protect the same unit in the same sense, got {sorted(map(str, kinds))}.")

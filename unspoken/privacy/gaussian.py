@@ -29,7 +29,7 @@ def deltas_of(mu: float, epsilons: Floats) -> Floats:
     """`delta_of` for many ε at once."""
     if mu == 0.0:
         return np.zeros_like(epsilons)
-    # With large ε the two terms are nearly equal: e^ε enters as a logarithm, and the difference as log1p.
+    # For large ε the two terms are nearly equal, so they are computed as logarithms.
     first = log_ndtr(mu / 2.0 - epsilons / mu)
     second = epsilons + log_ndtr(-mu / 2.0 - epsilons / mu)
     with np.errstate(invalid="ignore"):
@@ -44,7 +44,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     """
     if mu == 0.0 or delta_of(mu, 0.0) <= delta:
         return 0.0
-    # The trade-off is below the tail Φ(μ/2 − ε/μ), which is below δ from here on.
+    # δ(ε) is below the tail Φ(μ/2 − ε/μ), which is below δ from here on.
     upper = mu * (mu / 2.0 + math.sqrt(2.0 * math.log(1.0 / delta)))
     return _root(lambda epsilon: delta_of(mu, epsilon) - delta, 0.0, upper)
 
@@ -61,14 +61,14 @@ def mu_for(epsilon: float, delta: float) -> float:
     while delta_of(upper, epsilon) < delta:
         upper *= 2.0
     mu = _root(lambda mu: delta_of(mu, epsilon) - delta, 0.0, upper)
-    # Root finding may end on either side; the promise may only be kept with room.
+    # Root finding may end on either side, but only the safe side keeps the promise.
     while delta_of(mu, epsilon) > delta:
         mu *= 1.0 - 1e-12
     return mu
 
 
 def compose(mus: Iterable[float]) -> float:
-    """Releases of the same data: μ² = Σ μ_j².
+    """μ of several releases of the same data: μ² = Σ μ_j².
 
     >>> compose([3.0, 4.0])
     5.0
@@ -77,7 +77,7 @@ def compose(mus: Iterable[float]) -> float:
 
 
 def advantage(mu: float) -> float:
-    """How much better than a coin flip the best attacker tells two neighbouring data sets apart: 2Φ(μ/2) − 1."""
+    """The best attacker's advantage over a coin flip in telling two neighbouring data sets apart: 2Φ(μ/2) − 1."""
     return 2.0 * float(ndtr(mu / 2.0)) - 1.0
 
 

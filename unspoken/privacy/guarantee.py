@@ -1,4 +1,4 @@
-"""The promise: (ε, δ), for whom, against whom."""
+"""The guarantee: (ε, δ), the protected unit, and the trust it rests on."""
 
 from __future__ import annotations
 
@@ -12,31 +12,32 @@ from unspoken.privacy.gaussian import advantage as gaussian_advantage
 
 @dataclass(frozen=True)
 class Trust:
-    """Whom a guarantee holds against: `colluding` parties that pool what they know, while `dropouts` others vanish."""
+    """The adversary of a guarantee: `colluding` parties that pool what they know, while `dropouts` others vanish."""
 
     parties: int
     colluding: int
     dropouts: int
     enclaves: bool = False
-    """Is the noise drawn where not even its own party can see it?"""
+    """Whether noise is drawn where not even its own party can see it"""
     withheld: int = 0
-    """How many parties more than `dropouts` an adversary can keep out of a total, because not every helper sees all
-    parties."""
+    """Parties beyond `dropouts` that an adversary can keep out of a total, because not every helper sees all parties"""
 
     @property
     def known(self) -> int:
-        """How many noise shares the adversary knows: a coalition its own, and so does a single curious party."""
+        """The number of noise shares that the adversary knows: the coalition's, or a single curious party's own."""
         return 0 if self.enclaves else max(self.colluding, 1)
 
     @property
     def honest_survivors(self) -> int:
-        """How many noise shares are in the smallest total that can open and are not known to the adversary:
-        n − max(T, 1) − D, less what is withheld, since a party that is left out takes its share along."""
+        """The number of noise shares unknown to the adversary in the smallest total that can open.
+
+        This is n − max(T, 1) − D minus `withheld`, as a party that is left out takes its share along.
+        """
         return self.parties - self.known - self.dropouts - self.withheld
 
     @property
     def least_survivors(self) -> int:
-        """With fewer parties than this in a total, it must not be revealed."""
+        """The smallest number of parties in a total that may be revealed."""
         return self.parties - self.dropouts
 
 
@@ -50,19 +51,18 @@ class Guarantee:
     epsilon: float
     delta: float
     group: int | None
-    """How many records are protected at once; None: all of a party's."""
+    """The number of records protected together; None: all of a party's"""
     trust: Trust
     mu: float | None
-    """The whole trade-off in one number: the release is as hard to attack as telling N(0, 1) from N(μ, 1). None for
-    noise that is not Gaussian: then (ε, δ) is all there is."""
+    """The release is as hard to attack as telling N(0, 1) from N(μ, 1). None if the noise is not Gaussian."""
     assumptions: tuple[str, ...] = ()
     adjacency: Adjacency = "replace"
     seen: str = "the result"
-    """What is public, in words that follow 'sees'"""
+    """The public output, as a phrase that follows 'sees'"""
     advantage: float | None = None
-    """δ at ε = 0, where it is known and μ is not: how much better than a coin flip the best attacker is."""
+    """δ at ε = 0, the best attacker's advantage over a coin flip, where it is known and μ is not"""
     slack: float = 0.0
-    """What of δ is set aside for dice and draws, beside the trade-off of μ or of the advantage"""
+    """The part of δ reserved for failures of protocol and sampler, on top of μ or the advantage"""
 
     @property
     def unit(self) -> str | dict[str, int]:
@@ -72,17 +72,17 @@ class Guarantee:
 
     @property
     def is_promise(self) -> bool:
-        """Is anything promised at all?"""
+        """Whether anything is promised at all."""
         return math.isfinite(self.epsilon)
 
     @property
     def attack_success(self) -> float:
-        """How often, at best, an attacker who knows all else is right about which of two neighbours was used."""
+        """The best success rate of an attacker who knows all else in guessing which of two neighbours was used."""
         if self.mu is not None:
             return min(1.0, (1.0 + gaussian_advantage(self.mu) + self.slack) / 2.0)
         if self.advantage is not None:
             return min(1.0, (1.0 + self.advantage + self.slack) / 2.0)
-        # For (ε, δ) alone: 1/(1 + e^−ε), and δ more.
+        # From (ε, δ) alone: 1/(1 + e^−ε) + δ.
         return min(1.0, 1.0 / (1.0 + math.exp(-self.epsilon)) + self.delta)
 
     def to_json(self) -> dict[str, Any]:

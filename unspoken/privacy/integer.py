@@ -1,4 +1,4 @@
-"""Why integer Gaussian noise, summed from many parties' shares, keeps the promise of the continuous Gaussian.
+"""Integer Gaussian noise, summed from many parties' shares, is as private as continuous Gaussian noise.
 
 Formal guarantee. Let h honest parties each add a discrete Gaussian share of parameter σ_s ≥ 8 to every coordinate,
 and let two neighbouring totals differ by an integer vector of L2 norm s. Up to the statistical distance counted by
@@ -21,25 +21,25 @@ import math
 from unspoken.noise.discrete_gaussian import DISTANCE
 
 LEAST_SHARE = 8.0
-"""The smallest σ_s, in units, for which point 1 is used."""
+"""The smallest σ_s, in encoding units, for which point 1 is used"""
 
 LARGEST_EPSILON = 30.0
-"""Distances are multiplied by e^ε, so a larger ε is not planned for: its noise is that of this one."""
+"""The largest ε to plan noise for, as e^ε multiplies distances; larger ones get the noise of this one."""
 
 LOST_VARIANCE = 2.5**2
-"""r², what is given up of the variance in point 2."""
+"""r², the variance lost in point 2"""
 
 
 def continuous_deviation(sigma: float) -> float:
-    """The continuous Gaussian that integer noise of parameter `sigma` is at least as private as."""
+    """The deviation of a continuous Gaussian that is no more private than integer noise of parameter `sigma`."""
     return math.sqrt(sigma**2 - LOST_VARIANCE)
 
 
 def discrete_deviation(sigma: float) -> float:
-    """The inverse: integer noise that is at least as private as a continuous Gaussian of deviation `sigma`."""
+    """The inverse: the parameter of integer noise that is as private as a continuous Gaussian of deviation `sigma`."""
     return math.sqrt(sigma**2 + LOST_VARIANCE)
 
 
 def slack(epsilon: float, samples: int) -> float:
-    """What `samples` drawn numbers (all parties', all rounds') cost in δ on top of the continuous Gaussian's."""
+    """The cost in δ of `samples` drawn numbers (of all parties and rounds), on top of the continuous Gaussian's."""
     return (1.0 + math.exp(epsilon)) * samples * (DISTANCE + 2.0**-160)

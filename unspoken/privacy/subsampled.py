@@ -1,15 +1,15 @@
-"""The privacy of many rounds of a Gaussian sum over a random part of the records: DP-SGD's accounting.
+"""The privacy of many rounds of a Gaussian sum over a random subset of the records: the accounting of DP-SGD.
 
 Numerical composition of privacy loss distributions, by dp-accounting. The noise multiplier σ is the standard deviation
 of the noise over the clipping norm C, the largest contribution of a record.
 
 - Poisson sampling at rate q, add-remove: the pair (1−q)N(0, σ²) + qN(1, σ²) against N(0, σ²).
 - Poisson sampling, replace: (1−q)N(0, σ²) + qN(1, σ²) against (1−q)N(0, σ²) + qN(−1, σ²).
-- Batches of fixed size b out of n without replacement, replace: whoever is not in the batch makes room for another
-  record, and that one may be the opposite of the record in question. So the pair is X = (1−q)N(0, σ²) + qN(2, σ²)
-  against Y = N(0, σ²), q = b/n, and data of one record +1 among −1s reach it; whether X or Y is the data at hand may
-  change from round to round (`_both_ways`). (The cross-silo paper takes the Poisson pair for both kinds of batches.)
-  `effective_rate` says what q is when colluders know which of their own records are in the batch.
+- Batches of fixed size b out of n without replacement, replace: a record outside the batch makes room for another one,
+  which may be its opposite. So the pair is X = (1−q)N(0, σ²) + qN(2, σ²) against Y = N(0, σ²), q = b/n, and data of one
+  record +1 among −1s reach it; which of X and Y is the actual data may change from round to round (`_both_ways`). (The
+  cross-silo paper takes the Poisson pair for both kinds of batches.) `effective_rate` gives q when colluders know which
+  of their own records are in the batch.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from unspoken.privacy import gaussian
 from unspoken.privacy.events import Adjacency, Sampling
 
 _FINE, _COARSE = 1e-4, 1e-3
-"""Steps of the discretised privacy loss; results are upper bounds at any of them."""
+"""Steps of the discretised privacy loss; both give upper bounds"""
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """So many rounds with the same noise."""
+    """`count` rounds with the same noise and sampling rate."""
 
     noise_multiplier: float
     rate: float
@@ -44,7 +44,7 @@ class Rounds:
 def epsilon_of(
     rounds: Sequence[Rounds], delta: float, adjacency: Adjacency, sampling: Sampling, fine: bool = True
 ) -> float:
-    """The smallest ε (up to the discretisation, and never below it) for which (ε, δ) holds of all rounds together.
+    """The smallest ε for which (ε, δ) holds for all rounds together, rounded up by the discretisation.
 
     >>> round(epsilon_of([Rounds(1.0, 0.008, 1250)], 1e-5, "replace", "poisson"), 2)
     2.51
@@ -55,7 +55,7 @@ def epsilon_of(
 
 
 def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sampling: Sampling) -> float:
-    """The smallest δ for which (ε, δ) holds of all rounds together."""
+    """The smallest δ for which (ε, δ) holds for all rounds together."""
     if _without_noise(rounds):
         return 1.0
     return float(composed(tuple(rounds), adjacency, sampling, True).get_delta_for_epsilon(epsilon))
@@ -64,7 +64,7 @@ def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sam
 def noise_multiplier_for(
     epsilon: float, delta: float, rate: float, count: int, adjacency: Adjacency, sampling: Sampling
 ) -> float:
-    """The noise for a wanted promise: the smallest σ by the coarse discretisation, which errs on the safe side."""
+    """The smallest σ for a wanted (ε, δ), by the coarse discretisation, which errs on the safe side."""
 
     def excess(logarithm: float) -> float:
         return epsilon_of([Rounds(math.exp(logarithm), rate, count)], delta, adjacency, sampling, False) - epsilon
@@ -73,9 +73,11 @@ def noise_multiplier_for(
     while excess(high) > 0.0:
         low, high = high, high + 0.7
         if high > _LARGEST:
-            raise ValueError(f"Expected a promise that some noise keeps, got epsilon={epsilon}, delta={delta}.")
+            raise ValueError(
+                f"Expected an epsilon and delta that some noise reaches, got epsilon={epsilon}, delta={delta}."
+            )
     while low == 0.0 and high > -_LARGEST:
-        # Small noise is slow to account for: go down in small steps.
+        # Small noise takes long to account for, so go down in small steps.
         if excess(high - 0.2) > 0.0:
             low = high - 0.2
             break
@@ -90,10 +92,10 @@ _LARGEST = math.log(1e9)
 
 
 def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
-    """The rate at which the honest records are sampled in batches without replacement, but for a chance of `slack`.
+    """The sampling rate of honest records in batches without replacement, except with probability `slack`.
 
-    Colluders who hold `known` of the records know how many of the `batch` are theirs; the others come from the honest
-    n − known. That number is hypergeometric: it exceeds m with probability at most `slack`, so the rate is
+    Colluders who hold `known` of the records know how many of the `batch` are theirs; the rest come from the n − known
+    honest records. Their number is hypergeometric and exceeds m with probability at most `slack`, so the rate is
     m/(n − known). (Cross-silo, Section 3.4.1.)
 
     >>> effective_rate(100, 1000, 0, 1e-6)
@@ -103,18 +105,18 @@ def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
     if honest < 1:
         raise ValueError(f"Expected records > known, got records={records}, known={known}.")
     largest = int(hypergeom.isf(slack, records, honest, batch)) if slack > 0.0 else min(batch, honest)
-    # The inverse tail is not exact where it is tiny.
+    # The inverse tail is inexact for tiny probabilities.
     while slack > 0.0 and largest < min(batch, honest) and hypergeom.sf(largest, records, honest, batch) > slack:
         largest += 1
     return min(largest, batch, honest) / honest
 
 
 def largest_rate(rate: float, honest: int, slack: float) -> float:
-    """What share of the honest records a batch of the share `rate` of all has at most, but for a chance of `slack`.
+    """The largest share of honest records in a batch of the share `rate` of all, except with probability `slack`.
 
-    For any number of honest records from `honest` up, and any number of others: P[share ≥ r] ≤ exp(−h·KL(r ‖ rate)) if
-    each is taken by its own coin, and a sample without replacement is no further from its mean (Hoeffding 1963,
-    Theorems 1 and 4). Where all numbers are known, `effective_rate` is exact.
+    It holds for at least `honest` honest records and any number of others: P[share ≥ r] ≤ exp(−h·KL(r ‖ rate)) for
+    Poisson sampling, and sampling without replacement deviates no more (Hoeffding 1963, Theorems 1 and 4). Where all
+    numbers are known, `effective_rate` is exact.
 
     >>> round(largest_rate(0.1, 1000, 1e-9), 3)
     0.166
@@ -127,7 +129,7 @@ def largest_rate(rate: float, honest: int, slack: float) -> float:
 
 
 def _divergence(one: float, other: float) -> float:
-    """KL between coins: r·log(r/q) + (1 − r)·log((1 − r)/(1 − q))."""
+    """KL divergence of Bernoulli variables: r·log(r/q) + (1 − r)·log((1 − r)/(1 − q))."""
     return float(rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
 
 
@@ -176,8 +178,10 @@ def _poisson(noise: float, rate: float, step: float, adjacency: Adjacency) -> An
 
 
 def _both_ways(noise: float, rate: float, step: float) -> Any:
-    """One round on a batch without replacement: a pair that dominates (X, Y) and (Y, X) for every α, so that it also
-    holds if what is seen in one round decides which of them comes next (Zhu, Dong & Wang 2022).
+    """One round on a batch without replacement.
+
+    The pair dominates (X, Y) and (Y, X) for every α, so it also holds if one round's output decides which of them comes
+    next (Zhu, Dong & Wang 2022).
 
     For α ≥ 1 (X, Y) is the worse, with H(α) = q·δ(log(1 + (α − 1)/q)), δ the Gaussian's for sensitivity 2 (Balle,
     Barthe & Gaboardi 2018). For α < 1 it is (Y, X), with 1 − α + α·H(1/α). So the losses l > 0 of (X, Y) keep their
@@ -190,7 +194,7 @@ def _both_ways(noise: float, rate: float, step: float) -> Any:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     mu = 2.0 / noise
-    # From this loss on, the mass of X is below q·Φ(−10), and counted as if nothing protected it.
+    # Beyond this loss the mass of X is below q·Φ(−10), and counted as unprotected.
     last = mu * mu / 2.0 + 10.0 * mu
     last += math.log(rate + (1.0 - rate) * math.exp(-last))
     losses = step * np.arange(max(1, math.ceil(last / step)) + 1)

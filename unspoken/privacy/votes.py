@@ -1,16 +1,16 @@
-"""What noisy votes really cost on the data at hand: where parties agree, a label gives little away.
+"""The data-dependent cost of noisy votes: where parties agree, a label reveals little.
 
 Papernot et al. 2018 ("Scalable Private Learning with PATE"), Theorem 6 and Propositions 7 and 8. (Lemma 14 of the
-voting paper is no substitute: it does not hold.) The result depends on the ballots, so it is itself a secret: for the
-eyes of those who may see the ballots anyway, never for publication.
+voting paper is no substitute: it does not hold.) The result depends on the ballots, so it is itself secret: only for
+those who may see the ballots anyway, never for publication.
 
-With ε(λ) = λ/s² for one query, s = σ√2/Δ the noise over a ballot's largest move, and q at least the probability that a
-query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ₂ + 1, and for orders λ ≤ μ₂
+With ε(λ) = λ/s² for one query, s = σ√2/Δ the noise over a ballot's sensitivity, and q an upper bound on the probability
+that a query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ₂ + 1, and for orders λ ≤ μ₂
 
     ε(λ) ≤ log((1 − q)·A^(λ−1) + q·B^(λ−1)) / (λ − 1),
     A = (1 − q) / (1 − (q·e^(μ₂/s²))^(1−1/μ₂)),    B = e^(μ₁/s²) / q^(1/(μ₁−1)),
 
-if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. What is seen are the labels only, by someone who knows no part of
+if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. The adversary sees only the labels, and knows no part of
 the noise.
 """
 
@@ -32,9 +32,9 @@ def data_dependent_epsilon(
 ) -> float:
     """ε of the labels of all queries, for these totals of ballots: (Q, K), without noise.
 
-    `deviation` is what the noise in each total is worth, `drawn` what it is (whole numbers are worth a little less);
-    `move` is how far whom the promise is for may move one query's ballots, in L2 norm. Never more than what holds for
-    all data.
+    `drawn` is the deviation of the noise in each total, `deviation` that of the continuous Gaussian it is worth (a
+    little less); `move` is the L2 sensitivity of one query's ballots to the protected unit. The result never exceeds
+    the ε that holds for all data.
 
     >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
     >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
@@ -49,10 +49,10 @@ def data_dependent_epsilon(
 
 
 def log_mistake(totals: Floats, deviation: float) -> Floats:
-    """log of at least the probability, for each query, that noise makes another label win than the one that leads.
+    """The log of an upper bound, for each query, on the probability that noise makes another label than the leader win.
 
-    A label overtakes the leader if the difference of two noises, of deviation √2·σ, exceeds the lead: summed up over
-    all other labels.
+    A label overtakes the leader if the difference of two noises, of deviation √2·σ, exceeds the lead; the bound is the
+    sum over all other labels.
     """
     leader = totals.argmax(axis=1)
     leads = totals.max(axis=1, keepdims=True) - totals
@@ -62,7 +62,7 @@ def log_mistake(totals: Floats, deviation: float) -> Floats:
 
 
 def sure_lead(classes: int, deviation: float, mistake: float) -> float:
-    """The lead L over every other label with which one wins, but for a chance of `mistake` at most.
+    """The lead L over all other labels with which a label wins, except with probability `mistake`.
 
     Each of K − 1 others overtakes it with probability Φ(−L/(√2·σ)): L = −√2·σ·Φ⁻¹(mistake/(K − 1)).
 
@@ -73,7 +73,7 @@ def sure_lead(classes: int, deviation: float, mistake: float) -> float:
 
 
 def winning_chance(lead: float, classes: int, deviation: float) -> float:
-    """How likely a label wins that leads every other by so much: ∫ φ(x)·Φ(x + lead/σ)^(K−1) dx.
+    """The probability that a label wins if it leads all others by `lead`: ∫ φ(x)·Φ(x + lead/σ)^(K−1) dx.
 
     >>> round(winning_chance(0.0, 10, 1.0), 6)
     0.1
@@ -84,7 +84,7 @@ def winning_chance(lead: float, classes: int, deviation: float) -> float:
 
 
 def renyi_bound(log_q: float, scale: float, orders: Floats) -> Floats:
-    """The Rényi divergence of one query's label, at most, by order."""
+    """An upper bound on the Rényi divergence of one query's label, by order."""
     whatever = orders / scale**2
     if log_q >= 0.0:
         return whatever
@@ -109,6 +109,6 @@ def _log_one_minus_exp(x: float) -> float:
 
 
 def _epsilon_from_renyi(spent: Floats, delta: float) -> float:
-    """The best of all orders (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """The smallest ε over all orders (Canonne, Kamath & Steinke 2020, Proposition 12)."""
     found = spent + np.log1p(-1.0 / _ORDERS) - (math.log(delta) + np.log(_ORDERS)) / (_ORDERS - 1.0)
     return max(0.0, float(found.min()))

@@ -1,1 +1,1 @@
-"""What people get to see: the model as a file, the certificate, summaries and plots."""
+"""Output for people: the model file, the certificate, summaries and plots."""

@@ -1,9 +1,8 @@
 """The certificate: the plan, the guarantee, and what really happened, as a JSON file to keep and to check.
 
 It may be published with the model: nothing in it depends on records beyond what the guarantee covers. So it has no
-accuracy, which was measured on data, and no time that the run took or ended at, as solvers take more steps for some
-records than for others. What was sent is in it where the plan alone determines that; where records themselves were
-pooled, it is not.
+accuracy, which is measured on data, and neither duration nor end of the run, as solvers take more steps for some
+records than for others. It states the bytes sent if the plan alone determines them, that is unless records were pooled.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LIBRARIES = ("unspoken", "numpy", "scipy", "numba", "scikit-learn", "cryptograp
 
 
 def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """Everything a data officer needs to see again later."""
+    """Everything that a data officer may need to check later."""
     return {
         "certificate": "unspoken/1",
         "began": outcome.began.isoformat(timespec="seconds"),
@@ -57,7 +56,7 @@ def _brought(plan: Plan) -> dict[str, str]:
 
 @cache
 def _versions() -> tuple[tuple[str, str], ...]:
-    """What ran, and in which version: looked up once, because it takes longer than a small fit."""
+    """The versions of Python and libraries; cached, because looking them up takes longer than a small fit."""
     found = [("python", platform.python_version())]
     for name in _LIBRARIES:
         with suppress(PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""What a released model is compared with. None of it is covered by the guarantee."""
+"""Baselines for a released model. The guarantee covers none of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.federation import Federation
 from unspoken.data.files import Records
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import Softmax
+from unspoken.learners.losses import CrossEntropy
 from unspoken.learners.scores import classify
 from unspoken.study import Study
 from unspoken.types import Floats, Integers, Labels
@@ -18,7 +18,7 @@ _REGULARIZATION = 1e-5
 
 
 def predict(weights: Floats, features: Floats) -> Integers:
-    """Class numbers from a linear model with one row of weights an output."""
+    """Class numbers from a linear model with one row of weights per output."""
     return classify(features @ weights.T)
 
 
@@ -34,7 +34,7 @@ def pooled_accuracy(study: Study, train: Records, test: Records) -> float:
 
 
 def mean_alone_accuracy(study: Study, federation: Federation, test: Records) -> float:
-    """The average accuracy of the non-private softmax models that the parties would have without each other."""
+    """The average accuracy of non-private softmax models that the parties train alone."""
     learner, features = _learner(study), clip_rows(test.features, study.data)
     accuracies = [
         accuracy(model, features, test.labels) for _, block in federation.blocks() for model in learner.fit(block)
@@ -43,4 +43,4 @@ def mean_alone_accuracy(study: Study, federation: Federation, test: Records) -> 
 
 
 def _learner(study: Study) -> LinearLearner:
-    return LinearLearner(Softmax(len(study.data.class_names)), study.data.norm, _REGULARIZATION)
+    return LinearLearner(CrossEntropy(len(study.data.class_names)), study.data.norm, _REGULARIZATION)

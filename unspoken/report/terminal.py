@@ -50,23 +50,7 @@ def show_plan(plan: Plan) -> None:
     table.add_row("method", plan.method)
     table.add_row("parties", _parties(plan))
     for planned in plan.sums:
-        table.add_row(
-            f"{'message' if plan.others else 'release'} “{planned.name}”",
-            f"{planned.dimension:,} numbers{f', {planned.count} times' if planned.count > 1 else ''}; "
-            + (
-                f"{_moves(plan, planned)}, noise {planned.noise_std:.4g} against the adversary "
-                f"({_noise_of_the_total(plan, planned)})"
-                if planned.noise_std
-                else "no noise"
-            ),
-        )
-        if planned.sampling is not None:
-            kind, who = planned.sampling.kind.replace("-", " "), "party" if plan.study.group is None else "record"
-            table.add_row(
-                "sampling",
-                f"{kind}, each {who} with a chance of {planned.sampling.rate:.4g} in a round; the noise that the "
-                f"adversary faces is {1.0 / planned.mu:.4g} times the largest contribution of a {who}",
-            )
+        _add_sum(table, plan, planned)
     for other in plan.others:
         table.add_row(
             f"release “{other.name}”",
@@ -91,25 +75,46 @@ def show_plan(plan: Plan) -> None:
     _guarantee(out, plan)
 
 
+def _add_sum(table: Table, plan: Plan, planned: PlannedSum) -> None:
+    """Add the rows of one planned sum."""
+    times = f", {planned.count} times" if planned.count > 1 else ""
+    noise = "no noise"
+    if planned.noise_std:
+        noise = (
+            f"{_moves(plan, planned)}, noise {planned.noise_std:.4g} against the adversary "
+            f"({_noise_of_the_total(plan, planned)})"
+        )
+    table.add_row(
+        f"{'message' if plan.others else 'release'} “{planned.name}”", f"{planned.dimension:,} numbers{times}; {noise}"
+    )
+    if planned.sampling is not None:
+        kind, who = planned.sampling.kind.replace("-", " "), "party" if plan.study.group is None else "record"
+        table.add_row(
+            "sampling",
+            f"{kind}, each {who} with a chance of {planned.sampling.rate:.4g} in a round; the noise that the "
+            f"adversary faces is {1.0 / planned.mu:.4g} times the largest contribution of a {who}",
+        )
+
+
 def show_weakening(table: list[dict[str, float]]) -> None:
-    """What is left of the promise if more parties collude than were planned for."""
+    """Show ε for more colluding parties than planned."""
     out = console()
     if not table:
-        out.print("\nHow many parties collude does not matter to this method.")
+        out.print("\nFor this method the number of colluding parties does not matter.")
         return
     shown = Table(box=None, padding=(0, 2, 0, 0))
-    shown.add_column("if so many parties collude", justify="right")
-    shown.add_column("epsilon is", justify="right")
+    shown.add_column("colluding parties", justify="right")
+    shown.add_column("epsilon", justify="right")
     for row in table:
         shown.add_row(f"{row['colluding']:,}", f"{row['epsilon']:.4g}" + (" *" if row["alone"] else ""))
     out.print()
     out.print(shown)
     if any(row["alone"] for row in table):
-        out.print("* So many get around the summation with a chance above delta: a party then has its own noise alone.")
+        out.print("* So many break the summation with a probability above delta: then a party has its own noise alone.")
 
 
 def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
-    """A line a method and ε: the mean of the runs, and between which they were."""
+    """Show a line for each method and ε: mean, minimum and maximum of the runs."""
     shown = Table(box=None, padding=(0, 2, 0, 0))
     for heading, side in (
         ("method", "left"),
@@ -153,19 +158,19 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
 
 
 def show_private_analysis(found: dict[str, float | str]) -> None:
-    """What a vote cost on the very records, between lines that nobody overlooks."""
+    """Show what a vote cost on these records, clearly marked as private."""
     out = console()
     out.rule("[bold red]PRIVATE[/] · do not publish what follows", style="red")
     out.print(
-        f"On these very records the winners cost epsilon = {found['epsilon']:.4g}, against someone who is no party and "
+        f"On these records the winners cost epsilon = {found['epsilon']:.4g}, against someone who is no party and "
         f"knows nobody's noise; half of the queries were won by more than {found['median_lead']:.3g} votes. Both "
-        "numbers depend on the records and no noise protects them. They are in no certificate."
+        "numbers depend on the records and no noise protects them. No certificate contains them."
     )
     out.rule(style="red")
 
 
 def _statistics(out: Console, rows: list[tuple[str, str, str, str]]) -> None:
-    """A line a column (or a bin): its name, the released number, and the standard deviation of the noise in it."""
+    """Print a line for each column or bin: name, statistic, released value, standard deviation of its noise."""
     table = Table(box=None, padding=(0, 2, 0, 0))
     for heading in ("column", "statistic"):
         table.add_column(heading)
@@ -178,7 +183,7 @@ def _statistics(out: Console, rows: list[tuple[str, str, str, str]]) -> None:
 
 
 def size(count: int) -> str:
-    """A number of bytes for people.
+    """A number of bytes in readable units.
 
     >>> size(512), size(5_775), size(3_000_000)
     ('512 bytes', '5.8 kB', '3.0 MB')
@@ -203,7 +208,7 @@ def _parties(plan: Plan) -> str:
     if plan.is_pooled:
         return f"{trust.parties:,}, whose records are all in one place"
     if plan.asked == 1:
-        return f"{trust.parties:,}, of which the first alone takes part"
+        return f"{trust.parties:,}, of which only the first takes part"
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
     if not plan.is_summed:
         return f"{trust.parties:,}, each for itself; {trust.dropouts:,} may drop out; {more}"
@@ -217,14 +222,14 @@ def _parties(plan: Plan) -> str:
 
 
 def _way(plan: Plan) -> str:
-    """How what parties contribute comes together."""
+    """The way in which contributions are combined."""
     if plan.is_pooled:
         return "all records in one place"
     return plan.sums[0].noise.way(plan.study.summation.protocol)
 
 
 def _moves(plan: Plan, planned: PlannedSum) -> str:
-    """How far whom the promise is for can move the total. Sampling is accounted for by contributions, not by swaps."""
+    """The sensitivity of the total to the protected unit; with sampling, the norm of one contribution."""
     if planned.sampling is not None:
         who = "party" if plan.study.group is None else "record"
         return f"a {who} adds at most {planned.sensitivity:.4g} in norm"
@@ -232,7 +237,7 @@ def _moves(plan: Plan, planned: PlannedSum) -> str:
 
 
 def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
-    """How much noise is in the released total."""
+    """The noise in the released total."""
     parties = plan.asked
     dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
     return planned.noise.amount(planned.total_std(parties), planned.total_std(parties - dropouts, parties), dropouts)

@@ -1,4 +1,4 @@
-"""The study: what everyone agreed on before any data is touched. A TOML file, read, checked, and explained."""
+"""The study: the agreement before any data is touched. A TOML file, read and checked, with errors explained."""
 
 from unspoken.study.description import Description, Template
 from unspoken.study.explaining import StudyError

@@ -1,4 +1,4 @@
-"""What is wrong with a study, in one sentence: the file, the line, the place, the value, and what would be right."""
+"""Errors in a study, explained in one sentence: file, line, place, value, and what would be right."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from unspoken.errors import UnspokenError
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 Place = tuple[str, ...]
-"""The keys that lead to something in a study, its section first"""
+"""The path of keys to a value in a study, its section first"""
 
 
 class StudyError(UnspokenError, ValueError):
-    """Something in a study is missing, misspelt or impossible. `place` says where, if it is at a certain place."""
+    """Something in a study is missing, misspelt or impossible, at `place` if that is known."""
 
     def __init__(self, message: str, place: Place = ()) -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ def error_at(source: str, place: Place, problem: str) -> StudyError:
 
 
 def checked(model: type[ModelType], content: dict[str, Any], source: str, section: Place = ()) -> ModelType:
-    """The content of a section, or a whole study, as an object."""
+    """The content of a section or of a whole study as a checked object."""
     try:
         return model.model_validate(plain(content))
     except ValidationError as error:
@@ -45,7 +45,7 @@ def checked(model: type[ModelType], content: dict[str, Any], source: str, sectio
 
 
 def plain(value: Any) -> Any:
-    """Numpy's numbers as Python's, for studies that are written in Python: as a study file would have them."""
+    """The value with numpy's numbers replaced by Python's, for studies written in Python."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -54,7 +54,7 @@ def plain(value: Any) -> Any:
 
 
 def _explained(error: ValidationError, model: type[BaseModel], source: str, section: Place) -> StudyError:
-    """One sentence for the first (and most telling) problem: unknown keys before anything that follows from them."""
+    """One sentence for the first problem; unknown keys come before problems that follow from them."""
     problems = sorted(error.errors(), key=lambda problem: problem["type"] != "extra_forbidden")
     problem = problems[0]
     location = tuple(str(part) for part in problem["loc"])
@@ -81,7 +81,7 @@ def _remedy(unknown: str, known: list[str]) -> str:
 
 
 def _resolve(model: type[BaseModel], location: Place) -> tuple[Place, str, list[str]]:
-    """The keys of a place (without pydantic's names of union members), what it should be, and its section's keys."""
+    """The path of a place (without pydantic's names of union members), its description, and its section's keys."""
     place: list[str] = []
     description, siblings = "", list(model.model_fields)
     current: type[BaseModel] | None = model
@@ -108,8 +108,10 @@ _ANY = "*"
 
 
 def _section_of(field: FieldInfo) -> tuple[type[BaseModel] | None, dict[str, type[BaseModel]]]:
-    """The section that a field holds, if it holds one (or nothing); else those that it may hold, by the name that
-    pydantic gives a member of a union, or `_ANY` for sections of any name."""
+    """The section that a field holds, if it is of that type (or None); else the sections that it may hold.
+
+    These are keyed by the name that pydantic gives a member of a union, or by `_ANY` for sections of any name.
+    """
     annotation = field.annotation
     is_union = get_origin(annotation) in (Union, UnionType)
     members = [member for member in get_args(annotation) if member is not type(None)] if is_union else [annotation]
@@ -126,7 +128,7 @@ def _models(annotations: Iterable[Any]) -> list[type[BaseModel]]:
 
 
 def where(source: str, place: Place) -> str:
-    """'file, line 7: [section] key', as far as they are known."""
+    """'file, line 7: [section] key', as far as known."""
     line = _line_of(source, place)
     start = f"{source}, line {line}:" if line else f"{source}:"
     if not place:
@@ -140,7 +142,7 @@ _KEYS = rf"{_KEY}(?:\s*\.\s*{_KEY})*"
 
 
 def _line_of(source: str, place: Place) -> int | None:
-    """The line of a study file on which a key stands, or else the innermost table around it."""
+    """The line of a key in a study file, or else of the innermost table around it."""
     try:
         lines = read_text(Path(source)).split("\n")
     except (OSError, ValueError):
@@ -161,7 +163,7 @@ def _line_of(source: str, place: Place) -> int | None:
 
 
 def _keys(dotted: str) -> tuple[str, ...]:
-    """The keys that a dotted key of TOML is made of.
+    """The parts of a dotted TOML key.
 
     >>> _keys('data.columns."blood.pressure"')
     ('data', 'columns', 'blood.pressure')
@@ -175,12 +177,12 @@ def _keys(dotted: str) -> tuple[str, ...]:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file in UTF-8, with or without the mark that some editors put at its start."""
+    """The text of a UTF-8 file, with or without a byte order mark."""
     return path.read_text(encoding="utf-8-sig")
 
 
 def shown(value: Any) -> str:
-    """A value as a study file has it, on one line, and shortened if it is long."""
+    """A value as written in a study file, on one line, shortened if long."""
     if isinstance(value, dict):
         items = ", ".join(f"{key} = {shown(item)}" for key, item in value.items())
         text = f"{{ {items} }}" if items else "{}"

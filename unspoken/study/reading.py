@@ -23,7 +23,7 @@ def read_study(path: str | Path) -> Study:
     try:
         content = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise StudyError(f"{path}: is not valid TOML ({error}); correct it there or just before.") from None
+        raise StudyError(f"{path}: is not valid TOML ({error}); correct it at that place or just before.") from None
     return make_study(content, source=str(path))
 
 
@@ -39,11 +39,11 @@ def make_study(
 
 
 _NOT_IN_FILES = frozenset(name for name, field in Study.model_fields.items() if field.exclude)
-"""Fields of a study that no study file has"""
+"""Fields of a study that do not appear in a file"""
 
 
 def _check_noise(study: Study) -> None:
-    """A study gives epsilon or noise_multiplier; or both, if the method computes a key of its own from them."""
+    """Check that a study gives epsilon or noise_multiplier, or both if the method computes a key from them."""
     if study.privacy.epsilon is None or study.privacy.noise_multiplier is None:
         return
     free = study.described.solves_for
@@ -55,7 +55,7 @@ def _check_noise(study: Study) -> None:
 
 
 def _with_norm(study: Study) -> Study:
-    """A norm that the study leaves open is the method's choice."""
+    """The study, with the method's default norm if it gives none."""
     if "norm" in study.data.model_fields_set:
         return study
     data = study.data.model_copy(update={"norm": study.described.default_norm(study)})

@@ -1,4 +1,4 @@
-"""The sections of a study file: which keys there are, and which values they may have."""
+"""The sections of a study file: their keys, and the values allowed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from unspoken.study.explaining import StudyError, shown
 
 LARGEST_COUNT = 10**9
-"""Of parties, and of records at a party: far above what is possible, and far below what arithmetic can hold."""
+"""The largest number of parties, and of records at a party: far below what arithmetic can hold"""
 LARGEST_NORM = 1e6
 DEFAULT_PROTOCOL = "compute-nodes"
-"""The summation of a study that names none."""
+"""The summation protocol of a study that names none"""
 
 Task = Literal["classification", "regression", "statistics"]
 Group = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
@@ -23,11 +23,11 @@ Bound = Annotated[float, Field(ge=-1e100, le=1e100)]
 
 
 class Section(BaseModel):
-    """A part of a study: no unknown keys, no silent conversions. A field's description says what would be right."""
+    """A part of a study, without unknown keys or silent conversions. A field's description says what would be right."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
     written: ClassVar[str] = ""
-    """What it looks like in a study file, if it has no description of its own there"""
+    """Its form in a study file, if the field has no description"""
 
 
 class StudySection(Section):
@@ -43,7 +43,7 @@ class GroupUnit(Section):
 
 
 class Column(Section):
-    """A column of a table: a number between public bounds, or one of some public categories."""
+    """A column of a table: a number between public bounds, or a public category."""
 
     written = "{ min = …, max = … } or { categories = [ … ] }"
     min: float | None = Field(
@@ -76,13 +76,15 @@ class Column(Section):
 
     @property
     def width(self) -> int:
-        """How many features the column becomes."""
+        """The number of features that the column becomes."""
         return 1 if self.categories is None else len(self.categories)
 
 
 class DataSection(Section):
-    """Either a table (columns) or a matrix (features), and what is predicted of it: one of the classes, a number
-    within label_bounds, or nothing. The norm and the constant that a study leaves open are put in by `Study`."""
+    """A table (columns) or a matrix (features), and its labels: classes, numbers within label_bounds, or none.
+
+    `Study` fills in a norm and a constant if the file has none.
+    """
 
     label: str | None = Field(None, description="the name of the label's column, in quotes")
     classes: list[Category] | Annotated[int, Field(ge=2)] | None = Field(
@@ -125,8 +127,7 @@ class DataSection(Section):
     @field_validator("columns")
     @classmethod
     def _by_name(cls, columns: dict[str, Column] | None) -> dict[str, Column] | None:
-        """The order of a table's columns is that of their names, so that the order of lines in a file means nothing:
-        parties whose files differ in it only have the same digest, and the same vectors."""
+        """Sort columns by name: files that differ only in the order of lines have the same digest and vectors."""
         return None if columns is None else dict(sorted(columns.items()))
 
     @model_validator(mode="after")
@@ -162,8 +163,10 @@ class DataSection(Section):
 
     @property
     def largest_norm(self) -> float:
-        """The largest norm that a record of a table can have, constant included: √(number of columns). A number is at
-        most 1 in absolute value, and a category's indicators have the norm 1."""
+        """The largest norm of a table's record, constant included: √(number of columns).
+
+        A number is at most 1 in absolute value, and a category's indicators have norm 1.
+        """
         return math.sqrt(len(self.columns or {}) + self.has_intercept)
 
     @property
@@ -209,7 +212,7 @@ class PrivacySection(Section):
     dropouts: Share = Field(0, description="a fraction from 0 to below 1 (as 0.05) or a whole number of parties")
     enclaves: bool = Field(
         False,
-        description="true or false (true: noise is drawn in trusted execution environments, so nobody knows its own)",
+        description="true or false (true: noise is drawn in trusted execution environments, unknown to its party)",
     )
     noise_multiplier: float | None = Field(
         None, gt=0.0, le=1e9, description="a number above 0, such as 1.0: the noise, in place of epsilon"
@@ -221,7 +224,7 @@ class PrivacySection(Section):
         if self.epsilon is None and self.noise_multiplier is None:
             raise ValueError("epsilon is missing; it should be a number above 0 and at most 1000, such as 1.0")
         if self.enclaves and self.colluding != 0:
-            raise ValueError("has enclaves, which know no colluders, and colluding; remove one of them")
+            raise ValueError("sets both enclaves and colluding; enclaves already exclude colluders, so remove one")
         return self
 
 
@@ -248,7 +251,7 @@ PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class RosterSection(Section):
-    """Who takes part, by public keys of 32 bytes. Simulations make up their own parties and need none."""
+    """The public keys of all who take part, 32 bytes each. Simulations make up their own."""
 
     parties: list[PublicKey] = Field(description="the parties' Ed25519 keys, a list of 64 hexadecimal digits each")
     coordinator: PublicKey = Field(description="the coordinator's X25519 key, 64 hexadecimal digits")
@@ -258,14 +261,14 @@ class RosterSection(Section):
     def _distinct(self) -> RosterSection:
         everyone = [*self.parties, self.coordinator, *self.helpers]
         if len(set(everyone)) != len(everyone):
-            raise ValueError("names a key twice; everyone has a key of their own")
+            raise ValueError("names a key twice; everyone needs a key of their own")
         return self
 
 
 def _check_values(values: list[Category]) -> None:
-    """Categories or classes: all of one type, as a column of data is, and each once."""
+    """Check that categories or classes are distinct and of one type, like a column of data."""
     if len({type(value) for value in values}) > 1:
-        raise ValueError(f"is {shown(values)}, which mixes text with other values; write all of them as text")
+        raise ValueError(f"is {shown(values)}, which mixes text with other values; write all as text")
     seen: set[str] = set()
     for value in values:
         written = str(value).strip()

@@ -1,4 +1,4 @@
-"""The study: what everyone agreed on before any data is touched.
+"""The study: the agreement before any data is touched.
 
 Every bound that a sensitivity rests on comes from here, never from data.
 """
@@ -43,16 +43,16 @@ class Study(Section):
     summation: SummationSection = SummationSection()
     roster: RosterSection | None = None
     compare: dict[str, dict[str, Any]] = Field(
-        {}, description="sections [compare.NAME], the keys of other methods that it is compared with"
+        {}, description="sections [compare.NAME] with the keys of other methods to compare with"
     )
     source: str = Field("the study", exclude=True)
     method_place: tuple[str, ...] = Field(("method",), exclude=True)
-    """Where the keys of the method stand, for messages only"""
+    """The place of the method's keys, for messages only"""
 
     @model_validator(mode="before")
     @classmethod
     def _without_constant(cls, values: Any) -> Any:
-        """Statistics have no constant, unless they ask for it (which is refused)."""
+        """Set intercept = false for statistics that do not mention it; one that asks for it is refused later."""
         match values:
             case {"study": {"task": "statistics"}, "data": dict(data)} if data.get("intercept") is None:
                 return values | {"data": data | {"intercept": False}}
@@ -60,7 +60,7 @@ class Study(Section):
 
     @model_validator(mode="after")
     def _task(self) -> Study:
-        """What is predicted is described as the task needs it, and by no key that would mean nothing."""
+        """Check that [data] describes labels as the task needs them, and has no key without meaning."""
         if self.task == "statistics":
             self._refuse(("label", "classes", "label_bounds", "intercept"), "which predicts nothing; remove it")
             return self
@@ -93,7 +93,7 @@ class Study(Section):
         return self
 
     def _refuse(self, keys: tuple[str, ...], why: str) -> None:
-        """Keys of [data] that would be ignored in silence."""
+        """Refuse keys of [data] that would be ignored silently."""
         for key in keys:
             value = getattr(self.data, key)
             if value is not None and value is not False:
@@ -110,7 +110,7 @@ class Study(Section):
 
     @property
     def described(self) -> type[Description]:
-        """The study's method, as it describes itself. Its module is imported now, if it was not before."""
+        """The class of the study's method, imported on demand."""
         try:
             return plugins.find(plugins.METHODS, self.method.name, Description)
         except plugins.UnknownName as unknown:
@@ -118,7 +118,7 @@ class Study(Section):
 
     @property
     def protocol_class(self) -> type[Any]:
-        """The class of the study's summation protocol. Its module is imported now, if it was not before."""
+        """The class of the study's summation protocol, imported on demand."""
         try:
             return plugins.find(plugins.PROTOCOLS, self.summation.protocol)
         except plugins.UnknownName as unknown:
@@ -136,7 +136,7 @@ class Study(Section):
 
     @property
     def group(self) -> int | None:
-        """How many records the promise covers at once; None: all of a party's."""
+        """The number of records protected together; None: all of a party's."""
         unit = self.privacy.unit
         if isinstance(unit, GroupUnit):
             return unit.group
@@ -144,16 +144,16 @@ class Study(Section):
 
     @property
     def epsilon(self) -> float:
-        """The promised ε, of a method that starts from it."""
+        """The promised ε, for methods that need one."""
         if self.privacy.epsilon is None:
             raise self.error("privacy", f'lacks epsilon, which the method "{self.method.name}" needs')
         return self.privacy.epsilon
 
     def digest(self) -> str:
-        """SHA-256 of the study's meaning (not of its spelling): the same for everyone who agreed to the same."""
+        """The SHA-256 of the study's meaning, not of its spelling: the same for all who agreed to the same study."""
         meaning = _plain_numbers(self.model_dump(mode="json"))
         for key, default in (("noise_multiplier", None), ("adjacency", "replace"), ("enclaves", False)):
-            # Keys that came later: without them a study means what it meant before.
+            # Later additions: without these keys a study keeps its old digest.
             if meaning["privacy"][key] == default:
                 del meaning["privacy"][key]
         del meaning["compare"]
@@ -182,8 +182,10 @@ class Study(Section):
 
 
 def _as_count(share: int | float, parties: int) -> int:
-    """A share of the parties as a number, rounded up. A fraction is what it is written as, not the nearest binary
-    number: 0.07 of 100 is 7, although 0.07 · 100 is more in floating point.
+    """A share of the parties as a number, rounded up.
+
+    A fraction is taken as written, not as the nearest binary number: 0.07 of 100 is 7, although 0.07 · 100 is more in
+    floating point.
 
     >>> _as_count(0.05, 1000), _as_count(0.07, 100), _as_count(0.34, 10), _as_count(3, 10)
     (50, 7, 4, 3)
@@ -192,7 +194,7 @@ def _as_count(share: int | float, parties: int) -> int:
 
 
 def _plain_numbers(value: Any) -> Any:
-    """Whole numbers written as 1.0 and as 1 are the same."""
+    """The value with 1.0 replaced by 1, which means the same."""
     if isinstance(value, dict):
         return {key: _plain_numbers(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -10,14 +10,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.replicated import BITS, SUMS, Array, Computation, Rounds, Shares, Sharing, joined
+from unspoken.summation.replicated import (
+    BITS,
+    SUMS,
+    Array,
+    Interactive,
+    ReplicatedShares,
+    SharedComputation,
+    Sharing,
+    joined,
+)
 from unspoken.types import Words
 
 _SWAPS = ((31, 0x00000000AAAAAAAA), (14, 0x0000CCCC0000CCCC), (4, 0x00F000F000F000F0))
 """Shifts and masks that swap the bits of a bit's number: the first and the last, the second and the last but one, …"""
 
 
-def argmax(computation: Computation, values: Shares, names: Words) -> Rounds[Shares]:
+def argmax(computation: SharedComputation, values: ReplicatedShares, names: Words) -> Interactive[ReplicatedShares]:
     """Shares of the name of the largest value in each column (rows, columns), of equal ones the first.
 
     A tournament between neighbouring rows: the later one wins if it is strictly larger. No two values may differ by
@@ -49,7 +58,7 @@ def rounds_of_argmax(rows: int, sharing: Sharing) -> int:
     return (sign + numbers + 1) * (rows - 1).bit_length()
 
 
-def negative(computation: Computation, x: Shares) -> Rounds[Shares]:
+def negative(computation: SharedComputation, x: ReplicatedShares) -> Interactive[ReplicatedShares]:
     """The top bit of words, as bits shared by ⊕: is the number below zero? t + 7 rounds.
 
     x is the sum of t + 1 words that are shared bit by bit; carry-save adders, a + b + c = (a ⊕ b ⊕ c) + 2m with
@@ -78,7 +87,7 @@ def negative(computation: Computation, x: Shares) -> Rounds[Shares]:
     return generate.each(lambda bits: bits & 1) ^ top
 
 
-def as_numbers(computation: Computation, bits: Shares) -> Rounds[Shares]:
+def as_numbers(computation: SharedComputation, bits: ReplicatedShares) -> Interactive[ReplicatedShares]:
     """Bits shared by ⊕ as the numbers 0 and 1 shared by +. 1 + ⌈log₂(t + 1)⌉ rounds.
 
     A bit is the exclusive or of t + 1 bits that are shared as numbers, and a ⊕ b = a + b − 2ab.
@@ -111,7 +120,7 @@ def shuffled(words: Array) -> Array:
     return words
 
 
-def _halves(words: Shares, width: int) -> tuple[Shares, Shares]:
+def _halves(words: ReplicatedShares, width: int) -> tuple[ReplicatedShares, ReplicatedShares]:
     """The upper and the lower `width` bits, in words no larger than needed."""
     kind, mask = np.dtype(f"u{max(width // 8, 1)}"), (1 << width) - 1
     return (

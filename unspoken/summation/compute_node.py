@@ -30,7 +30,7 @@ from unspoken.summation.node_messages import (
     Framed,
     FromNode,
     Held,
-    Part,
+    PartialTotal,
     Reveal,
     Roll,
     Share,
@@ -125,7 +125,7 @@ class ComputeNode(Endpoint):
             state.counted[sender] = True
         add_streams(state.total, seeds)
 
-    def _part(self, reveal: Reveal) -> Part:
+    def _part(self, reveal: Reveal) -> PartialTotal:
         """The part of the total, for one set of parties only: a second, different set would reveal a difference."""
         state, session = self.state, self._session
         survivors = from_bitmap(reveal.survivors, session.parties)
@@ -138,7 +138,7 @@ class ComputeNode(Endpoint):
         state.revealed = reveal.survivors
         opened = list(session.opened(int(survivors.sum())))
         noise = state.noise.reshape(session.parties, session.components, KEY_BYTES)[state.counted][:, opened]
-        return Part(memoryview(session.pack(state.total)), noise.tobytes())
+        return PartialTotal(memoryview(session.pack(state.total)), noise.tobytes())
 
     def _answer(self, message: FromNode) -> Envelope:
         body = self._channel.wrap(msgspec.msgpack.encode(message))

@@ -56,7 +56,7 @@ from unspoken.summation.node_messages import (
     Framed,
     FromNode,
     Held,
-    Part,
+    PartialTotal,
     Reveal,
     Roll,
     Share,
@@ -201,7 +201,7 @@ class NodesCoordinator(Coordinator):
             folds += [self._to(number, Fold(mine))] if mine else []
         return folds
 
-    def _add(self, node: int, part: Part) -> None:
+    def _add(self, node: int, part: PartialTotal) -> None:
         if node in self.state.parts:
             raise Rejected(f"node {node} sent its part twice")
         if len(part.opened) != self._counted_by(node) * self._opened_bytes():

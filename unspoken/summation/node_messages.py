@@ -51,7 +51,7 @@ class Reveal(Message, frozen=True, tag="nodes/reveal"):
     survivors: bytes
 
 
-class Part(Message, frozen=True, tag="nodes/part"):
+class PartialTotal(Message, frozen=True, tag="nodes/part"):
     """Node to coordinator: the total of its shares, and its shares of the noise seeds that are to be opened."""
 
     total: memoryview
@@ -59,7 +59,7 @@ class Part(Message, frozen=True, tag="nodes/part"):
 
 
 ToNode: TypeAlias = Roll | Fold | Reveal
-FromNode: TypeAlias = Held | Part
+FromNode: TypeAlias = Held | PartialTotal
 
 
 def address(node: int) -> str:

@@ -42,7 +42,7 @@ Array: TypeAlias = NDArray[Any]
 Group: TypeAlias = tuple[int, ...]
 """A set of t talliers, in ascending order: the name of the share that they lack"""
 _T = TypeVar("_T")
-Rounds: TypeAlias = Generator[Array, list[Array], _T]
+Interactive: TypeAlias = Generator[Array, list[Array], _T]
 """A computation: yields what to send, is sent what was received"""
 
 
@@ -122,34 +122,34 @@ class Sharing:
 
 
 @dataclass(frozen=True)
-class Shares:
+class ReplicatedShares:
     """A tallier's shares of some values: an array for each share, one after the other."""
 
     words: Array
 
-    def each(self, function: Callable[[Array], Array]) -> Shares:
-        return Shares(function(self.words))
+    def each(self, function: Callable[[Array], Array]) -> ReplicatedShares:
+        return ReplicatedShares(function(self.words))
 
     def __len__(self) -> int:
         """The number of values along their first axis."""
         return int(self.words.shape[1])
 
-    def __getitem__(self, where: int | slice) -> Shares:
-        return Shares(self.words[:, where])
+    def __getitem__(self, where: int | slice) -> ReplicatedShares:
+        return ReplicatedShares(self.words[:, where])
 
-    def __add__(self, other: Shares) -> Shares:
-        return Shares(self.words + other.words)
+    def __add__(self, other: ReplicatedShares) -> ReplicatedShares:
+        return ReplicatedShares(self.words + other.words)
 
-    def __sub__(self, other: Shares) -> Shares:
-        return Shares(self.words - other.words)
+    def __sub__(self, other: ReplicatedShares) -> ReplicatedShares:
+        return ReplicatedShares(self.words - other.words)
 
-    def __xor__(self, other: Shares) -> Shares:
-        return Shares(self.words ^ other.words)
+    def __xor__(self, other: ReplicatedShares) -> ReplicatedShares:
+        return ReplicatedShares(self.words ^ other.words)
 
 
-def joined(parts: Iterable[Shares]) -> Shares:
+def joined(parts: Iterable[ReplicatedShares]) -> ReplicatedShares:
     """Shares of values one after the other, along their first axis."""
-    return Shares(np.concatenate([part.words for part in parts], axis=1))
+    return ReplicatedShares(np.concatenate([part.words for part in parts], axis=1))
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Masks:
         return hidden, fresh
 
 
-class Computation:
+class SharedComputation:
     """One tallier's side of computations on shared values."""
 
     def __init__(self, sharing: Sharing, index: int, masks: Masks) -> None:
@@ -197,24 +197,28 @@ class Computation:
         self._held, self._products = sharing.held(index), sharing.products(index)
         self._sent = [sharing.sent(tallier) for tallier in (index, *sharing.after(index))]
 
-    def public(self, values: Array) -> Shares:
+    def public(self, values: Array) -> ReplicatedShares:
         """Shares of what all know: the lone share is it, and the others are zero."""
-        return self._lone(Shares(np.broadcast_to(values, (len(self._held), *values.shape))))
+        return self._lone(ReplicatedShares(np.broadcast_to(values, (len(self._held), *values.shape))))
 
-    def reshare(self, terms: Array, operations: Operations) -> Rounds[Shares]:
+    def reshare(self, terms: Array, operations: Operations) -> Interactive[ReplicatedShares]:
         """Shares of the sum (or the exclusive or) of all talliers' terms."""
         own, shares = self._masks.hide(terms, operations)
         received = yield own
         shares |= dict(zip(self._sent, (own, *received), strict=True))
-        return Shares(np.stack([shares[group] for group in self._held]))
+        return ReplicatedShares(np.stack([shares[group] for group in self._held]))
 
-    def multiply(self, x: Shares, y: Shares, operations: Operations) -> Rounds[Shares]:
+    def multiply(
+        self, x: ReplicatedShares, y: ReplicatedShares, operations: Operations
+    ) -> Interactive[ReplicatedShares]:
         """Shares of xy, or of x ∧ y bit by bit."""
         plus, times = operations.plus, operations.times
         products = [times(_total(x.words, left, plus), _total(y.words, right, plus)) for left, right in self._products]
         return self.reshare(reduce(plus, products), operations)
 
-    def parts(self, x: Shares, inside: Operations, outside: Operations) -> Rounds[list[Shares]]:
+    def parts(
+        self, x: ReplicatedShares, inside: Operations, outside: Operations
+    ) -> Interactive[list[ReplicatedShares]]:
         """t + 1 values that `inside` puts together to x, each of them shared anew by `outside`. One round.
 
         The sum of the shares that tallier j is the first to hold is known to it. For the first t talliers it is a term
@@ -228,13 +232,13 @@ class Computation:
         shares = yield from self.reshare(terms, outside)
         return [*(shares[number] for number in range(threshold)), self._lone(x)]
 
-    def _lone(self, x: Shares) -> Shares:
+    def _lone(self, x: ReplicatedShares) -> ReplicatedShares:
         """Shares of the lone share alone."""
         words = np.zeros(x.words.shape, dtype=x.words.dtype)
         if self.sharing.lone in self._held:
             place = self._held.index(self.sharing.lone)
             words[place] = x.words[place]
-        return Shares(words)
+        return ReplicatedShares(words)
 
 
 def drawn(stream: SecretStream, like: Array) -> Array:

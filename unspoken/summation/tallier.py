@@ -52,7 +52,7 @@ from unspoken.summation.base import (
 )
 from unspoken.summation.keys import Channel, agree, public_key, seal, unseal, verify
 from unspoken.summation.masks import add_masks
-from unspoken.summation.replicated import SUMS, Array, Computation, Group, Masks, Rounds, Shares
+from unspoken.summation.replicated import SUMS, Array, Group, Interactive, Masks, ReplicatedShares, SharedComputation
 
 
 class TallierSetup(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class Tallier(Endpoint):
             peer: Channel(key, roster.helpers[peer], self._label, address(index), address(peer)) for peer in self._peers
         }
         self._pair_keys: dict[tuple[str, int, int], bytes] = {}
-        self._computation: Rounds[Shares] | None = None
+        self._computation: Interactive[ReplicatedShares] | None = None
         self._sent: Array = np.zeros(0, dtype=np.uint64)
         self.state: TallierState = TallierState(secrets.key(), secrets.key(), secrets.key())
 
@@ -294,7 +294,7 @@ class Tallier(Endpoint):
     def _start(self) -> None:
         pairs = {peer: self._pair_key("zero", *sorted((self._index, peer))) for peer in self._peers}
         masks = Masks(self._sharing, self._index, pairs, self._group_keys())
-        self._computation = self._compute(Computation(self._sharing, self._index, masks))
+        self._computation = self._compute(SharedComputation(self._sharing, self._index, masks))
         self._sent = next(self._computation)
 
     def _group_keys(self) -> dict[Group, bytes]:
@@ -309,7 +309,7 @@ class Tallier(Endpoint):
             if self._index not in group
         }
 
-    def _compute(self, computation: Computation) -> Rounds[Shares]:
+    def _compute(self, computation: SharedComputation) -> Interactive[ReplicatedShares]:
         """Add up the ballots, put each query's classes in its order, and find the largest."""
         poll, session, ballots = self._poll, self._session, self.state.ballots
         total = np.zeros(session.length, dtype=np.uint64)
@@ -326,7 +326,7 @@ class Tallier(Endpoint):
         seeds[self._index] = self.state.seed
         return hashlib.sha256(b"".join(seeds[tallier] for tallier in range(self._poll.talliers))).digest()
 
-    def _resume(self, received: list[bytes]) -> Shares | None:
+    def _resume(self, received: list[bytes]) -> ReplicatedShares | None:
         """Give the computation what was received: the winners if it is over, else there is something to send."""
         if self._computation is None:
             raise Aborted("words of the computation came before it had begun")
@@ -338,7 +338,7 @@ class Tallier(Endpoint):
         try:
             self._sent = self._computation.send(arrays)
         except StopIteration as end:
-            winners: Shares = end.value
+            winners: ReplicatedShares = end.value
             return winners
         return None
 
@@ -346,7 +346,7 @@ class Tallier(Endpoint):
         words = self._sent.astype(self._sent.dtype.newbyteorder("<")).tobytes()
         return [self._to_peer(peer, FIRST_ROUND + len(self.state.received), words) for peer in self._before]
 
-    def _open(self, winners: Shares) -> Envelope:
+    def _open(self, winners: ReplicatedShares) -> Envelope:
         """The shares of the winners for the coordinator; everything else is forgotten."""
         shares = memoryview(winners.words.astype("<u8").tobytes())
         survivors, opening = self.state.survivors, msgspec.msgpack.encode(Opening(shares))

@@ -15,7 +15,7 @@ import numpy as np
 from unspoken.arithmetic import sum_of_rows
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import Softmax
+from unspoken.learners.losses import CrossEntropy
 from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, SecondMoments, best_balance
 from unspoken.learners.solving import solve
 from unspoken.methods.base import Conversation, Total
@@ -96,5 +96,5 @@ class LeastSquares(Function):
             return LinearModel(weights[None], None, details)
         if self._options.function is not None:
             return None
-        learner = LinearLearner(Softmax(self.moments.classes), self._study.data.norm, _REGULARIZATION)
+        learner = LinearLearner(CrossEntropy(self.moments.classes), self._study.data.norm, _REGULARIZATION)
         return LinearModel(learner.fit(records)[0], learner.loss.link, details)

@@ -19,7 +19,8 @@ OptionsType = TypeVar("OptionsType", bound=TrainingOptions)
 
 def model_for(study: Study, options: TrainingOptions) -> TorchModel:
     """The study's PyTorch model."""
-    from unspoken.learners.torch_models import ModelError, TorchModel
+    from unspoken.learners.torch_models import TorchModel
+    from unspoken.learners.torch_modules import ModelError
 
     if study.task == "statistics":
         raise study.error("study.task", 'is "statistics", but a model is for classification and regression only')

@@ -7,8 +7,8 @@ import pytest
 from sklearn.datasets import load_digits
 from sklearn.semi_supervised import LabelSpreading
 
-from unspoken.learners import spreading
-from unspoken.learners.spreading import can_spread, spread_labels
+from unspoken.learners import label_spreading
+from unspoken.learners.label_spreading import can_spread, spread_labels
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -41,8 +41,8 @@ def test_it_is_about_as_good_as_scikit_learn_s() -> None:
 
 def test_a_single_label_is_everyone_s_and_too_few_records_are_refused() -> None:
     rng = np.random.default_rng(0)
-    assert not can_spread(spreading._NEIGHBOURS)
-    assert can_spread(spreading._NEIGHBOURS + 1)
+    assert not can_spread(label_spreading._NEIGHBOURS)
+    assert can_spread(label_spreading._NEIGHBOURS + 1)
     with pytest.raises(ValueError, match="more than 5 records"):
         spread_labels(rng.normal(size=(5, 2)), np.eye(3)[[1]])
     assert set(spread_labels(rng.normal(size=(11, 2)), np.eye(3)[[1, 1]]).tolist()) == {1}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from unspoken.learners.typical import typical_records
+from unspoken.learners.query_selection import typical_records
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
-"""Where the local models of a block of parties live while they are trained.
+"""Two parametrizations of linear models: by weights, or by coefficients of the records.
 
 A regularised linear model is a combination of its party's records (the representer theorem, DP-Helmet
 Appendix C.4): W = Xᵀ A. A party with fewer records than features therefore trains its n×outputs coefficients A
 on the n×n Gram matrix XXᵀ instead of the d×outputs weights. Both spaces offer the same few operations, batched over
-parties, so a solver is written once; a gradient step in either is the same step on the model.
+parties, so a solver is written once; a gradient step is the same step on the model in both.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Space(ABC):
 
     @abstractmethod
     def scores_of(self, coefficients: Floats, rows: Integers) -> Floats:
-        """The scores of some rows of every party only."""
+        """The scores of some rows of every party."""
 
     @abstractmethod
     def gradient(self, slopes: Floats) -> Floats:
@@ -39,7 +39,7 @@ class Space(ABC):
 
     @abstractmethod
     def norm_bounds(self, coefficients: Floats) -> Floats:
-        """A cheap upper bound of ‖W‖ of each model in feature space."""
+        """A cheap upper bound on ‖W‖ of each model in feature space."""
 
     @abstractmethod
     def inner(self, left: Floats, right: Floats, right_scores: Floats) -> Floats:
@@ -51,7 +51,7 @@ class Space(ABC):
 
     @abstractmethod
     def second_moment(self) -> Floats:
-        """The matrix Q (B, m, m) that maps coefficients to the coefficients of Xᵀ X W."""
+        """The matrices Q (B, m, m) that map coefficients of W to those of Xᵀ X W."""
 
     @abstractmethod
     def weights(self, coefficients: Floats) -> Floats:

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.neighbors import NearestNeighbors
 
-from unspoken.learners import neighbours as module
-from unspoken.learners.neighbours import neighbour_shares
+from unspoken.learners import nearest_neighbours as module
+from unspoken.learners.nearest_neighbours import neighbour_shares
 from unspoken.types import Floats, Integers
 
 

@@ -1,9 +1,8 @@
-"""Labels for public records that were not asked about, and second thoughts about those that were.
+"""Label spreading (Zhou et al. 2003): labels for public records without a vote, and corrections for those with one.
 
-Label spreading (Zhou et al. 2003): records are the nodes of a graph, joined to their nearest neighbours, and in each
-step a record's scores become a mixture of its neighbours' and of what it was told: the winner, or noisy totals. A wrong
-label among neighbours that agree is outvoted, and noise averages out. Only public records and what is known of them
-take part, so it costs no privacy.
+Records are the nodes of a graph and are joined to their nearest neighbours. In each step a record's scores become a
+mixture of its neighbours' scores and of its own vote (the winner, or noisy totals). A wrong label among neighbours that
+agree is outvoted, and noise averages out. Only public records and released votes are used, so it costs no privacy.
 """
 
 from __future__ import annotations
@@ -14,15 +13,15 @@ from scipy import sparse
 from unspoken.types import Floats, Integers
 
 MOST = 20_000
-"""More records than this are not looked at: neighbours are found by comparing all with all."""
+"""The largest number of records used: finding neighbours compares all pairs."""
 _NEIGHBOURS = 5
 _MIXTURE = 0.9
-"""How much of a record's score comes from its neighbours"""
+"""The weight of the neighbours in a record's score"""
 _STEPS = 100
 
 
 def spread_labels(records: Floats, known: Floats) -> Integers:
-    """A label for every record. Of the first `len(known)` it is known how much speaks for each class: (Q, K)."""
+    """A label for every record; `known` (Q, K) has the votes for each class of the first Q records."""
     from sklearn.neighbors import kneighbors_graph
 
     if len(records) <= _NEIGHBOURS:

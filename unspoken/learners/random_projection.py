@@ -1,17 +1,16 @@
 """Random projections of gradients from d to k dimensions by a public seed, so that a secure sum carries k numbers.
 
 Algorithm 3 of "Differentially private cross-silo federated learning" (Section 3.5): parties send Pᵀz, and P times the
-noisy sum is an unbiased gradient, as E[PPᵀ] = I. Unbiased is all that it is: E‖PPᵀu − u‖² is about (d/k)·‖u‖², so steps
-must be smaller than without projection, by up to that factor. Matrices are made anew for each turn, from the public
-seed and never from data, and are never held as a whole.
+noisy sum is an unbiased gradient, as E[PPᵀ] = I. But its error E‖PPᵀu − u‖² is about (d/k)·‖u‖², so steps must be
+smaller than without projection, by up to that factor. A new matrix is drawn for each turn, from the public seed and
+never from data, and is never held as a whole.
 
-Which one to take. `LayerProjection` for networks of linear layers: each example's gradient is projected without being
-made, and clipped after that. `HadamardProjection` for any gradient that is there as a vector, clipped after too.
-`GaussianProjection` is the paper's, with its bound for gradients that were clipped before (`projected_bound`); it costs
-d·k random numbers a call.
+Choice. `LayerProjection` is for networks of linear layers: it projects each example's gradient from its factors, and
+clipping follows. `HadamardProjection` is for gradients given as vectors; clipping follows too. `GaussianProjection` is
+the paper's, with a bound for gradients that were clipped before (`projected_bound`); a call costs d·k random numbers.
 
-All parties must make the same matrix: only Philox's raw words are used, which numpy never changes, not the samplers of
-`numpy.random.Generator`, which it may.
+All parties must draw the same matrix. So only Philox's raw words are used, which numpy keeps stable, and not the
+samplers of `numpy.random.Generator`, which may change.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from unspoken.arithmetic import sum_of_products
 from unspoken.types import Floats, Integers, Words
 
 _BLOCK = 1 << 18
-"""Entries of a Gaussian matrix that are held at a time."""
+"""The number of entries of a Gaussian matrix that are held at a time"""
 _GAUSSIAN, _SIGNS, _ROWS, _LAYERS = range(4)
-"""What words are for: no two uses share any."""
+"""Uses of random words; each has a stream of its own."""
 
 
 def projected_bound(clip: float, size: int, delta: float) -> float:
     """The smallest C̃ with P[Γ(shape k/2, scale 2C²/k) > C̃²] ≤ δ' (Theorem 2): ‖Pᵀz‖ exceeds it with probability δ'.
 
-    For a fixed vector of norm C and Gaussian P. It costs δ' in every turn, T·δ' in all (ERRATA 3.1), and holds only
-    if P is drawn independently of z: for each turn anew, after the model that z is a gradient of. Clipping
-    each example after the projection needs none of this.
+    For a fixed vector of norm C and Gaussian P. It costs δ' in every turn, T·δ' in total (ERRATA 3.1). It holds only if
+    P is independent of z: a new P for each turn, drawn after the model at which z is the gradient. Clipping each
+    example after the projection needs none of this.
 
     >>> round(projected_bound(1.0, 1000, 1e-6), 4)
     1.1078
@@ -52,7 +51,7 @@ def projected_bound(clip: float, size: int, delta: float) -> float:
 class GaussianProjection:
     """P of independent N(0, 1/k) entries, made in blocks of rows: ‖Pᵀu‖² is ‖u‖²·χ²_k/k.
 
-    Entries are single precision, and of at most 6.8 standard deviations.
+    Entries have single precision and at most 6.8 standard deviations.
     """
 
     dimension: int
@@ -78,7 +77,7 @@ class GaussianProjection:
         return lifted
 
     def _blocks(self) -> Iterator[tuple[int, npt.NDArray[np.float32]]]:
-        """Some rows of P at a time, and the number of the first."""
+        """Blocks of rows of P, each with the index of its first row."""
         rows = max(1, _BLOCK // self.size)
         for number, start in enumerate(range(0, self.dimension, rows)):
             count = min(rows, self.dimension - start)
@@ -91,7 +90,7 @@ class HadamardProjection:
     """Pᵀ = (1/√k)·S·H·D: random signs D, the Walsh–Hadamard matrix H of n ≥ d rows, and k of its rows by S.
 
     Costs n·log n instead of d·k. The k rows are different ones, so PᵀP = (n/k)·I: ‖Pᵀu‖² is ‖u‖² on average and never
-    more than (n/k)·‖u‖², which is no bound to rely on: clip each example after its projection.
+    more than (n/k)·‖u‖². That bound is too loose to rely on: clip each example after its projection.
     """
 
     dimension: int
@@ -154,7 +153,7 @@ class Side:
 
     @classmethod
     def loss(cls, dimension: int, size: int) -> float:
-        """The spread, times how uneven lengths become: E‖Mᵀu‖⁴/‖u‖⁴ is about 1 + 2/k, and what is long is clipped."""
+        """The spread times E‖Mᵀu‖⁴/‖u‖⁴ ≈ 1 + 2/k, since uneven lengths lose more in clipping."""
         return cls.spread(dimension, size) * (1.0 if size == dimension else 1.0 + 2.0 / size)
 
     def down(self, rows: Floats) -> Floats:
@@ -168,12 +167,12 @@ class LayerProjection:
     """A projection for networks of linear layers, whose per-example gradients are outer products g⊗a.
 
     Each layer has P = P_g ⊗ P_a with small sign matrices, so Pᵀ(g⊗a) = (P_gᵀg)⊗(P_aᵀa) costs k₁·out + k₂·in and no
-    gradient of the layer is ever made. E[PPᵀ] = I, and every row of P has norm 1, so noise of deviation σ is lifted to
-    noise of deviation σ in each weight. There is no tail bound: clip each example after its projection.
+    gradient of the layer is ever formed. E[PPᵀ] = I, and every row of P has norm 1, so noise of deviation σ is lifted
+    to noise of deviation σ in each weight. There is no tail bound: clip each example after its projection.
 
-    The k numbers are shared among layers in proportion to the square root of their weights: this minimises Σ d_l/k_l,
-    the error of the lifted gradient if no layer is known to have more of it than others. Within a layer k₁·k₂ ≤ k_l
-    (see `_sides`), so a few of the k may be left: `size` is what is used of them.
+    Layers get numbers in proportion to the square root of their weights: this minimises Σ d_l/k_l, the error of the
+    lifted gradient if all layers are equally important. Within a layer k₁·k₂ ≤ k_l (see `_sides`), so a few of the k
+    may stay unused: `size` is the number used.
     """
 
     def __init__(self, shapes: Sequence[tuple[int, int]], size: int, seed: int, turn: int = 0) -> None:
@@ -192,7 +191,7 @@ class LayerProjection:
         ]
 
     def spread(self, layer: int) -> float:
-        """E‖PPᵀG‖²/‖G‖² for a gradient G of the layer, the product of its sides'; 1 if nothing is lost."""
+        """E‖PPᵀG‖²/‖G‖² for a gradient G of the layer: the product of its sides' spreads; 1 without loss."""
         return math.prod(map(Side.spread, self.shapes[layer], self.sides_of[layer]))
 
     def project_outer(self, layer: int, back: Floats, inputs: Floats) -> Floats:
@@ -204,7 +203,7 @@ class LayerProjection:
         """Σ of the examples' projected gradients over all layers, each clipped to the norm `clip`: (k,).
 
         The norm of an outer product is the product of the norms, so no example's projection is held. An example whose
-        gradient is beyond floating point has none.
+        gradient is not finite contributes nothing.
         """
         with np.errstate(over="ignore", invalid="ignore"):
             factors = [self._factors(layer, *pair) for layer, pair in enumerate(zip(backs, inputs, strict=True))]
@@ -216,7 +215,7 @@ class LayerProjection:
         )
 
     def project(self, gradients: Sequence[Floats]) -> Floats:
-        """Pᵀ of one gradient of all layers, given as matrices: (k,)."""
+        """Pᵀ of one gradient, given as a matrix for each layer: (k,)."""
         down = [
             outs.down(ins.down(gradient).T).T.ravel()
             for (outs, ins), gradient in zip(self._sides, gradients, strict=True)
@@ -224,7 +223,7 @@ class LayerProjection:
         return np.concatenate(down)
 
     def lift(self, vector: Floats) -> list[Floats]:
-        """P·v as one matrix for each layer."""
+        """P·v as a matrix for each layer."""
         parts = np.split(vector, np.cumsum(self.sizes)[:-1])
         return [
             outs.up(ins.up(part.reshape(sizes)).T).T
@@ -237,7 +236,7 @@ class LayerProjection:
 
 
 def _shares(shapes: Sequence[tuple[int, int]], size: int) -> list[int]:
-    """How many of k numbers each layer gets: proportional to √d_l, at least 1, and no layer more than its weights."""
+    """The layers' shares of k numbers: proportional to √d_l, at least 1 and at most the layer's weights."""
     weights = np.array([math.prod(shape) for shape in shapes])
     if not len(shapes) <= size <= weights.sum():
         raise ValueError(f"Expected {len(shapes)} <= size <= {weights.sum()}, got size={size}.")
@@ -259,7 +258,7 @@ def _rounded(wanted: Floats, weights: Integers) -> Integers:
 
 @lru_cache(maxsize=256)
 def _sides(shape: tuple[int, int], share: int) -> tuple[int, int]:
-    """The k₁ and k₂ with k₁·k₂ ≤ share whose projection loses least, by its error and by what is clipped after it."""
+    """The k₁ and k₂ with k₁·k₂ ≤ share that minimise the loss of both sides."""
     choices = [(kept, min(shape[1], share // kept)) for kept in range(1, min(shape[0], share) + 1)]
     return min(choices, key=lambda sizes: math.prod(map(Side.loss, shape, sizes)))
 
@@ -277,7 +276,7 @@ def walsh_hadamard(vector: Floats) -> None:
 
 
 def _words(seed: int, turn: int, use: int, number: int = 0) -> np.random.Philox:
-    """A stream of public 64-bit words; different arguments give streams that do not overlap."""
+    """A stream of public 64-bit words; streams of different arguments do not overlap."""
     for name, value in (("seed", seed), ("turn", turn)):
         if not 0 <= value < 2**64:
             raise ValueError(f"Expected 0 <= {name} < 2**64, got {name}={value}.")
@@ -286,7 +285,7 @@ def _words(seed: int, turn: int, use: int, number: int = 0) -> np.random.Philox:
 
 
 def _random_signs(count: int, words: np.random.Philox) -> npt.NDArray[np.int8]:
-    """±1, one for each bit."""
+    """±1, one a bit."""
     raw: Words = words.random_raw((count + 63) // 64)
     bits = np.unpackbits(raw.astype("<u8").view(np.uint8), count=count)
     return (2 * bits.view(np.int8) - 1).astype(np.int8, copy=False)

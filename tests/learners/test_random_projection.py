@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.linalg import hadamard
 
-from unspoken.noise import projection
-from unspoken.noise.projection import (
+from unspoken.learners import random_projection
+from unspoken.learners.random_projection import (
     GaussianProjection,
     HadamardProjection,
     LayerProjection,
@@ -264,7 +264,7 @@ def test_every_weight_gets_noise_of_the_deviation_that_was_added() -> None:
 def test_layers_share_the_numbers_by_the_root_of_their_weights(shapes: list[tuple[int, int]], fraction: float) -> None:
     weights = np.array([math.prod(shape) for shape in shapes])
     size = int(len(shapes) + fraction * (weights.sum() - len(shapes)))
-    shares = np.array(projection._shares(shapes, size))
+    shares = np.array(random_projection._shares(shapes, size))
     assert size - len(shapes) < shares.sum() <= size
     assert ((shares >= 1) & (shares <= weights)).all()
     inside = (shares > 1) & (shares < weights)
@@ -285,11 +285,11 @@ def test_a_layer_is_cut_where_it_loses_least() -> None:
     best = min(
         Side.loss(7, outs) * Side.loss(9, ins) for outs in range(1, 8) for ins in range(1, 10) if outs * ins <= 20
     )
-    outs, ins = projection._sides((7, 9), 20)
+    outs, ins = random_projection._sides((7, 9), 20)
     assert Side.loss(7, outs) * Side.loss(9, ins) == best
     # To mix ten outputs into one number would be hardly worse on average, but clip most of what is long.
-    assert projection._sides((10, 1281), 32) == (10, 3)
-    assert projection._sides((10, 1281), 8192) == (10, 819)
+    assert random_projection._sides((10, 1281), 32) == (10, 3)
+    assert random_projection._sides((10, 1281), 8192) == (10, 819)
 
 
 @pytest.mark.parametrize("size", [1, 3, 12])
@@ -298,7 +298,7 @@ def test_lengths_are_as_uneven_as_a_side_s_loss_says(size: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(2_000, 60))
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
     squares = [
-        (Side.make(60, size, projection._words(1, turn, 9)).down(vectors) ** 2).sum(axis=1) for turn in range(40)
+        (Side.make(60, size, random_projection._words(1, turn, 9)).down(vectors) ** 2).sum(axis=1) for turn in range(40)
     ]
     found = (np.concatenate(squares) ** 2).mean()
     assert found == pytest.approx(Side.loss(60, size) / Side.spread(60, size), rel=0.1)

@@ -1,14 +1,14 @@
-"""The k nearest of a party's records to each query, exactly: the shares of their labels are the party's ballot.
+"""Exact k nearest neighbours: a party's ballot on a query is the shares of the labels of its k nearest records.
 
-Formal guarantee. The nearest k are the first k in the order of (distance, place in the data set), with distances as
-real numbers, not as some floating-point program happens to round them. In such an order no record's place depends on
-another record, so a replaced record takes the place of at most one of k neighbours and moves a ballot by at most √2/k.
+Formal guarantee. The nearest k are the first k in the order of (distance, index in the data set), with exact distances,
+not rounded ones. In this order the comparison of two records depends on no third one, so a replaced record takes the
+place of at most one of k neighbours and moves a ballot by at most √2/k.
 
-Three filters find them, each of which only drops records that proven rounding bounds (Higham 2002, Section 3) put
-beyond the k-th:
-1. scores from one product of matrices in single precision, which is where the time goes;
-2. distances in double precision, of the few candidates that are left;
-3. distances in whole numbers, of those that are still equally far and would cast other votes.
+Three filters find them. Each drops only records that proven rounding bounds (Higham 2002, Section 3) put beyond the
+k-th:
+1. scores from one product of matrices in single precision, which takes most of the time;
+2. distances in double precision, for the few candidates that are left;
+3. distances in integers, for candidates that still tie and have different labels.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ import numpy.typing as npt
 from unspoken.types import Floats, Integers
 
 _QUERIES, _RECORDS = 1024, 4096
-"""How many queries and records a product of matrices has: it should stay in the cache, and no more memory is used."""
+"""Queries and records in one product of matrices, which bounds memory and fits the cache"""
 _MOST_FEATURES = 10**6
-"""For more features single precision is of no use."""
+"""The largest number of features for which single precision helps"""
 _SMALLEST, _LARGEST = 1e-140, 1e150
-"""Lengths below are taken for zero by the first filter (and its bound allows for it); lengths above are refused."""
+"""Lengths below the first count as zero in the first filter (its bound allows for it); above the second: refused"""
 
 _Singles = npt.NDArray[np.float32]
 
 
 def neighbour_shares(queries: Floats, features: Floats, labels: Integers, classes: int, neighbours: int) -> Floats:
-    """For each query, the share of each class among its `neighbours` nearest records: (Q, K), rows add up to 1.
+    """The share of each class among each query's `neighbours` nearest records: (Q, K), rows add up to 1.
 
-    Of records that are equally far the earlier count.
+    Ties go to the earlier record.
 
     >>> neighbour_shares(np.zeros((1, 1)), np.array([[3.0], [-1.0], [1.0]]), np.array([0, 1, 2]), 3, 1)
     array([[0., 1., 0.]])
     """
     if not 1 <= neighbours <= len(features):
         raise ValueError(f"Expected 1 <= neighbours <= {len(features)}, got neighbours={neighbours}.")
-    # Arrays of few kinds, so that few functions are compiled.
+    # Few array types, so that numba compiles few functions.
     queries, features = np.ascontiguousarray(queries, dtype=np.float64), np.ascontiguousarray(features)
     labels = np.ascontiguousarray(labels, dtype=np.int64)
     if labels.min() < 0 or labels.max() >= classes:
         raise ValueError(f"Expected labels from 0 to {classes - 1}, got {labels.min()} to {labels.max()}.")
     if neighbours == len(features):
         return np.tile(np.bincount(labels, minlength=classes) / neighbours, (len(queries), 1))
-    # Around a point amid the records rounding errors are small, however far all of them are from zero.
+    # Relative to a point amid the records, rounding errors are small even if all records are far from zero.
     centre = np.asarray(features[:: max(1, len(features) // 256)].mean(axis=0, dtype=np.float64))
     shares = np.empty((len(queries), classes))
     for start in range(0, len(queries), _QUERIES):
@@ -63,7 +63,7 @@ def neighbour_shares(queries: Floats, features: Floats, labels: Integers, classe
 
 
 def _candidates(queries: Floats, features: Floats, centre: Floats, neighbours: int) -> tuple[Integers, Integers]:
-    """The records (Q, c) that may be among each query's nearest, and how many these are: −1 if too many.
+    """Indices (Q, c) of records that may be among each query's nearest, and their numbers; −1 if there are too many.
 
     With unit vectors a and b along q − centre and x − centre, and the lengths Q and R of these, the squared distance is
     Q² + R(R − 2Q a·b). The product of a and b in single precision is off by at most 1.25(d + 8)·2⁻²⁴, in any order of
@@ -87,7 +87,7 @@ def _candidates(queries: Floats, features: Floats, centre: Floats, neighbours: i
 
 
 def _units(rows: Floats, centre: Floats) -> tuple[_Singles, Floats]:
-    """Unit vectors from the centre to each row, in single precision, and the lengths that they had."""
+    """Unit vectors from the centre to each row, in single precision, and the distances."""
     units, lengths = np.empty(rows.shape, dtype=np.float32), np.empty(len(rows))
     _normalise(rows, centre, units, lengths)
     if not (lengths <= _LARGEST).all():
@@ -111,7 +111,7 @@ def _normalise(rows: Floats, centre: Floats, units: _Singles, lengths: Floats) -
 
 @numba.njit(cache=True, nogil=True)
 def _insert(smallest: Floats, value: float) -> None:
-    """Put a value among others that are in order; the largest of them goes."""
+    """Insert a value into a sorted array and drop the largest."""
     place = len(smallest) - 1
     while place > 0 and smallest[place - 1] > value:
         smallest[place] = smallest[place - 1]
@@ -132,9 +132,9 @@ def _keep(
     bounds: Floats,
     counts: Integers,
 ) -> None:
-    """Add to each query's candidates the records whose squared distance may be within the k-th smallest upper bound.
+    """Add to each query's candidates the records whose lower bound is within the k-th smallest upper bound.
 
-    `bests` are each query's k smallest upper bounds, in order; `bounds` are lower bounds of those found.
+    `bests` are each query's k smallest upper bounds, sorted; `bounds` are the candidates' lower bounds.
     """
     nearest = bests.shape[1]
     for q in range(len(products)):
@@ -176,10 +176,10 @@ def _vote(
     classes: int,
     neighbours: int,
 ) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """The neighbours' labels, counted (Q, K), and for which queries double precision is enough to know them.
+    """Counts of the neighbours' labels (Q, K), and a mask of the queries that double precision decides.
 
-    A computed distance is off by at most (d + 2)·2⁻⁵³ times itself, but for underflow. Records clearly within the k-th
-    computed distance are neighbours; of those about as far, so many are neighbours as there is room for.
+    A computed distance has a relative error of at most (d + 2)·2⁻⁵³, except for underflow. Records clearly within the
+    k-th computed distance are neighbours; of those about as far, as many as there is room for.
     """
     dimension = features.shape[1]
     votes = np.zeros((len(queries), classes))
@@ -225,8 +225,7 @@ def _vote(
 def _exact_vote(
     query: Floats, features: Floats, labels: Integers, candidates: Integers, classes: int, neighbours: int
 ) -> Floats:
-    """The neighbours' labels, counted (K,), by distances in whole numbers; rows that are there twice are looked at
-    once."""
+    """Counts of the neighbours' labels (K,), by integer distances; equal rows are computed once."""
     distinct, which = np.unique(features[candidates], axis=0, return_inverse=True)
     rows = _whole_numbers(np.concatenate([distinct, query[None]]).astype(np.float64))
     distances = ((rows[:-1] - rows[-1]) ** 2).sum(axis=1)
@@ -238,7 +237,7 @@ def _exact_vote(
 
 
 def _whole_numbers(values: Floats) -> npt.NDArray[np.object_]:
-    """The values times a power of two that makes Python integers of all of them.
+    """The values times a power of two, as Python integers.
 
     >>> _whole_numbers(np.array([0.75, -1.5])) // 2**51
     array([3, -6], dtype=object)

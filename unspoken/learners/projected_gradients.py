@@ -1,7 +1,7 @@
 """Sums of clipped per-example gradients, whole or projected to fewer numbers (cross-silo, Algorithm 3).
 
-Gradients are clipped before the projection (the paper's way: ‖Pᵀz‖ then exceeds C̃ with a small probability δ', in
-every round) or after it (then no example's contribution ever exceeds C, and nothing is lost in δ).
+Gradients are clipped before the projection (as in the paper: ‖Pᵀz‖ exceeds C̃ with a small probability δ' in every
+round) or after it (no example's contribution exceeds C, and δ loses nothing).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from unspoken.arithmetic import ROWS
-from unspoken.noise.projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
+from unspoken.learners.random_projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
 from unspoken.types import Floats, Integers, Labels
 
 if TYPE_CHECKING:
@@ -20,15 +20,14 @@ if TYPE_CHECKING:
 
 
 class Projection(ABC):
-    """What parties add up in a round, and how a gradient is made of the total."""
+    """Maps examples to the sums of a round, and a total back to a gradient."""
 
     size: int
     bound: float
-    """The largest norm of an example's contribution …"""
+    """The largest norm of an example's contribution, except with probability `slack`"""
     slack: float = 0.0
-    """… but for this probability"""
     rows: int
-    """How many examples are added up before their sum joins others"""
+    """The number of examples that are summed in one block"""
 
     def __init__(self, model: TorchModel, clip: float) -> None:
         self._model, self._clip = model, clip
@@ -36,7 +35,7 @@ class Projection(ABC):
 
     @abstractmethod
     def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
-        """One row a party; `counts` says how many of the examples are whose."""
+        """One row a party; `counts` are the parties' numbers of examples, in order."""
 
     @abstractmethod
     def lift(self, total: Floats, turn: int) -> Floats:
@@ -54,7 +53,7 @@ class Plain(Projection):
 
 
 class BeforeProjection(Projection):
-    """The paper's: gradients are clipped, added up, and then projected by a Gaussian matrix."""
+    """Gradients are clipped, summed, then projected by a Gaussian matrix, as in the paper."""
 
     def __init__(self, model: TorchModel, clip: float, size: int, seed: int, slack: float) -> None:
         super().__init__(model, clip)
@@ -73,7 +72,7 @@ class BeforeProjection(Projection):
 
 
 class LayersProjection(Projection):
-    """For networks of linear layers: each example's gradient is projected without being made, then clipped."""
+    """For networks of linear layers: each example's gradient is projected from its factors, then clipped."""
 
     def __init__(self, model: TorchModel, clip: float, size: int, seed: int) -> None:
         super().__init__(model, clip)
@@ -121,7 +120,7 @@ class AfterProjection(Projection):
             for slopes in self._model.example_gradients(weights, features[rows], labels[rows]):
                 down = matrix.project(slopes)
                 norms = np.linalg.norm(down, axis=1)
-                # An example whose gradient is beyond floating point has none.
+                # An example whose gradient is not finite contributes nothing.
                 kept = np.isfinite(norms)
                 sums[party] += (self._clip / np.maximum(norms[kept], self._clip)) @ down[kept]
         return sums
@@ -134,7 +133,7 @@ class AfterProjection(Projection):
 
 
 def after_projection(model: TorchModel, clip: float, size: int, seed: int) -> Projection:
-    """The structured projection that suits the model."""
+    """The structured projection for the model."""
     if model.layers is not None:
         return LayersProjection(model, clip, max(size, len(model.layers)), seed)
     return AfterProjection(model, clip, size, seed)
