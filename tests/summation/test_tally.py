@@ -1009,7 +1009,7 @@ def test_a_study_says_how_many_talliers_there_are(options: dict[str, Any], talli
         ({"talliers": 4}, r"\[summation\] talliers is 4, but should be 3, 5 or 7: how many talliers"),
         ({"talliers": 9}, r"\[summation\] talliers is 9, but should be 3, 5 or 7"),
         ({"talliers": "3"}, r'\[summation\] talliers is "3", but should be 3, 5 or 7'),
-        ({"deadline": 0}, r"\[summation\] deadline is 0, but should be a number of seconds above 0 and up to 3600"),
+        ({"deadline": 0}, r"\[summation\] deadline is 0, but should be a number above 0 and up to 3600: the seconds"),
         ({"deadline": 3601}, r"\[summation\] deadline is 3601, but should be"),
         ({"tallies": 3}, r"\[summation\] tallies is an unknown key; did you mean 'talliers'"),
     ],
