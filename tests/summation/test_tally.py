@@ -523,7 +523,7 @@ def test_a_party_asked_again_repeats_itself() -> None:
     party = vote.party(0)
     assert party.submit(ballots[0]) == party.submit(ballots[1])
     party.forget_vector()
-    with pytest.raises(Aborted, match="sent and forgotten"):
+    with pytest.raises(Aborted, match="sent and deleted"):
         party.submit(ballots[0])
 
 
@@ -744,7 +744,7 @@ def test_a_talliers_own_words_cannot_be_turned_back_to_it(talliers: int, index: 
     for envelope in sent:
         relay = vote.read(envelope)
         assert isinstance(relay, Relay)
-        with pytest.raises(Rejected, match=f"message of tallier:{relay.peer} cannot be opened"):
+        with pytest.raises(Rejected, match=f"message of tallier:{relay.peer} cannot be decrypted"):
             vote.tallier(index).step(vote.frame(index, relay))
 
 

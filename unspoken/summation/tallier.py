@@ -298,7 +298,7 @@ class Tallier(Endpoint):
         self._sent = next(self._computation)
 
     def _group_keys(self) -> dict[Group, bytes]:
-        """The keys of the shares that are drawn; all holders of a share contribute to its key, and only they know it."""
+        """The keys of the shares that are drawn; all holders of a share contribute to its key, only they know it."""
         parts = {
             peer: dict(zip(self._common(peer), self.state.agreements[peer].keys, strict=True)) for peer in self._peers
         }
