@@ -6,9 +6,9 @@ Speed in the quick setting (tiny arrays, a busy machine) says little, so there i
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
-import runpy
 import subprocess
 import sys
 import warnings
@@ -20,36 +20,59 @@ from unittest import mock
 import pytest
 
 pytestmark = pytest.mark.timeout(900)  # for the busiest machine; an idle one takes seconds
-BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+ROOT = Path(__file__).resolve().parent.parent
 
 
-def run(script: str, *arguments: str) -> dict[str, Any]:
-    """The JSON object that a benchmark prints, run in this process, which has imported most of what it needs."""
+@pytest.fixture(autouse=True)
+def importable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks are run from the clone, in which they are a package."""
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def call(module: str, *arguments: str) -> str:
+    """What a benchmark prints, run in this process, which has imported most of what it needs."""
     printed = io.StringIO()
     with (
-        mock.patch.object(sys, "argv", [script, "--quick", "--json", *arguments]),
-        mock.patch.object(sys, "path", [str(BENCHMARKS), *sys.path]),
+        mock.patch.object(sys, "argv", [module, *arguments]),
         contextlib.redirect_stdout(printed),
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("default")
-        runpy.run_path(str(BENCHMARKS / script), run_name="__main__")
-    result: dict[str, Any] = json.loads(printed.getvalue())
+        importlib.import_module(f"benchmarks.{module}").main()
+    return printed.getvalue()
+
+
+def run(module: str, *arguments: str) -> dict[str, Any]:
+    """The JSON object that a benchmark prints."""
+    result: dict[str, Any] = json.loads(call(module, "--quick", "--json", *arguments))
     return result
 
 
-def run_apart(script: str, *arguments: str) -> dict[str, Any]:
+def run_apart(module: str, *arguments: str) -> dict[str, Any]:
     """The same in a process of its own, for what measures memory."""
     finished = subprocess.run(
-        [sys.executable, str(BENCHMARKS / script), "--quick", "--json", *arguments],
+        [sys.executable, "-m", f"benchmarks.{module}", "--quick", "--json", *arguments],
         capture_output=True,
         text=True,
         timeout=850,
         check=False,
+        cwd=ROOT,
     )
     assert finished.returncode == 0, finished.stderr
     result: dict[str, Any] = json.loads(finished.stdout)
     return result
+
+
+def run_and_write(paper: str, folder: Path, *arguments: str) -> dict[str, Any]:
+    """A paper's numbers in the quick setting, with a page and pictures of them in a folder."""
+    numbers = str(folder / "results.json")
+    result = run(f"{paper}.runs", "--results", numbers, *arguments)
+    call(f"{paper}.page", "--results", numbers, "--output", str(folder))
+    return result
+
+
+def has_pictures(folder: Path, *names: str) -> bool:
+    return all((folder / "images" / f"{name}.png").stat().st_size > 10_000 for name in names)
 
 
 def claims(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
@@ -60,7 +83,7 @@ def claims(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None:
-    made = claims(run_apart("local_training.py"))
+    made = claims(run("helmet.local_training"))
     for name in ("gradient", "difference", "memory", "seconds"):
         assert made[name][0]["holds"], made[name]
     assert made["speed"][0]["measured"] > 1.0
@@ -68,7 +91,7 @@ def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None
 
 @pytest.mark.usefixtures("only_with_soak")
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:
-    result = run_apart("local_training.py", "--million", "--parties", "10000")
+    result = run_apart("helmet.million", "--parties", "10000")
     assert claims(result)["flat"][0]["holds"], result["resident_mb"]
     assert len(result["resident_mb"]) == 10
     assert result["accuracy"] > 0.7
@@ -76,59 +99,63 @@ def test_memory_does_not_grow_with_the_number_of_parties() -> None:
 
 @pytest.mark.usefixtures("only_with_soak")
 def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written(tmp_path: Path) -> None:
-    made = claims(run("convergence.py", "--plot", str(tmp_path / "plot.png")))
+    numbers = str(tmp_path / "numbers.json")
+    made = claims(run("helmet.convergence", "--results", numbers))
+    call("helmet.plots", "--results", numbers, "--output", str(tmp_path))
     assert len(made["slope"]) == 2
     assert len(made["level"]) == 2
     assert all(claim["holds"] for claim in made["slope"] + made["level"]), made
-    assert (tmp_path / "plot.png").stat().st_size > 10_000
+    assert has_pictures(tmp_path, "convergence")
 
 
 @pytest.mark.usefixtures("only_with_soak")
 def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
     # The mean of three runs was 87.6 with a standard deviation of 1.3, so 78 fails by chance less often than 1e-6.
-    result = run("accuracy.py")
+    result = run("helmet.accuracy")
     assert claims(result)["accuracy"][0]["measured"] < 10.0
     assert result["experiments"][0]["tuned_on_test"]
 
 
-@pytest.mark.parametrize(
-    "script",
-    [
-        "local_training.py",
-        "convergence.py",
-        "accuracy.py",
-        "moments.py",
-        "secure_sum.py",
-        "cape.py",
-        "cape_figures.py",
-        "cross_silo.py",
-        "cross_silo_figures.py",
-        "voting.py",
-        "voting_tables.py",
-    ],
-)
-def test_every_benchmark_opens_with_its_claim(script: str) -> None:
-    assert (BENCHMARKS / script).read_text(encoding="utf-8").startswith('"""Claim: ')
+def test_every_benchmark_is_listed_with_its_claim() -> None:
+    listed = call("__main__")
+    programs = [file for file in (ROOT / "benchmarks").glob("*/*.py") if '__name__ == "__main__"' in file.read_text()]
+    assert len(programs) > 15
+    for program in programs:
+        name = f"{program.parent.name}.{program.stem}"
+        text = program.read_text(encoding="utf-8")
+        assert text.startswith('"""Claim: ') or program.stem in ("page", "plots"), name
+        assert f"\n{name} " in listed, name
+
+
+@pytest.mark.parametrize("paper", sorted(file.parent.name for file in (ROOT / "benchmarks").glob("*/results.json")))
+def test_a_page_is_what_its_committed_numbers_say(paper: str) -> None:
+    page = importlib.import_module(f"benchmarks.{paper}.page")
+    written = (ROOT / "docs" / f"{paper}.md").read_text(encoding="utf-8")
+    numbers = json.loads((ROOT / "benchmarks" / paper / "results.json").read_text(encoding="utf-8"))
+    assert page.text(numbers) == written, f"run `python -m benchmarks.{paper}.page`"
 
 
 def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) -> None:
-    result = run("secure_sum.py", "--growth", "--plot", str(tmp_path / "plot.png"))
+    result = run("secure_sum.speed")
     found = claims(result)
     assert found["upload"][0]["holds"]
     assert found["sampler"][0]["measured"] > 10
     assert result["server"]["whole"] > 0
-    assert (tmp_path / "plot.png").stat().st_size > 10_000
+    numbers = str(tmp_path / "numbers.json")
+    assert len(run("secure_sum.growth", "--results", numbers)["by_parties"]) == 3
+    call("secure_sum.plots", "--results", numbers, "--output", str(tmp_path))
+    assert has_pictures(tmp_path, "secure_sum")
 
 
 @pytest.mark.usefixtures("only_with_soak")
 def test_moments_beat_blind_averaging_on_digits() -> None:
     # Five points above at epsilon 4, with a standard deviation of 0.6 for the mean of three runs.
-    result = run("moments.py")
+    result = run("moments.accuracy")
     assert claims(result)["gain"][0]["holds"], result
 
 
 def test_cape_is_fast_in_all_of_its_parts() -> None:
-    result = run("cape.py")
+    result = run("cape.speed")
     assert set(claims(result)) == {"moments", "message", "solving"}
     assert all(seconds > 0.0 for seconds in result["seconds"].values())
     assert claims(result)["message"][0]["holds"]
@@ -140,7 +167,7 @@ def test_cape_beats_independent_noise_and_its_figures_are_written(
 ) -> None:
     # Over four runs, the logarithm of conv's error over capeFM's was 0.61 with a standard deviation of 0.10: two runs
     # fail by chance once in 10⁵.
-    result = run("cape_figures.py", "--output", str(tmp_path), "--runs", str(runs(2, 4)))
+    result = run_and_write("cape", tmp_path, "--runs", str(runs(2, 4)))
     for other in ("conv", "local", "dp-fm"):
         assert all(claim["holds"] for claim in claims(result)[other]), result["claims"]
     assert claims(result)["noise"][0]["holds"]
@@ -150,13 +177,14 @@ def test_cape_beats_independent_noise_and_its_figures_are_written(
         assert first["paper"] > first["exact"]
         assert last["paper"] < last["exact"] / 10.0
     assert "| 0.5 | 0.0185 |" in (tmp_path / "cape.md").read_text(encoding="utf-8")
-    for name in ("network", "synthetic_loss", "synthetic_error", "delta"):
-        assert (tmp_path / "images" / f"cape_{name}.png").stat().st_size > 10_000
+    assert has_pictures(
+        tmp_path, *(f"cape_{name}" for name in ("network", "synthetic_loss", "synthetic_error", "delta"))
+    )
 
 
 @pytest.mark.usefixtures("only_with_soak")
 def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
-    result = run("cross_silo.py")
+    result = run("cross_silo.speed")
     found = claims(result)
     assert set(found) >= {"round", "round without draws", "own machines", "projected", "structured"}
     assert all(claim["measured"] > 0.0 for each in found.values() for claim in each)
@@ -168,7 +196,7 @@ def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
 def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_path: Path) -> None:
     # On digits at ε = 0.5, two runs each: 34 points ahead of local privacy with a standard deviation of 7, so that less
     # than 3 fails by chance less often than 1e-5.
-    result = run("cross_silo_figures.py", "--output", str(tmp_path))
+    result = run_and_write("cross_silo", tmp_path)
     assert claims(result)["local"][0]["holds"], result["claims"]
     assert claims(result)["noise"][0]["holds"]
     for row in result["sampling"]:
@@ -177,12 +205,11 @@ def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_pa
         row["epsilon"] for row in result["weakening"][0]["rows"]
     )
     assert "## Where it falls short" in (tmp_path / "cross_silo.md").read_text(encoding="utf-8")
-    for name in ("sampling", "accuracy", "nodes", "projection"):
-        assert (tmp_path / "images" / f"cross_silo_{name}.png").stat().st_size > 10_000
+    assert has_pictures(tmp_path, *(f"cross_silo_{name}" for name in ("sampling", "accuracy", "nodes", "projection")))
 
 
 def test_votes_and_neighbours_are_timed() -> None:
-    result = run("voting.py")
+    result = run("voting.speed")
     found = claims(result)
     assert {"tally", "mpyc", "neighbours"} <= set(found)
     assert found["tally"][0]["holds"]
@@ -196,7 +223,7 @@ def test_votes_and_neighbours_are_timed() -> None:
 def test_votes_beat_private_averages_and_the_tables_are_written(tmp_path: Path) -> None:
     # On digits with 20 parties, two runs each: 5 points ahead of fedavg, with a standard deviation of about 5, so that
     # 20 behind it fails by chance less often than 1e-6.
-    result = run("voting_tables.py", "--output", str(tmp_path))
+    result = run_and_write("voting", tmp_path)
     found = claims(result)
     assert found["fedavg"][0]["measured"] > -20.0, result["claims"]
     assert found["weighted over majority"][0]["holds"], result["claims"]
@@ -206,4 +233,4 @@ def test_votes_beat_private_averages_and_the_tables_are_written(tmp_path: Path) 
     page = (tmp_path / "voting.md").read_text(encoding="utf-8")
     assert "AE-DPFL 86.1, DP-FedAvg 84.2" in page
     assert "## Where it falls short" in page
-    assert (tmp_path / "images" / "voting_epsilon.png").stat().st_size > 10_000
+    assert has_pictures(tmp_path, "voting_epsilon")

@@ -249,7 +249,7 @@ def test_more_dropouts_than_allowed_end_the_run_and_nothing_is_written(folder: P
     message = complaint(
         folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3", "--json", run=unspoken, status=3
     )
-    assert message.startswith("only 17 of 20 parties are in the sum and the study asks for at least 18; nothing was")
+    assert message.startswith("only 17 of 20 parties are left and the study asks for at least 18; nothing was")
 
 
 @pytest.mark.parametrize(
@@ -309,6 +309,52 @@ def test_a_file_that_is_not_there_is_told_in_one_sentence(folder: Path) -> None:
 )
 def test_an_option_that_does_not_fit_is_told_in_one_sentence(folder: Path, options: list[str], expected: str) -> None:
     assert complaint(folder, "simulate", "study.toml", *options).startswith(expected)
+
+
+def test_comparing_no_methods_is_told_in_one_sentence(folder: Path) -> None:
+    arguments = ["compare", "study.toml", "--data", "train.csv", "--test", "test.parquet", "--methods"]
+    for none in ("", " , "):
+        assert complaint(folder, *arguments, none).startswith(f"--methods is {none!r}, but should name methods")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_output_that_cannot_be_written_is_told_in_one_sentence(folder: Path, options: list[str]) -> None:
+    command = [sys.executable, "-m", "unspoken", "plan", "study.toml", *options]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(command, cwd=folder, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("unspoken: standard output cannot be written to (No space left on device)")
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_a_terminal_cannot_show_is_replaced_and_json_stays_whole(folder: Path) -> None:
+    changed(folder, '"f", "m"', '"é", "m"')
+    ascii_only = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for options in ([], ["--json"]):
+        command = [sys.executable, "-m", "unspoken", "plan", "study.toml", *options]
+        done = subprocess.run(command, cwd=folder, capture_output=True, env=ascii_only, check=False)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.isascii()
+    assert json.loads(done.stdout)["study"] == "heart"
+
+
+def test_a_new_vote_says_where_its_public_file_is_named(tmp_path: Path) -> None:
+    shown(tmp_path, "new", "vote.toml", "--method", "voting")
+    line = 1 + (tmp_path / "vote.toml").read_text().splitlines().index(
+        next(line for line in (tmp_path / "vote.toml").read_text().splitlines() if line.startswith("public ="))
+    )
+    told = complaint(tmp_path, "plan", "vote.toml")
+    assert told.startswith(f'vote.toml, line {line}: [method] public is "public.csv", but there is no such file')
+
+
+@pytest.mark.parametrize("protocol", ["secagg+", "compute-nodes"])
+def test_a_run_that_everyone_leaves_says_how_many_were_left(folder: Path, protocol: str) -> None:
+    """In secagg+ half of those who vanish do so before they send a vector, and the run ends there."""
+    changed(folder, "[method]", f'[summation]\nprotocol = "{protocol}"\n\n[method]')
+    told = complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "20", status=3)
+    left = 10 if protocol == "secagg+" else 0
+    assert told.startswith(f"only {left} of 20 parties are left and the study asks for at least 18; nothing was")
 
 
 def test_a_misspelt_command_is_told_in_one_sentence(tmp_path: Path) -> None:

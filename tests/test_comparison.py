@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from factories import maker
 from unspoken.cli import app
-from unspoken.comparison import compare, study_for
+from unspoken.comparison import Point, compare, metric_of, study_for
 from unspoken.data.files import Records
+from unspoken.errors import UnspokenError
 from unspoken.study import Study, StudyError
 
 study = maker(
@@ -116,3 +117,34 @@ def test_what_does_not_fit_another_method_is_told_with_its_place(
 ) -> None:
     with pytest.raises(StudyError, match=words):
         study_for(votes(tmp_path, compare=compare), "fedavg", 1.0)
+
+
+def test_what_is_shown_is_the_first_metric_that_all_methods_have() -> None:
+    points = [Point("one", 1.0, {"loss": [1.0], "mse": [2.0]}), Point("other", 1.0, {"mse": [3.0]})]
+    assert metric_of(points) == "mse"
+    with pytest.raises(UnspokenError, match=r'^what "one" and "moments" released has no metric in common: there is'):
+        metric_of([*points[:1], Point("moments", 1.0, {})])
+
+
+def test_statistics_that_nothing_measures_are_told_in_one_sentence(tmp_path: Path) -> None:
+    path, data = tmp_path / "study.toml", tmp_path / "records.npz"
+    path.write_text(
+        '[study]\nname = "t"\ntask = "statistics"\n[data]\nfeatures = 2\n[parties]\ncount = 2\n'
+        '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[method]\nname = "moments"\n'
+    )
+    np.savez(data, X=np.zeros((4, 2)))
+    arguments = [
+        "compare",
+        str(path),
+        "--data",
+        str(data),
+        "--test",
+        str(data),
+        "--methods",
+        "moments",
+        "--repeats",
+        "1",
+    ]
+    done = CliRunner().invoke(app, [*arguments, "--epsilons", "1"])
+    assert (done.exit_code, done.stdout) == (2, "")
+    assert done.stderr == 'unspoken: what "moments" released has no metric: there is nothing to compare.\n'

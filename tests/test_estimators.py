@@ -13,8 +13,8 @@ from sklearn.model_selection import cross_validate
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import unspoken
-from unspoken.engines import local
 from unspoken.estimators import PrivacyWarning, PrivateClassifier, PrivateRegressor
+from unspoken.methods import mechanisms
 
 LEARNERS = ["softmax", "logistic", "svm"]
 
@@ -38,7 +38,7 @@ def test_it_passes_scikit_learn_s_checks(estimator: PrivateClassifier, check: Ca
 @pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_without_noise_no_check_would_fail(learner: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
+    monkeypatch.setattr(mechanisms, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
     ran = set()
     for estimator, check in estimator_checks_generator(PrivateClassifier(learner=learner)):
         if check.func.__name__ in EXPECTED_FAILURES:
@@ -271,7 +271,7 @@ def test_the_regressor_passes_scikit_learn_s_checks(estimator: PrivateRegressor,
 @pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @pytest.mark.parametrize("method", ["moments", "cape"])
 def test_without_noise_no_check_of_the_regressor_would_fail(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
+    monkeypatch.setattr(mechanisms, "sample", lambda sigma, count, secrets: np.zeros(count, dtype=np.int64))
     ran = set()
     for estimator, check in estimator_checks_generator(PrivateRegressor(method=method)):
         if check.func.__name__ in REGRESSOR_FAILURES:

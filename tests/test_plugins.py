@@ -17,6 +17,7 @@ from unspoken.cli import app
 from unspoken.errors import UnspokenError
 from unspoken.methods.base import Method
 from unspoken.methods.registry import METHODS, method_for
+from unspoken.simulation import simulate
 from unspoken.study import Section, StudyError, make_study
 from unspoken.templates import study_text
 
@@ -171,6 +172,51 @@ def test_an_installation_from_before_the_entry_points_is_told_what_to_do(monkeyp
     ):
         make_study(content("helmet"))
     plugins._declared.cache_clear()
+
+
+MISTAKEN = """\
+import numpy as np
+from unspoken.methods.base import Contribution, Sum
+from unspoken.methods.moments import Moments
+
+class Mistaken(Moments):
+    name, summary, tasks = "mistaken", "wrong somewhere", ("statistics",)
+    def contribute(self, request, block, contexts=()):
+        {contribute}
+    def coordinate(self, plan):
+        {coordinate}
+"""
+RIGHT = {
+    "contribute": "return super().contribute(request, block, contexts)",
+    "coordinate": "return (yield from super().coordinate(plan))",
+}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"contribute": "return Contribution(np.zeros((len(block), 4)))"}, r"got \(4, 4\) and \(4, 0\)"),
+        ({"contribute": "return Contribution(np.zeros((len(block), 5)), block.counts[:, None])"}, r"got \(4, 5\) and"),
+        ({"coordinate": "yield Sum('function')"}, 'coordinate of "mistaken" to return a Release, got None'),
+        ({"coordinate": "yield 'function'"}, "coordinate to yield a request, got 'function'"),
+    ],
+)
+def test_a_method_that_breaks_its_own_declarations_is_told_where(
+    install: Install, wrong: dict[str, str], told: str
+) -> None:
+    """Whoever writes one sees it in a simulation; `Moments` declares four numbers and the number of records."""
+    install("mistaken-package", MISTAKEN.format(**RIGHT | wrong), mistaken="Mistaken")
+    study = {**content("mistaken"), "study": {"name": "test", "task": "statistics"}, "data": {"features": 4}}
+    with pytest.raises((ValueError, TypeError), match=told):
+        simulate(study, np.zeros((40, 4)), None, np.arange(40) % 4)
+
+
+def test_a_method_whose_name_is_not_that_of_its_entry_point_is_told_so(install: Install) -> None:
+    install("toy-package", TOY, toys="Toy")
+    with pytest.raises(
+        plugins.PluginError, match=r'declared as "toys" has name = .toy. \(toy_package:Toy\); its entry'
+    ):
+        method_for(make_study(content("toys")))
 
 
 @pytest.mark.parametrize("name", METHODS)

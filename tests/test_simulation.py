@@ -114,7 +114,7 @@ def test_parties_that_have_seen_one_class_only_still_learn_together(kind: str) -
 
 def test_as_many_parties_as_agreed_may_vanish_and_no_more() -> None:
     assert unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, drop=2).outcome.survivors == 8
-    with pytest.raises(UnspokenError, match="only 7 of 10 parties are in the sum"):
+    with pytest.raises(UnspokenError, match="only 7 of 10 parties are left"):
         unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, drop=3)
 
 

@@ -6,7 +6,9 @@ reported at once.
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -31,8 +33,16 @@ class _OneSentence(TyperGroup):
     """Reports a mistake on the command line like any other: one sentence on standard error, exit status 2."""
 
     def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # better a question mark than nothing
         try:
             status = super().main(*args, **{**options, "standalone_mode": False})
+            sys.stdout.flush()
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            status = _cannot_print(error)
         except _UsageError as error:
             # Without arguments there is no message: the help has been shown.
             if message := " ".join(error.format_message().split()):
@@ -40,6 +50,13 @@ class _OneSentence(TyperGroup):
                 print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
             status = 2
         sys.exit(status)
+
+
+def _cannot_print(error: OSError) -> int:
+    """Say that standard output takes nothing, and keep Python from trying once more at its end."""
+    print(f"unspoken: standard output cannot be written to ({error.strerror}); send it elsewhere.", file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 2
 
 
 app = typer.Typer(
@@ -287,6 +304,8 @@ def compare(
     from unspoken.report import terminal
 
     names = [name.strip() for name in methods.split(",") if name.strip()]
+    if not names:
+        raise UnspokenError(f"--methods is {methods!r}, but should name methods, such as moments,central.")
     for name in names:
         comparison.study_for(study, name, wanted[0])
     train, held_out = read_records(data, study), read_records(test, study)
@@ -295,7 +314,7 @@ def compare(
         points = comparison.compare(
             study, train, groups, held_out, names, wanted, repeats=repeats, seed=seed, progress=progress
         )
-    metric = next(iter(points[0].metrics))
+    metric = comparison.metric_of(points)
     if plot is not None:
         comparison.plot(points, metric, plot)
     if as_json:
@@ -370,4 +389,5 @@ def _write_results(simulation: Simulation, folder: Path) -> dict[str, str]:
 
 
 def _print_json(content: dict[str, Any]) -> None:
-    print(json.dumps(content, indent=2, ensure_ascii=False))
+    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    print(json.dumps(content, indent=2, ensure_ascii=not unicode))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from unspoken.data.files import Records
-from unspoken.errors import missing_package
+from unspoken.errors import UnspokenError, missing_package
 from unspoken.methods.base import Method
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.plugins import UnknownName, quoted, suggestion
@@ -59,7 +59,8 @@ def study_for(study: Study, method: str, epsilon: float) -> Study:
         method_for(changed)
         return changed
     keys = study.method.own_keys
-    known = make_study({**content, "method": {"name": method, **keys}}, study.source).described.keys.model_fields
+    changed = make_study({**content, "method": {"name": method, **keys}}, study.source)
+    known = METHODS[method].keys_for(changed).model_fields
     keys = {key: value for key, value in keys.items() if key in known}
     changed = make_study({**content, "method": {"name": method, **keys}}, study.source)
     try:
@@ -126,6 +127,16 @@ def compare(
             if promised is None:
                 break
     return points
+
+
+def metric_of(points: Sequence[Point]) -> str:
+    """The first metric that all methods have."""
+    for metric in points[0].metrics:
+        if all(metric in point.metrics for point in points):
+            return metric
+    methods = list(dict.fromkeys(f'"{point.method}"' for point in points))
+    common = " in common" if len(methods) > 1 else ""
+    raise UnspokenError(f"what {' and '.join(methods)} released has no metric{common}: there is nothing to compare.")
 
 
 def plot(points: Sequence[Point], metric: str, path: Path) -> None:

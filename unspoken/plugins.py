@@ -84,6 +84,12 @@ def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # typ
     return found
 
 
+def package_of(group: str, name: str) -> tuple[str, str] | None:
+    """The package that declares this name, and its version, if it is known."""
+    entries = _declared(group).get(name, ())
+    return next(((entry.dist.name, entry.dist.version) for entry in entries if entry.dist is not None), None)
+
+
 class Group(Mapping[str, type[Kind]], Generic[Kind]):
     """The classes of a group by name, each imported on demand."""
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import unspoken
-from unspoken.engines import local
+from unspoken.engines.exchange import Exchange
 from unspoken.errors import UnspokenError
 
 OPTIONS: dict[str, dict[str, object]] = {
@@ -35,7 +35,7 @@ def watched_run(method: str, checkpoint: str, crash: int = 0) -> tuple[list[str]
         "method": {"name": method, **OPTIONS[method]},
     }
     turns: list[str] = []
-    run = local._Exchange.run
+    run = Exchange.run
 
     def watched(exchange: Any, *arguments: Any, **keywords: Any) -> Any:
         coordinator = run(exchange, *arguments, **keywords)
@@ -47,7 +47,7 @@ def watched_run(method: str, checkpoint: str, crash: int = 0) -> tuple[list[str]
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
-    with mock.patch.object(local._Exchange, "run", watched):
+    with mock.patch.object(Exchange, "run", watched):
         result = unspoken.simulate(study, features, labels, np.arange(40) % 4, checkpoint=checkpoint)
     return turns, result.certificate["happened"]["epsilon"]
 

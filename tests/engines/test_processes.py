@@ -205,7 +205,7 @@ def test_an_abort_in_the_process_is_an_abort_here() -> None:
             waiting.extend(endpoints[envelope.to].step(envelope.body))
         coordinator.state.counting = bytes(1)
         for _ in range(2):
-            with pytest.raises(Aborted, match="only 0 of 5 parties are in the sum"):
+            with pytest.raises(Aborted, match="only 0 of 5 parties are left"):
                 helpers["tallier:0"].step(coordinator.finish()[0].body)
 
 

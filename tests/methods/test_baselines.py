@@ -20,7 +20,7 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.methods import dp_fm, objective_perturbation
-from unspoken.methods.baselines import Central, Conv, Local, Nothing
+from unspoken.methods.baselines import Central, IndependentMessages, Local, NonPrivate
 from unspoken.methods.dp_fm import DpFm
 from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.objective_perturbation import ObjectivePerturbation
@@ -54,7 +54,7 @@ def learnt(agreed: Study, method: Any, records: Records) -> LinearModel:
     return local.run(method, method.plan(), ArrayFederation(agreed, records, groups)).release
 
 
-@pytest.mark.parametrize("kind", [Conv, Local, Central])
+@pytest.mark.parametrize("kind", [IndependentMessages, Local, Central])
 def test_the_noise_has_the_size_that_is_stated_and_that_the_promise_needs(kind: type[FunctionMethod]) -> None:
     """40,000 numbers that are all zero without noise: their deviation is known to 0.4 %."""
     agreed, count = study("statistics", kind.name, 1), 40_000
@@ -67,7 +67,7 @@ def test_the_noise_has_the_size_that_is_stated_and_that_the_promise_needs(kind: 
     release = local.run(method, plan, federation, secrets=SecretStream(KEY)).release
     total = np.array(release.statistics["total"])
     planned = plan.planned("function")
-    messages = 4 if kind is Conv else 1
+    messages = 4 if kind is IndependentMessages else 1
     assert total.std() == pytest.approx(math.sqrt(messages) * planned.noise_std, rel=0.02)
     assert release.details["noise_std"] == pytest.approx(total.std(), rel=0.02)
     assert abs(total.mean()) < 5 * total.std() / math.sqrt(count)
@@ -402,7 +402,7 @@ def test_none_is_scikit_learn_s_logistic_regression(classes: int) -> None:
 @pytest.mark.parametrize("task", TASKS)
 def test_none_promises_nothing_and_says_so(task: str) -> None:
     agreed = study(task, "none")
-    plan = Nothing(agreed).plan()
+    plan = NonPrivate(agreed).plan()
     assert not plan.guarantee.is_promise
     assert plan.guarantee.sentence().startswith("No privacy is promised")
     rng = np.random.default_rng(0)

@@ -15,11 +15,16 @@ from factories import maker
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.methods.baselines import Conv, Local
+from unspoken.methods.baselines import IndependentMessages, Local
 from unspoken.methods.cape import Cape
-from unspoken.methods.functions import Ask, Custom, FunctionMethod
+from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.mechanisms import CorrelatedNoise, IndependentNoise, Participation
+from unspoken.methods.parameters import Refused
+from unspoken.methods.workloads import Query
 from unspoken.noise.stream import SecretStream
+from unspoken.roles.contributor import Contributor
+from unspoken.roles.secrets import PartySecrets
+from unspoken.roles.totals import Totals
 from unspoken.study import Study, StudyError, make_study
 from unspoken.summation.base import Aborted, Rejected
 from unspoken.summation.collection import CollectionCoordinator, OwnMessage
@@ -49,7 +54,7 @@ class View:
         self.messages: dict[int, np.ndarray] = {}
         self.common: dict[int, np.ndarray] = {}
         self.sum_of_common: np.ndarray = np.empty(0)
-        take, draw, prepare = CollectionCoordinator.step, local._common_noise, local._Run._prepare
+        take, draw, prepare = CollectionCoordinator.step, Contributor.common_noise, Totals.prepared
 
         def step(endpoint: CollectionCoordinator, incoming: bytes) -> Any:
             message = msgspec.msgpack.decode(incoming, type=OwnMessage)
@@ -57,20 +62,21 @@ class View:
             self.messages[message.sender] = signed(words[:-1], endpoint._session.bits)
             return take(endpoint, incoming)
 
-        def common_noise(root: bytes, party: int, turn: int, deviation: float, count: int) -> Any:
-            noise = draw(root, party, turn, deviation, count)
-            if party in colluding:
-                self.common[party] = noise.view(np.int64).astype(float)
+        def common_noise(contributor: Contributor, name: str, secrets: PartySecrets) -> Any:
+            noise = draw(contributor, name, secrets)
+            if secrets.index in colluding:
+                self.common[secrets.index] = noise.view(np.int64).astype(float)
             return noise
 
-        def prepared(run: Any, planned: Any) -> Any:
-            answer = prepare(run, planned)
-            self.sum_of_common = signed(run._common[planned.name].total, planned.encoding.bits)
+        def prepared(totals: Totals, request: Any, coordinator: Any) -> Any:
+            answer = prepare(totals, request, coordinator)
+            bits = totals._plan.planned(request.name).encoding.bits
+            self.sum_of_common = signed(totals.common[request.name].total, bits)
             return answer
 
         monkeypatch.setattr(CollectionCoordinator, "step", step)
-        monkeypatch.setattr(local, "_common_noise", common_noise)
-        monkeypatch.setattr(local._Run, "_prepare", prepared)
+        monkeypatch.setattr(Contributor, "common_noise", common_noise)
+        monkeypatch.setattr(Totals, "prepared", prepared)
 
 
 def signed(words: np.ndarray, bits: int) -> np.ndarray:
@@ -137,7 +143,7 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
     """Lemma 1 and Proposition 1, measured: 50,000 numbers a method, so deviations are known to 0.3 %."""
     sites, count = 5, 50_000
     agreed = study(parties=sites, method={"correlation": float(sites)})
-    cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, Conv)
+    cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, IndependentMessages)
     noise = cape.plan().planned("function").noise
     assert isinstance(noise, CorrelatedNoise)
     scale = cape.plan().planned("function").encoding.scale
@@ -190,7 +196,7 @@ def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None
     mu = plan.released(outcome.participation).mu
     assert mu is not None
     assert mu == pytest.approx(
-        planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.hidden(Participation(7, 7)))
+        planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.adversary_variance(Participation(7, 7)))
     )
 
 
@@ -213,7 +219,8 @@ def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -
     outcome = local.run(method, plan, ArrayFederation(agreed, records, np.arange(40) % 4))
     assert plan.rounds == 4
     assert outcome.participation == {"function": [Participation(4, 4)] * 3}
-    drawn = [local._common_noise(KEY, party, turn, 100.0, 5).tobytes() for party in range(4) for turn in range(3)]
+    planned, parties = plan.planned("function"), [PartySecrets(KEY, index) for index in range(4)]
+    drawn = [planned.noise.prepared(5, party.common(turn)).tobytes() for party in parties for turn in range(3)]
     assert len(set(drawn)) == 12
     # Three releases of the whole: μ is √3 times that of one.
     assert plan.guarantee.mu == pytest.approx(math.sqrt(3) * plan.planned("function").mu)
@@ -221,14 +228,14 @@ def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -
 
 def test_a_method_cannot_ask_more_often_than_it_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     agreed = study(parties=4)
-    method = Conv(agreed)
+    method = IndependentMessages(agreed)
 
     def greedy(plan: Any) -> Iterator[Any]:
-        yield method.request(Ask())
-        yield method.request(Ask())
+        yield method.request(Query("function"))
+        yield method.request(Query("function"))
 
     monkeypatch.setattr(method, "coordinate", greedy)
-    with pytest.raises(RuntimeError, match="more often"):
+    with pytest.raises(Refused, match="more often than planned"):
         local.run(method, method.plan(), sites_with(agreed, [0.5] * 4))
 
 

@@ -18,23 +18,29 @@ from torch import Tensor, nn
 
 import unspoken
 from factories import make
-from unspoken.arithmetic import floating_point_slack
+from unspoken.arithmetic import inexactness
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected_gradients import BeforeProjection
 from unspoken.learners.random_projection import projected_bound
 from unspoken.methods import cross_silo, mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
-from unspoken.methods.cross_silo import CrossSilo, Optimizer, TrainingOptions, poisson_sample
+from unspoken.methods.baselines import Central
+from unspoken.methods.cross_silo import CrossSilo
+from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.planning import Setting, plan_sum, trust_of
 from unspoken.methods.registry import method_for
-from unspoken.methods.training_baselines import CentralTraining
+from unspoken.methods.training.batches import poisson_sample
+from unspoken.methods.training.optimizer import Optimizer
+from unspoken.methods.training.options import TrainingOptions
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
+from unspoken.roles.totals import Totals
 from unspoken.study import Study, StudyError, make_study
 from unspoken.summation.base import Aborted
 
@@ -95,8 +101,9 @@ def run(method: Any, plan: Any = None, seed: int = 0, **options: Any) -> local.O
 def totals_of(method: CrossSilo) -> list[np.ndarray]:
     """The totals of a run to come, as the coordinator sees them."""
     totals: list[np.ndarray] = []
-    lift = method.projection.lift
-    method.projection.lift = lambda total, turn: (totals.append(total), lift(total, turn))[1]  # type: ignore[method-assign]
+    projection: Any = method.workload.projection
+    lift = projection.lift
+    projection.lift = lambda total, turn: (totals.append(total), lift(total, turn))[1]
     return totals
 
 
@@ -123,18 +130,18 @@ def test_without_noise_it_is_central_dp_sgd_step_by_step(
     method = CrossSilo(agreed)
     found = weights_of(run(method))
     records, _ = records_for(agreed)
-    weights = torch.tensor(method.model.initial(), requires_grad=True)
+    weights = torch.tensor(method.workload.model.initial(), requires_grad=True)
     makes = {"sgd": lambda w: torch.optim.SGD(w, lr=0.1, momentum=0.9), "adam": lambda w: torch.optim.Adam(w, lr=0.1)}
     stepper = makes[optimizer["optimizer"]]([weights])
     for _ in range(6):
         flat = weights.detach().numpy()
-        (total,) = method.model.clipped_gradients(flat, records.features, records.labels, np.array([30]), 0.5)
+        (total,) = method.workload.model.clipped_gradients(flat, records.features, records.labels, np.array([30]), 0.5)
         weights.grad = torch.from_numpy(total / 30)
         stepper.step()
     # Adam makes steps of the same length of however small a gradient, and of its rounding.
     tolerance = 2e-3 if "adam" in optimizer.values() else 2e-4
     np.testing.assert_allclose(found, weights.detach().numpy(), atol=tolerance)
-    central = CentralTraining(make_study({**agreed.model_dump(exclude_none=True), "method": {**model, **optimizer,
+    central = Central(make_study({**agreed.model_dump(exclude_none=True), "method": {**model, **optimizer,
         "name": "central", "rounds": 6, "rate": 1.0, "clip": 0.5, "learning_rate": 0.1}}))  # fmt: skip
     np.testing.assert_allclose(found, weights_of(run(central)), atol=tolerance)
 
@@ -353,7 +360,7 @@ def test_replacing_a_record_moves_a_contribution_by_twice_the_clip_at_most_and_c
     """Random pairs, and an attack: a label that is flipped where both are as likely turns the gradient round."""
     clip = 0.01
     method = CrossSilo(study({**model, **projection, "rate": 1.0, "rounds": 5, "clip": clip}))
-    rng, weights = np.random.default_rng(0), method.model.initial()
+    rng, weights = np.random.default_rng(0), method.workload.model.initial()
     largest = 0.0
     for turn, attack in itertools.product(range(5), (False, True)):
         features, labels = rng.normal(size=(10, 4)) * 3, rng.integers(2, size=10)
@@ -379,17 +386,17 @@ def test_gaussian_projections_exceed_their_bound_as_rarely_as_stated() -> None:
     clip, size = 0.01, 6
     agreed = study({"projection": size, "projection_kind": "gaussian", "rate": 1.0, "rounds": 50, "clip": clip})
     method = CrossSilo(agreed)
-    plan, weights = method.plan(), method.model.initial()
+    plan, weights = method.plan(), method.workload.model.initial()
     features, labels = np.full((1, 4), 3.0), np.array([1])
-    loose = BeforeProjection(method.model, clip, size, 0, 0.05)
+    loose = BeforeProjection(method.workload.model, clip, size, 0, 0.05)
     norms = np.array([
         np.linalg.norm(loose.sums(weights, features, labels, np.array([1]), turn)) for turn in range(1000)
     ])  # fmt: skip
     assert 25 < (norms > loose.bound).sum() < 80
     assert norms.max() < plan.sums[0].sensitivity
     # Half of a hundredth of δ is shared among rounds, twice each for a replaced record.
-    assert method.projection.bound == pytest.approx(projected_bound(clip, size, 1e-5 * 0.01 / 100))
-    assert method.sampling().slack == pytest.approx(1e-7)
+    assert method.workload.projection.bound == pytest.approx(projected_bound(clip, size, 1e-5 * 0.01 / 100))
+    assert plan.sums[0].sampling.slack == pytest.approx(1e-7)
     assert any("nobody chose records by the seed" in note for note in plan.notes)
     assert (np.mean(norms**2)) == pytest.approx(clip**2, rel=0.1)
 
@@ -443,7 +450,7 @@ def test_parties_and_rounds_draw_independently(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize("protocol", ["compute-nodes", "secagg"])
 def test_an_empty_batch_sends_a_message_like_any_other(protocol: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: dict[float, list[tuple[str, int]]] = {}
-    send = local._Post.send
+    send = Post.send
     for rate in (1e-9, 1.0):
         sent = sizes[rate] = []
 
@@ -451,7 +458,7 @@ def test_an_empty_batch_sends_a_message_like_any_other(protocol: str, monkeypatc
             sent.extend((sender, len(envelope.body)) for envelope in envelopes)
             send(post, envelopes, sender)
 
-        monkeypatch.setattr(local._Post, "send", watched)
+        monkeypatch.setattr(Post, "send", watched)
         outcome = run(CrossSilo(study({"rounds": 2, "rate": rate}, (4, 10), summation=protocol)))
         assert outcome.survivors == 4
     assert sorted(sizes[1e-9]) == sorted(sizes[1.0])
@@ -467,21 +474,21 @@ def test_batches_without_replacement_are_of_the_records_behind_their_tokens(monk
     silence(monkeypatch)
     dealings: list[dict[int, TokenPositions]] = []
     weights: list[np.ndarray] = []
-    deal = local._Run._deal_tokens
+    deal = local._Run._shuffle
 
-    def dealt(running: Any, turn: int) -> Any:
-        answer = deal(running, turn)
-        dealings.append(running._dealt)
+    def dealt(running: Any, *arguments: Any) -> Any:
+        answer = deal(running, *arguments)
+        dealings.append(running._positions)
         return answer
 
-    monkeypatch.setattr(local._Run, "_deal_tokens", dealt)
+    monkeypatch.setattr(local._Run, "_shuffle", dealt)
     agreed = study({**FIXED, "clip": 0.5}, (3, 7))
     method = CrossSilo(agreed)
     ask = method.request
 
-    def request(at: np.ndarray, turn: int) -> Any:
-        weights.append(at)
-        return ask(at, turn)
+    def request(query: Any) -> Any:
+        weights.append(query.parameters)
+        return ask(query)
 
     monkeypatch.setattr(method, "request", request)
     totals = totals_of(method)
@@ -492,14 +499,14 @@ def test_batches_without_replacement_are_of_the_records_behind_their_tokens(monk
         where = {party: dealt.places for party, dealt in dealing.items()}
         # All parties come to the same batch, by the seed that they made together.
         assert len({dealt.seed for dealt in dealing.values()}) == 1
-        batch = method._batch(dealing[0])
+        batch = method.workload.batches.batch(dealing[0])
         assert len(set(batch.tolist())) == 6  # ⌊0.3·21⌋
         # Every place has one record.
         assert sorted(np.concatenate(list(where.values()))) == list(range(21))
         lists.add(tuple(np.concatenate(list(where.values())).tolist()))
         rows = np.concatenate([np.flatnonzero(groups == party)[np.isin(where[party], batch)] for party in range(3)])
         assert len(rows) == 6
-        (expected,) = method.model.clipped_gradients(
+        (expected,) = method.workload.model.clipped_gradients(
             at, records.features[rows], records.labels[rows], np.array([6]), 0.5
         )
         np.testing.assert_allclose(total, expected, atol=2e-3)
@@ -540,12 +547,12 @@ def test_the_planned_rate_holds_for_any_numbers_of_records_that_a_study_allows(
     content["parties"]["max_records"] = most
     content["privacy"] |= {"enclaves": True} if known == 0 else {"colluding": known}
     method = CrossSilo(make_study(content))
-    planned, allowed = method.sampling().rate, 1e-7 / 4
+    planned, allowed = method.plan().sums[0].sampling.rate, 1e-7 / 4
     for honest, theirs in itertools.product(
         np.linspace((count - known) * fewest, (count - known) * most, 25).astype(int).tolist(),
         {known * fewest, known * (fewest + most) // 2, known * most},
     ):
-        batch = method._batch_size(honest + theirs)
+        batch = method.workload.batches.size(honest + theirs)
         assert effective_rate(batch, honest + theirs, theirs, allowed) <= planned + 1e-12
 
 
@@ -559,7 +566,7 @@ def test_the_largest_rate_is_that_of_all_if_there_are_no_others_and_falls_toward
 def test_a_run_that_was_cut_off_deals_the_same_tokens_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut when the third total was made but not yet kept: the same batch and the same total come again."""
     method = CrossSilo(study(FIXED, (3, 6)))
-    totals, total = [], local._Run._total
+    totals, total = [], Totals._total
 
     def made(running: Any, *arguments: Any) -> Any:
         answer = total(running, *arguments)
@@ -568,7 +575,7 @@ def test_a_run_that_was_cut_off_deals_the_same_tokens_again(tmp_path: Path, monk
             raise KeyboardInterrupt
         return answer
 
-    monkeypatch.setattr(local._Run, "_total", made)
+    monkeypatch.setattr(Totals, "_total", made)
     records, federation = tmp_path / "run", ArrayFederation(method.study, *records_for(method.study))
     journal = Journal(records, "run")
     with pytest.raises(KeyboardInterrupt):
@@ -587,10 +594,12 @@ def test_a_party_needs_tokens_before_a_batch_and_weights_before_either() -> None
     method = CrossSilo(study(FIXED))
     block = Block(np.zeros((1, 2, 4)), np.zeros((1, 2), dtype=np.int64), np.array([2]))
     with pytest.raises(ValueError, match="list of tokens"):
-        method.contribute(Sum("gradient", method.model.initial()), block, [PartyContext(SecretStream())])
+        method.contribute(Sum("gradient", method.workload.model.initial()), block, [PartyContext(SecretStream())])
+    with pytest.raises(ValueError, match="Expected parameters"):
+        method.contribute(Sum("gradient"), block, [PartyContext(SecretStream())])
     for weights in (None, np.zeros(3)):
-        with pytest.raises(ValueError, match="the model's weights"):
-            method.contribute(Sum("gradient", weights), block, [PartyContext(SecretStream())])
+        with pytest.raises(Refused, match="it should carry 10 numbers"):
+            method.check(Sum("gradient", weights), 0)
     assert next(method.coordinate(method.plan())) == Tokens(0)
 
 
@@ -628,7 +637,7 @@ def test_enclaves_need_no_share_for_the_curious() -> None:
     assert ratio == pytest.approx(math.sqrt(3 / 4), rel=1e-3)
     assert with_them.guarantee.epsilon == pytest.approx(without.guarantee.epsilon, rel=1e-3)
     assert "trusted execution environments" in with_them.guarantee.sentence()
-    with pytest.raises(StudyError, match="sets both enclaves and colluding; enclaves already exclude colluders"):
+    with pytest.raises(StudyError, match="has enclaves, which know no colluders, and colluding; remove one"):
         study(enclaves=True, colluding=1)
 
 
@@ -739,6 +748,6 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
         declared = DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows)
         planned = plan_sum(agreed, Setting(trust_of(agreed)), declared, 1.0)
     rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
-    off = group * floating_point_slack(records, rows) * 2.0 * records
+    off = group * inexactness(records, rows) * 2.0 * records
     assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
     assert (off > 1e-3) == (records == 10**8)

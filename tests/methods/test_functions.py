@@ -14,8 +14,7 @@ import unspoken
 from factories import maker
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
-from unspoken.methods import baselines
-from unspoken.methods.functions import Custom, Function, FunctionMethod
+from unspoken.methods.functions import ComputesFunctions, Custom, Function, FunctionMethod
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.simulation import Simulation, simulate_records
 from unspoken.study import Study, StudyError, make_study
@@ -35,8 +34,9 @@ study = maker("cape", task="statistics", parties=3, epsilon=2.0)
 
 def function_of(agreed: Study) -> Function:
     method = method_for(agreed)
-    assert isinstance(method, FunctionMethod | baselines.Nothing)
-    return method.function
+    assert isinstance(method, ComputesFunctions)
+    assert isinstance(method.workload, Function)
+    return method.workload
 
 
 def people(count: int = 300) -> pd.DataFrame:
@@ -331,5 +331,5 @@ def test_a_network_s_gradient_needs_the_weights_that_were_asked_for() -> None:
     content |= {"study": {"name": "net", "task": "classification"}, "data": {"features": 2, "classes": 2}}
     content["method"] = {"name": "conv", "function": "network"}
     computed = function_of(make_study(content))
-    with pytest.raises(ValueError, match="Expected the network's parameters"):
+    with pytest.raises(ValueError, match="Expected parameters with the request"):
         computed.of(np.zeros((1, 2)), np.zeros(1, dtype=int), None)

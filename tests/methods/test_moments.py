@@ -124,7 +124,7 @@ def test_however_records_are_spread_the_sums_are_the_same(function: str) -> None
 
 def test_the_common_direction_is_taken_away_if_there_is_one() -> None:
     method = moments(study(data=data(features=50, norm=1.0)))
-    function: Any = method.function
+    function: Any = method.workload
     rng = np.random.default_rng(0)
     around_zero = rng.normal(size=(1000, 50))
     shifted = around_zero + 5.0
@@ -137,7 +137,7 @@ def test_the_common_direction_is_taken_away_if_there_is_one() -> None:
 
 
 def test_the_steps_noises_add_up_to_the_stated_noise_of_scores() -> None:
-    function: Any = moments(study(method={"steps": 5, "score_noise": 0.7})).function
+    function: Any = moments(study(method={"steps": 5, "score_noise": 0.7})).workload
     sizes = function.model.step_sizes(13.0, 10**5)
     assert len(sizes) == 5
     assert math.sqrt(float(((sizes * 13.0) ** 2).sum())) == pytest.approx(0.7)

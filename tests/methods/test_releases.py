@@ -303,6 +303,15 @@ def test_statistics_have_a_row_a_number() -> None:
     assert (model.rows(), model.to_json()) == ([], {})
 
 
+def test_statistics_of_another_package_have_a_row_a_number_with_or_without_noise() -> None:
+    found = {"age": {"median": 41.25, "spread": 3.0, "noise_std": 0.5}, "sex": {"entropy": 0.69}}
+    assert Statistics(found, {}).rows() == [
+        ("age", "median", "41.25", "0.5"),
+        ("age", "spread", "3", "0.5"),
+        ("sex", "entropy", "0.69", ""),
+    ]
+
+
 def test_releases_load_neither_scikit_learn_nor_torch_nor_skops() -> None:
     code = (
         "import sys; import unspoken.methods.releases; "

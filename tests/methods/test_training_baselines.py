@@ -15,12 +15,18 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.methods import mechanisms, training_baselines
+from unspoken.methods import mechanisms
 from unspoken.methods.base import Collect, PartyContext, Sum
-from unspoken.methods.cross_silo import CrossSilo
+from unspoken.methods.baselines import Central, NonPrivate
+from unspoken.methods.fedavg import FedAvg
+from unspoken.methods.fedsgd import FedSgd
+from unspoken.methods.functions import FunctionOptions
+from unspoken.methods.functions.regression import LeastSquares
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, Participation, PreNoised
 from unspoken.methods.registry import method_for
-from unspoken.methods.training_baselines import CentralTraining, FedAvg, FedSgd, LocalTraining, PlainTraining
+from unspoken.methods.training.averaging import AveragedModels
+from unspoken.methods.training.gradients import GradientDescent
+from unspoken.methods.workloads import WorkloadMethod
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import Rounds, epsilon_of
 from unspoken.study import Study, StudyError, make_study
@@ -69,13 +75,25 @@ def weights_of(outcome: local.Outcome) -> np.ndarray:
     return np.concatenate([value.ravel() for value in outcome.release.state.values()]).astype(float)
 
 
-def test_a_named_model_makes_baselines_train_it() -> None:
-    kinds = {"central": CentralTraining, "local": LocalTraining, "none": PlainTraining, "cross-silo": CrossSilo}
-    for name, kind in kinds.items():
-        assert type(method_for(study(name))) is kind
-    content = study("central", epsilon=1.0).model_dump(exclude_none=True)
-    del content["method"]["model"]
-    assert not isinstance(method_for(make_study(content)), CrossSilo)
+def test_a_named_model_is_trained_and_without_one_a_function_is_computed() -> None:
+    for name, kind in {"central": GradientDescent, "local": GradientDescent, "none": AveragedModels}.items():
+        content = study(name, epsilon=1.0).model_dump(exclude_none=True)
+        trains = method_for(make_study(content))
+        assert isinstance(trains.workload, kind)
+        assert trains.keys_for(trains.study) is type(trains.workload.options)
+        del content["method"]["model"]
+        computes = method_for(make_study(content))
+        assert type(computes) is type(trains)
+        assert isinstance(computes.workload, LeastSquares)
+        assert computes.keys_for(computes.study) is FunctionOptions
+
+
+@pytest.mark.parametrize("name", ["central", "local", "none"])
+def test_statistics_take_no_model(name: str) -> None:
+    content = {**study(name, epsilon=1.0).model_dump(exclude_none=True), "data": {"features": 2}}
+    content["study"]["task"] = "statistics"
+    with pytest.raises(StudyError, match=r"task is \"statistics\", but a model is for classification and regression"):
+        method_for(make_study(content))
 
 
 def test_the_curator_s_noise_is_the_multiplier_s_and_local_noise_is_larger_by_the_root_of_the_parties() -> None:
@@ -84,15 +102,13 @@ def test_the_curator_s_noise_is_the_multiplier_s_and_local_noise_is_larger_by_th
     measured = {}
     for name in ("central", "local", "cross-silo"):
         method = method_for(study(name, options, (9, 5), 200, 10, noise_multiplier=1.5))
-        assert isinstance(method, CrossSilo)
-        if isinstance(method, CentralTraining):
+        assert isinstance(method, WorkloadMethod)
+        if isinstance(method, Central):
             method.secrets = SecretStream(KEY)
         totals: list[np.ndarray] = []
-        lift = method.projection.lift
-        method.projection.lift = lambda total, turn, lift=lift, totals=totals: (
-            totals.append(total),
-            lift(total, turn),
-        )[1]  # type: ignore[misc]
+        projection: Any = method.workload.projection
+        lift = projection.lift
+        projection.lift = lambda total, turn, lift=lift, totals=totals: (totals.append(total), lift(total, turn))[1]
         outcome = run(method)
         measured[name] = float(np.concatenate(totals).std())
         assert outcome.release.details["noise_std_per_step"] == pytest.approx(measured[name] / (1e-9 * 45), rel=0.02)
@@ -140,7 +156,7 @@ def test_fedavg_protects_whole_parties_only(unit: Any) -> None:
 def updates(method: FedAvg, trials: int, weights: np.ndarray | None = None) -> np.ndarray:
     """What the parties send in some rounds, one row each time."""
     ((_, block),) = federation(method.study).blocks()
-    request = Sum("update", method.model.initial() if weights is None else weights)
+    request = Sum("update", method.workload.model.initial() if weights is None else weights)
     streams = [
         [PartyContext(SecretStream(bytes([trial, party]) * 16)) for party in range(len(block))]
         for trial in range(trials)
@@ -167,8 +183,8 @@ def test_parties_that_sit_a_round_out_send_zeros() -> None:
 
 def test_an_update_beyond_floating_point_is_not_seen_from_outside() -> None:
     method = FedAvg(study("fedavg", {"rate": 1.0}))
-    assert not updates(method, 2, np.full(method.model.size, np.nan)).any()
-    assert np.isfinite(updates(method, 2, np.full(method.model.size, 1e300))).all()
+    assert not updates(method, 2, np.full(method.workload.model.size, np.nan)).any()
+    assert np.isfinite(updates(method, 2, np.full(method.workload.model.size, 1e300))).all()
 
 
 def test_the_promise_of_fedavg_is_that_of_sampled_parties() -> None:
@@ -186,7 +202,7 @@ def test_without_noise_fedavg_is_the_mean_of_clipped_updates(monkeypatch: pytest
     method = FedAvg(study("fedavg", {"rounds": 1, "rate": 1.0, "clip": 0.05, "epochs": 1, "batch": 10}))
     outcome = run(method)
     # One batch of all ten records at each party, so that their order does not matter.
-    expected = method.model.initial() + updates(method, 1).mean(axis=0)
+    expected = method.workload.model.initial() + updates(method, 1).mean(axis=0)
     np.testing.assert_allclose(weights_of(outcome), expected, atol=1e-4)
     noise = method.plan().sums[0].total_std(4) / 4
     assert outcome.release.details["noise_std_per_step"] == pytest.approx(noise)
@@ -195,7 +211,7 @@ def test_without_noise_fedavg_is_the_mean_of_clipped_updates(monkeypatch: pytest
 def test_the_average_is_the_step_unless_the_study_says_otherwise() -> None:
     for given, rate in (({}, 1.0), ({"learning_rate": 0.3}, 0.3), ({"optimizer": "adam"}, None)):
         method = FedAvg(study("fedavg", given))
-        assert training_baselines._averaging(method.options).learning_rate == rate
+        assert method.workload._stepping().learning_rate == rate
 
 
 # FedSGD.
@@ -220,7 +236,7 @@ def test_the_noise_of_fedsgd_is_in_what_a_party_sends(records: int) -> None:
     method = FedSgd(study("fedsgd", options, (4, records), 200, 10, noise_multiplier=1.5))
     block = Block(np.zeros((2, 1, 200)), np.zeros((2, 1), dtype=np.int64), np.ones(2, dtype=np.int64))
     contexts = [PartyContext(SecretStream(bytes([party]) * 32)) for party in range(2)]
-    one, other = method.contribute(Collect("gradient", method.model.initial()), block, contexts).noisy
+    one, other = method.contribute(Collect("gradient", method.workload.model.initial()), block, contexts).noisy
     planned = method.plan().sums[0]
     # What is sent is within the encoding's bound, and coarse rounding does not touch it.
     assert np.linalg.norm(one) < planned.encoding.bound
@@ -236,13 +252,16 @@ def test_without_noise_fedsgd_averages_what_clipped_steps_give(monkeypatch: pyte
     method = FedSgd(study("fedsgd", options))
     found = weights_of(run(method))
     ((_, block),) = federation(method.study).blocks()
-    weights = method.model.initial()
+    weights = method.workload.model.initial()
     for _ in range(2):
         models = []
         for features, labels in zip(block.features, block.labels, strict=True):
             own = weights
             for _ in range(3):
-                own = own - 0.2 * method.model.clipped_gradients(own, features, labels, np.array([10]), 0.5)[0] / 10
+                own = (
+                    own
+                    - 0.2 * method.workload.model.clipped_gradients(own, features, labels, np.array([10]), 0.5)[0] / 10
+                )
             models.append(own)
         weights = np.mean(models, axis=0)
     np.testing.assert_allclose(found, weights, atol=1e-3)
@@ -253,14 +272,14 @@ def test_without_noise_fedsgd_averages_what_clipped_steps_give(monkeypatch: pyte
 
 def test_none_is_the_average_of_models_that_parties_train() -> None:
     """One batch of all its records at each party: the same whatever the order."""
-    method = PlainTraining(study("none", {"rounds": 3, "batch": 10, "epochs": 2, "local_rate": 0.2}))
+    method = NonPrivate(study("none", {"rounds": 3, "batch": 10, "epochs": 2, "local_rate": 0.2}))
     outcome = run(method)
     assert outcome.participation == {"model": [Participation(4, 4)] * 3}
     ((_, block),) = federation(method.study).blocks()
-    weights, order = method.model.initial(), np.random.default_rng(0)
+    weights, order = method.workload.model.initial(), np.random.default_rng(0)
     for _ in range(3):
         models = [
-            method.model.trained(weights, features, labels, 2, 10, 0.2, order)
+            method.workload.model.trained(weights, features, labels, 2, 10, 0.2, order)
             for features, labels in zip(block.features, block.labels, strict=True)
         ]
         weights = np.mean(models, axis=0)
@@ -272,9 +291,9 @@ def test_none_is_the_average_of_models_that_parties_train() -> None:
 
 
 def test_training_that_leaves_floating_point_is_told_with_the_remedy() -> None:
-    method = PlainTraining(study("none", {"local_rate": 3.0}))
+    method = NonPrivate(study("none", {"local_rate": 3.0}))
     ((_, block),) = federation(method.study).blocks()
-    request = Collect("model", np.full(method.model.size, 1e300))
+    request = Collect("model", np.full(method.workload.model.size, 1e300))
     with pytest.raises(StudyError, match=r"\[method\] local_rate is 3, with which .*floating point; lower it\.$"):
         method.contribute(request, block, [PartyContext(SecretStream(KEY)) for _ in range(4)])
 

@@ -24,6 +24,7 @@ from unspoken.data.files import Records, read_records
 from unspoken.engines import local
 from unspoken.engines.processes import HelperProcess
 from unspoken.methods.base import Sum, Vote
+from unspoken.methods.parameters import Refused
 from unspoken.methods.registry import method_for
 from unspoken.methods.voting import Voting
 from unspoken.noise.stream import SecretStream
@@ -450,28 +451,28 @@ def test_typical_records_are_asked_about_and_any_choice_is_as_private(tmp_path: 
     assert sorted(distances.argmin(axis=1).tolist()) == [0, 1, 2]
     assert distances.min(axis=1).max() < 0.5
     first = Voting(study(tmp_path, queries=3, asking="first"))
-    assert first.request.parameters is not None
-    assert first.request.parameters.tolist() == [0.0, 1.0, 2.0]
+    assert first.request.indices is not None
+    assert first.request.indices.tolist() == [0, 1, 2]
     # A coordinator that asks three times about the same record learns no more than it paid for.
     block = Block(np.zeros((1, 6, 2)), np.zeros((1, 6), dtype=np.int64), np.array([6]))
     once, again = (
-        method.contribute(Sum("ballots", np.array(places)), block).noisy for places in ([0, 1, 2], [7, 7, 7])
+        method.contribute(Sum("ballots", indices=np.array(places)), block).noisy for places in ([0, 1, 2], [7, 7, 7])
     )
     assert np.linalg.norm(once) == np.linalg.norm(again) == math.sqrt(3.0)
 
 
 @pytest.mark.parametrize(
     "places",
-    [None, [0.0, 1.0], [0.0, 1.0, 2.0, 3.0], [0.0, 1.0, 20.0], [0.0, 1.0, -1.0], [0.0, 1.0, 0.5], [0.0, 1.0, math.nan]],
+    [None, [0, 1], [0, 1, 2, 3], [0, 1, 20], [0, 1, -1], [[0, 1, 2]], [0.0, 1.0, 2.0]],
 )
 def test_a_party_answers_as_many_questions_about_public_records_as_were_planned(
-    places: list[float] | None, tmp_path: Path
+    places: list[Any] | None, tmp_path: Path
 ) -> None:
     method = Voting(study(tmp_path, queries=3))
-    block = Block(np.zeros((1, 6, 2)), np.zeros((1, 6), dtype=np.int64), np.array([6]))
-    request = Vote("ballots", None if places is None else np.array(places))
-    with pytest.raises(ValueError, match="Expected the places of 3 among 20 public records"):
-        method.contribute(request, block)
+    method.check(Vote("ballots", indices=np.array([0, 19, 2])), 0)
+    request = Vote("ballots", indices=None if places is None else np.array(places))
+    with pytest.raises(Refused, match=r'"ballots" names (no places|places of shape|the place)'):
+        method.check(request, 0)
 
 
 @pytest.mark.parametrize("protocol", ["tally", "ideal"])

@@ -36,6 +36,8 @@ UNITS: tuple[Any, ...] = ("record", {"group": 3}, {"group": GROUP}, "party")
 DROPOUTS = (0, 1, 4)
 SUMS = [name for name, kind in PROTOCOLS.items() if "sum" in kind.serves]
 """The protocols that add: votes show no totals that could be compared."""
+SOME_NODES = (3, 2)
+"""Three compute nodes, of which each party uses two. (With four dropouts such a study is refused.)"""
 SIZES = ((20, 20), (20, 26))
 """The fewest and the most records of a party."""
 
@@ -109,6 +111,8 @@ class Case:
     dropouts: int = 0
     sizes: tuple[int, int] = SIZES[0]
     protocol: str = "ideal"
+    nodes: tuple[int, int] | None = None
+    """Of compute nodes: how many there are, and how many of them each party uses."""
 
     def __str__(self) -> str:
         return " ".join([self.task, self.method, *(f"{key}={value}" for key, value in self.options)])
@@ -126,7 +130,7 @@ class Case:
             unit=self.unit,
             dropouts=self.dropouts,
             method=options,
-            summation=self.protocol,
+            summation={"protocol": self.protocol, **dict(zip(("nodes", "per_party"), self.nodes or (), strict=False))},
         )
 
 
@@ -179,6 +183,8 @@ def all_settings() -> Iterator[dict[str, Any]]:
     """Units, dropouts, sizes and protocols in all combinations."""
     for values in itertools.product(UNITS, DROPOUTS, SIZES, SUMS):
         yield dict(zip(("unit", "dropouts", "sizes", "protocol"), values, strict=True))
+    for unit, dropouts, sizes in itertools.product(UNITS, DROPOUTS, SIZES):
+        yield {"unit": unit, "dropouts": dropouts, "sizes": sizes, "protocol": "compute-nodes", "nodes": SOME_NODES}
 
 
 def _pairs(setting: dict[str, Any]) -> set[Any]:
@@ -298,6 +304,9 @@ class Listening(Method):
 
     def parameters(self, request: Any) -> Any:
         return self._method.parameters(request)
+
+    def indices(self, request: Any) -> Any:
+        return self._method.indices(request)
 
     def contribute(self, request: Any, block: Any, contexts: Any = ()) -> Any:
         return self._method.contribute(request, block, contexts)

@@ -45,6 +45,16 @@ def test_neighbours_stay_within_the_planned_sensitivity_and_reach_half_of_it(
         attacks.attacked(replace(case, **settings[number]), public, rng.permutation(attacks.KINDS)[:1])
 
 
+@pytest.mark.parametrize(
+    "case", [Case("moments", (), "statistics", dropouts=1), Case("cape", (), "statistics", dropouts=1)], ids=str
+)
+def test_neighbours_stay_apart_by_no_more_where_a_party_uses_some_of_the_nodes(case: Case, public: Path) -> None:
+    """In every run of this suite, not only where the settings above take their turns."""
+    ratio = attacks.attacked(replace(case, protocol="compute-nodes", nodes=attacks.SOME_NODES), public)
+    assert ratio is not None
+    assert ratio >= 0.5
+
+
 @pytest.mark.parametrize("case", attacks.variants(), ids=str)
 def test_with_as_many_colluders_as_planned_nothing_is_weakened(case: Case, public: Path) -> None:
     """The first row of that table is the promise itself, up to the coarser accounting of sampled rounds."""

@@ -1,4 +1,4 @@
-"""What a plan counts against the promise, worked out again: parties that may be left out, dice thrown again and again."""
+"""What a plan counts against the promise, worked out again: parties that may be left out, dice thrown many times."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def test_a_planned_study_sums_and_collects_by_its_own_roster() -> None:
     agreed = study("cape", summation="compute-nodes")
     plan = method_for(agreed).plan()
     planned, roster = plan.sums[0], Roster.of(agreed)
-    for protocol in (plan.preparation(planned, roster=roster), plan.collection(planned, roster=roster)):
+    for protocol in (plan.preparation(planned).with_roster(roster), plan.collection(planned).with_roster(roster)):
         rows = np.random.default_rng(0).integers(0, 2**32, (4, protocol.session.length), dtype=np.uint64)
         assert (total(protocol, rows) == protocol.session.reduce(rows.sum(axis=0))).all()
 

@@ -34,6 +34,11 @@ def read_public(study: Study, name: str, sha256: str | None) -> PublicRecords:
     path, beside = Path(name), Path(study.source).parent / name
     if not path.is_file() and beside.is_file():
         path = beside
+    if not path.exists():
+        raise study.error(
+            "method.public",
+            f'is "{name}", but there is no such file here or beside the study; put it there, or name it',
+        )
     features = read_features(path, study)
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()

@@ -21,7 +21,7 @@ from unspoken.noise.stream import SecretStream
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.helper import Helper
 from unspoken.roles.party import Party
-from unspoken.roles.store import MemoryStore
+from unspoken.roles.store import MemoryStore, Store
 from unspoken.summation.base import COORDINATOR, Envelope, address_of
 from unspoken.summation.simulated_keys import SimulatedKeys
 
@@ -67,12 +67,11 @@ class Actors:
         )
         self._method, self._plan = method, plan
         self._records = dict(_apart(federation))
-        self.stores = {index: MemoryStore() for index in self._records}
-        self.parties = {index: self.party(index) for index in self._records}
-        self.helpers = {
-            address: Helper(plan, index, keys.helper(index), keys.roster)
-            for index, address in enumerate(plan.helper_addresses)
+        self.stores: dict[str, Store] = {
+            address: MemoryStore() for address in [*map(address_of, self._records), *plan.helper_addresses]
         }
+        self.parties = {address_of(index): self.party(index) for index in self._records}
+        self.helpers = {address: self.helper(address) for address in plan.helper_addresses}
         self.bytes, self.sent = 0, Counter[str]()
 
     def party(self, index: int) -> Party:
@@ -80,17 +79,21 @@ class Actors:
         return Party(
             self._method,
             self._records[index],
-            index,
             self._keys.identity(index),
             self._keys.roster,
             plan=self._plan,
-            store=self.stores[index],
+            store=self.stores[address_of(index)],
             root_of=self._attempts.root_of,
         )
 
+    def helper(self, address: str) -> Helper:
+        """A helper as its store has it."""
+        index = self._plan.helper_addresses.index(address)
+        return Helper(self._plan, index, self._keys.helper(index), self._keys.roster, store=self.stores[address])
+
     def run(self, vanishing: list[int], progress: Progress | None = None) -> None:
         """Deliver messages until there are none, close the stage, and so on to the end."""
-        gone, asked = _Vanishing(vanishing), None
+        gone, asked = Vanishing(vanishing), None
         envelopes = self.coordinator.start()
         while self.coordinator.stage != "done":
             if asked is not self.coordinator.request:
@@ -101,7 +104,7 @@ class Actors:
                 progress(self.coordinator.stage, len(self.parties), len(self.parties))
             envelopes = self.coordinator.close_stage()
 
-    def deliver(self, envelopes: list[Envelope], gone: _Vanishing) -> None:
+    def deliver(self, envelopes: list[Envelope], gone: Vanishing) -> None:
         """Deliver the envelopes, and whatever they give rise to."""
         waiting = deque((COORDINATOR, envelope) for envelope in envelopes)
         for _ in range(_STEPS):
@@ -111,17 +114,18 @@ class Actors:
             self.bytes += len(body)
             if sender.startswith("party:"):
                 self.sent[sender] += len(body)
-            waiting.extend((to, answer) for answer in self._step(to, body, gone))
+            waiting.extend((to, answer) for answer in self.step(to, body, gone))
         raise RuntimeError("There is no end of messages.")
 
-    def _step(self, to: str, body: bytes, gone: _Vanishing) -> list[Envelope]:
+    def step(self, to: str, body: bytes, gone: Vanishing) -> list[Envelope]:
+        """One participant takes one message."""
         if to == COORDINATOR:
             return self.coordinator.receive(body)
         if to in self.helpers:
             return self.helpers[to].receive(body)
         if gone.is_gone(to):
             return []
-        party = self.parties[int(to.removeprefix("party:"))]
+        party = self.parties[to]
         return gone.sent(to, party.receive(body), party.has_sent)
 
 
@@ -142,7 +146,7 @@ class _Attempts:
         return self._roots[attempt]
 
 
-class _Vanishing:
+class Vanishing:
     """Who vanishes, and when: half of them in the setup, if there is one, the others while they send their vectors.
 
     Of noise that is prepared half of them see the end. They are all back for the next request, and vanish again.

@@ -33,10 +33,10 @@ from unspoken.methods.base import (
     Total,
     Vote,
     ZeroSum,
+    release_of,
 )
 from unspoken.methods.mechanisms import Participation
 from unspoken.methods.plan import Plan
-from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import protocol_for
 from unspoken.roles.contributor import Contributor
@@ -78,7 +78,7 @@ def run(
         while True:
             request = conversation.send(answer(request))
     except StopIteration as end:
-        release: Release = end.value
+        release = release_of(method, end)
     there, counted = dict(running.totals.participation), running.totals.counted
     return Outcome(release, there, began, time.perf_counter() - started, running.bytes, running.largest, counted)
 
@@ -123,6 +123,8 @@ class _Run:
             case Collect():
                 self._contributor.check(request, self.totals.turn(request.name))
                 return self._collect(request, secrets)
+            case _:
+                raise TypeError(f"Expected coordinate to yield a request, got {request!r}.")
 
     def _sum(self, request: Sum | Vote, secrets: SecretStream) -> Total:
         """A secure sum of contributions, each with its share of the noise; or only the winners of a vote."""

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
@@ -124,8 +126,14 @@ class Contribution:
 
     noisy: Floats
     """(B, dimension): will be rounded, noised and masked."""
-    exact: Integers
-    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message)."""
+    exact: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message). Left out if the sum
+    has none."""
+
+    @classmethod
+    def without_exact(cls, rows: Floats | Sequence[Floats]) -> Contribution:
+        """One vector a party, all of whose coordinates carry noise."""
+        return cls(np.stack(list(rows)), np.empty((len(rows), 0), dtype=np.int64))
 
 
 class Method(Description, ABC):
@@ -180,6 +188,14 @@ class Method(Description, ABC):
         """The price of a release on these very records, which is a secret. `counted` says, for each sum, whose
         contributions are in it."""
         raise NotImplementedError
+
+
+def release_of(method: Method, ended: StopIteration) -> Release:
+    """What the coordinator's side of a method ended with."""
+    release = ended.value
+    if not isinstance(release, Release):
+        raise TypeError(f'Expected coordinate of "{method.name}" to return a Release, got {release!r}.')
+    return release
 
 
 class PooledMethod(Method):

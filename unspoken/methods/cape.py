@@ -17,8 +17,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from unspoken.methods.base import Collect, Conversation, Request, ZeroSum
-from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
+from unspoken.methods.base import Conversation, ZeroSum
+from unspoken.methods.functions import FunctionMethod, FunctionOptions
 from unspoken.methods.mechanisms import CorrelatedNoise
 from unspoken.methods.plan import Plan
 from unspoken.study import Template
@@ -28,6 +28,8 @@ _STRONGER = 1000.0
 
 
 class CapeOptions(FunctionOptions):
+    """The keys of [method] for cape."""
+
     correlation: float | None = Field(
         None,
         ge=1.0,
@@ -60,12 +62,9 @@ function = "mean"             # of each column; or "histogram", with bins = 10
 
     @property
     def noise(self) -> CorrelatedNoise:
-        chosen = self.options.correlation if isinstance(self.options, CapeOptions) else None
+        chosen = self.read_options().correlation
         stronger = 1.0 if self.study.dropouts else _STRONGER
         return CorrelatedNoise(self.study.parties.count * stronger if chosen is None else chosen)
-
-    def request(self, ask: Ask) -> Request:
-        return Collect(ask.part, ask.parameters, ask.turn)
 
     def coordinate(self, plan: Plan) -> Conversation:
         for planned in plan.sums:

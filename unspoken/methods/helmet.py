@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-import numpy as np
 from pydantic import Field
 
 from unspoken.data.block import Block
@@ -110,7 +109,7 @@ regularization = 0.1          # larger: less noise, simpler models
         models = self.learner.fit(block)
         vectors = models.reshape(len(block), -1)
         if not self.by_records:
-            return Contribution(vectors, np.empty((len(block), 0), dtype=np.int64))
+            return Contribution.without_exact(vectors)
         return Contribution(vectors * block.counts[:, None], block.counts[:, None])
 
     def coordinate(self, plan: Plan) -> Conversation:

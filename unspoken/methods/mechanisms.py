@@ -1,11 +1,11 @@
 """Noise mechanisms: the ways in which noise gets into a total, and what each leaves for an adversary to face.
 
-A method chooses a mechanism; the plan sizes it. A sized mechanism answers for itself: how much variance is hidden from
-the adversary and how much is in the total, how many secure sums it takes, what a party adds to its vector, what becomes
-public, and how all this is put in words. Nobody asks for its class.
+A method chooses a mechanism; the plan sizes it. A sized mechanism answers for itself: how much variance the adversary
+faces and how much is in the total, how many secure sums it takes, what a party adds to its vector, what becomes public,
+and how all this is put in words. Nobody asks for its class.
 
-All variances are in squared units of the encoding. "Hidden" is the variance of the continuous Gaussian that the
-adversary faces: sensitivity/√hidden is μ.
+All variances are in squared units of the encoding. The adversary's is that of the continuous Gaussian that is as hard
+to see through as the noise: sensitivity/√(adversary's variance) is μ.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them
 
 
 class Participation(NamedTuple):
-    """How many parties there were."""
+    """The numbers of parties that took part."""
 
     prepared: int
-    """In the sum of the noise that parties have in common (CAPE); without one, those who sent."""
+    """Parties in the sum of the common noise (CAPE); without such a sum, those who sent."""
     sent: int
-    """In the total."""
+    """Parties in the total."""
 
 
 @dataclass(frozen=True)
 class NoiseSource:
-    """What a party draws its noise from."""
+    """The randomness of a party's noise."""
 
     secrets: SecretStream
-    """Its own, for this request."""
+    """The party's own stream for this request."""
     seeds: Sequence[bytes] = ()
     """The seeds of the components of its share, which the protocol can open."""
     common: SecretStream | None = None
@@ -63,23 +63,23 @@ class Mechanism(ABC):
     counted = True
     """Does the spend of a run count this total? Not where a trusted receiver adds noise to what it makes of it."""
     assumptions: tuple[str, ...] = ()
-    """What must be true for the noise to be there, in words that follow 'assumes that'."""
+    """The conditions under which the noise is there, in words that follow 'assumes that'."""
 
     @abstractmethod
-    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> Self:
-        """The mechanism with so much variance hidden from the adversary. `opens_noise`: can components be opened?"""
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> Self:
+        """The mechanism with so much variance for the adversary. `opens_noise`: can components be opened?"""
 
     @abstractmethod
-    def hidden(self, there: Participation) -> float:
+    def adversary_variance(self, there: Participation) -> float:
         """The variance that the adversary faces when so many parties were there."""
 
     def weakened(self, present: int, known: int) -> float:
-        """What is hidden if the adversary knows the noise of `known` of `present` parties, more than planned for."""
-        return self.hidden(Participation(present, present))
+        """The adversary's variance if it knows the noise of `known` of `present` parties, more than planned for."""
+        return self.adversary_variance(Participation(present, present))
 
-    def hidden_alone(self) -> float:
-        """What is hidden if the adversary can open every party's vector by itself, and all that may be opened of it."""
-        return self.hidden(Participation(1, 1))
+    def adversary_variance_alone(self) -> float:
+        """The adversary's variance if it can open every party's vector by itself, and all that may be opened of it."""
+        return self.adversary_variance(Participation(1, 1))
 
     @abstractmethod
     def total(self, there: Participation) -> float:
@@ -92,20 +92,20 @@ class Mechanism(ABC):
 
     @property
     def largest_released(self) -> float:
-        """The same of the total that is released, when all that proved unneeded was opened."""
+        """The largest variance of the released total, when all that proved unneeded was opened."""
         return self.largest
 
     @property
     def schedule(self) -> NoiseSchedule | None:
-        """How a party's share is split into components that may be opened."""
+        """The components of a party's share, which may be opened."""
         return None
 
     def secure_sums(self, count: int) -> int:
-        """How many secure sums it takes to ask `count` times."""
+        """The number of secure sums for `count` totals."""
         return count if self.summed else int(self.prepares)
 
     def added(self, dimension: int, source: NoiseSource) -> Words:
-        """What a party adds to its vector."""
+        """The noise that a party adds to its vector."""
         return np.zeros(dimension, dtype=np.uint64)
 
     def opened(self, dimension: int, sent: int, seeds: Sequence[bytes]) -> Words:
@@ -122,10 +122,10 @@ class Mechanism(ABC):
 
     @abstractmethod
     def way(self, protocol: str) -> str:
-        """How what parties contribute comes together, in words."""
+        """The way from contributions to a total, in words."""
 
     def amount(self, nobody: float, most: float, dropouts: int) -> str:
-        """How much noise is in the total, in words: deviations if nobody drops out, and if as many as may do."""
+        """The noise in the total, in words, from its deviations without dropouts and with as many as may happen."""
         return f"{nobody:.4g} in the total" + (" if nobody drops out" if dropouts else "")
 
 
@@ -139,8 +139,8 @@ class NoiseShares(Mechanism):
     withheld: int = 0
     """Parties that were said to be in the total and may have been left out of it: see `Trust`."""
 
-    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> NoiseShares:
-        needed = hidden + integer.LOST_VARIANCE
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> NoiseShares:
+        needed = adversary_variance + integer.LOST_VARIANCE
         absent = trust.dropouts + trust.withheld
         least = integer.LEAST_SHARE**2 if opens_noise else math.inf
         return NoiseShares(NoiseSchedule.plan(trust.parties, trust.known, absent, needed, least), trust.withheld)
@@ -151,14 +151,14 @@ class NoiseShares(Mechanism):
             raise RuntimeError("The noise has no size yet.")
         return self.shares
 
-    def hidden(self, there: Participation) -> float:
+    def adversary_variance(self, there: Participation) -> float:
         honest = there.sent - self.withheld - self.schedule.known
         return self.schedule.kept(there.sent) * honest - integer.LOST_VARIANCE
 
     def weakened(self, present: int, known: int) -> float:
         return self.schedule.kept(present) * (present - known) - integer.LOST_VARIANCE
 
-    def hidden_alone(self) -> float:
+    def adversary_variance_alone(self) -> float:
         return self.schedule.base - integer.LOST_VARIANCE
 
     def total(self, there: Participation) -> float:
@@ -209,20 +209,20 @@ class CorrelatedNoise(Mechanism):
     withheld: int = 0
     """Parties that were said to be in the sum of ê and may have been left out of it."""
 
-    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> CorrelatedNoise:
-        common, own = correlated.integer_noise_for(hidden, self.ratio, trust.honest_survivors)
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> CorrelatedNoise:
+        common, own = correlated.integer_noise_for(adversary_variance, self.ratio, trust.honest_survivors)
         return CorrelatedNoise(
             self.ratio, trust.parties, trust.known, trust.dropouts, common, own, withheld=trust.withheld
         )
 
-    def hidden(self, there: Participation) -> float:
+    def adversary_variance(self, there: Participation) -> float:
         # Whoever is silent later only takes a message away from what the adversary sees.
         return self.weakened(there.prepared - self.withheld, self.known)
 
     def weakened(self, present: int, known: int) -> float:
         return correlated.integer_hidden_variance(self.common, self.own, present - known)
 
-    def hidden_alone(self) -> float:
+    def adversary_variance_alone(self) -> float:
         return self.weakened(1, 0)
 
     def total(self, there: Participation) -> float:
@@ -258,10 +258,10 @@ class _OwnNoise(Mechanism):
     own: float = 0.0
     """Its variance."""
 
-    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> Self:
-        return replace(self, own=hidden + integer.LOST_VARIANCE)
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> Self:
+        return replace(self, own=adversary_variance + integer.LOST_VARIANCE)
 
-    def hidden(self, there: Participation) -> float:
+    def adversary_variance(self, there: Participation) -> float:
         return self.own - integer.LOST_VARIANCE
 
     def total(self, there: Participation) -> float:
@@ -280,8 +280,8 @@ class IndependentNoise(_OwnNoise):
 
     parties: int = 0
 
-    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> IndependentNoise:
-        return replace(super().sized(trust, hidden, opens_noise), parties=trust.parties)
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> IndependentNoise:
+        return replace(super().sized(trust, adversary_variance, opens_noise), parties=trust.parties)
 
     def total(self, there: Participation) -> float:
         return there.sent * self.own
@@ -308,14 +308,8 @@ class CuratorNoise(_OwnNoise):
         return "all records in one place"
 
 
-@dataclass(frozen=True)
-class PreNoised(_OwnNoise):
-    """Contributions that were private before they came to be added: made of noisy steps (`fedsgd`)."""
-
-    in_the_open = True
-
-    def at_once(self, dimension: int, secrets: SecretStream, there: Participation) -> Words:
-        return _drawn(self.own, dimension, secrets)
+class _NothingAdded(Mechanism):
+    """Contributions are added up as they are."""
 
     def total(self, there: Participation) -> float:
         return 0.0
@@ -323,6 +317,16 @@ class PreNoised(_OwnNoise):
     @property
     def largest(self) -> float:
         return 0.0
+
+
+@dataclass(frozen=True)
+class PreNoised(_NothingAdded, _OwnNoise):
+    """Contributions that were private before they came to be added: made of noisy steps (`fedsgd`)."""
+
+    in_the_open = True
+
+    def at_once(self, dimension: int, secrets: SecretStream, there: Participation) -> Words:
+        return _drawn(self.own, dimension, secrets)
 
     def way(self, protocol: str) -> str:
         return "messages in the open"
@@ -332,7 +336,7 @@ class PreNoised(_OwnNoise):
 
 
 @dataclass(frozen=True)
-class NoNoise(Mechanism):
+class NoNoise(_NothingAdded):
     """Messages without noise: to a trainer whom all parties trust (`multiparty`), or to everyone (`none`)."""
 
     trusted: bool = False
@@ -346,17 +350,10 @@ class NoNoise(Mechanism):
     def counted(self) -> bool:  # type: ignore[override]
         return not self.trusted
 
-    def sized(self, trust: Trust, hidden: float, opens_noise: bool) -> Self:
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> Self:
         return self
 
-    def hidden(self, there: Participation) -> float:
-        return 0.0
-
-    def total(self, there: Participation) -> float:
-        return 0.0
-
-    @property
-    def largest(self) -> float:
+    def adversary_variance(self, there: Participation) -> float:
         return 0.0
 
     def way(self, protocol: str) -> str:

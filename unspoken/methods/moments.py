@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from unspoken.methods.base import Request, Sum
-from unspoken.methods.functions import Ask, FunctionMethod, FunctionOptions
+from unspoken.methods.functions import FunctionMethod, FunctionOptions
 from unspoken.methods.mechanisms import NoiseShares
 from unspoken.study import Template
 
@@ -28,13 +27,9 @@ class Moments(FunctionMethod):
     summary = "least squares and a few steps from secure sums over all records"
     template: ClassVar[Template] = {"classification": "", "regression": ""}
     noise = NoiseShares()
-    sizes_known = False
 
     def read_options(self) -> FunctionOptions:
         options = super().read_options()
         if options.function is None and self.study.task == "classification":
             return options.model_copy(update={"function": "softmax"})
         return options
-
-    def request(self, ask: Ask) -> Request:
-        return Sum(ask.part, ask.parameters, ask.turn)

@@ -200,10 +200,8 @@ regularization = 0.01         # larger: less noise, simpler models
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         models = self.local.fit(block)
         if self.averages:
-            rows = models.reshape(len(block), -1)
-        else:
-            rows = np.stack([self._vote(model).ravel() for model in models])
-        return Contribution(rows, np.empty((len(block), 0), dtype=np.int64))
+            return Contribution.without_exact(models.reshape(len(block), -1))
+        return Contribution.without_exact([self._vote(model).ravel() for model in models])
 
     def _vote(self, model: Floats) -> Floats:
         """One party's votes on the public records: (N, K) indicators."""

@@ -114,6 +114,6 @@ class Indices:
 NO_INDICES = Indices()
 
 
-def weights_within_bounds(size: int) -> Parameters:
+def weight_parameters(size: int) -> Parameters:
     """The weights of a model, as one flat vector."""
     return Parameters((Range(size, -LARGEST_WEIGHT, LARGEST_WEIGHT),))

@@ -311,7 +311,7 @@ class Plan:
         for planned in self.sums:
             if planned.noise.counted:
                 for participation, count in Counter(there[planned.name]).items():
-                    deviation = math.sqrt(planned.noise.hidden(participation)) / planned.encoding.scale
+                    deviation = math.sqrt(planned.noise.adversary_variance(participation)) / planned.encoding.scale
                     events.append(planned.event(count, deviation))
         return self._spend([*events, *(other.event for other in self.others)])
 
@@ -341,8 +341,9 @@ class Plan:
         alone = opening.alone or more >= delta - self.slack
         events = []
         for planned in self.sums:
-            hidden = planned.noise.hidden_alone() if alone else planned.noise.weakened(opening.parties, known)
-            deviation = math.sqrt(hidden) / planned.encoding.scale
+            noise = planned.noise
+            variance = noise.adversary_variance_alone() if alone else noise.weakened(opening.parties, known)
+            deviation = math.sqrt(variance) / planned.encoding.scale
             events.append(planned.event(planned.count, deviation, planned.rate_if(known)))
         epsilon = accounting.epsilon_of(self._spend(events), delta - (0.0 if alone else more), fine=False)
         return {"colluding": colluding, "epsilon": epsilon, "alone": alone}

@@ -37,11 +37,23 @@ def trust_of(study: Study) -> Trust:
 
 
 def make_plan(
-    study: Study, method: str, declared: Sequence[DeclaredSum], notes: tuple[str, ...] = (), mu: float | None = None
+    study: Study,
+    method: str,
+    declared: Sequence[DeclaredSum],
+    notes: tuple[str, ...] = (),
+    mu: float | None = None,
+    assumptions: tuple[str, ...] = (),
 ) -> Plan:
-    """Size the noise of the declared sums so that together they keep the study's promise, or are worth the given μ."""
+    """Size the noise of the declared sums so that together they keep the study's promise, or are worth the given μ.
+
+    A sum over sampled records is the only one of its plan.
+    """
+    if declared[0].sampling is not None:
+        (release,) = declared
+        return _make_sampled_plan(study, method, release, notes, assumptions)
     _check_adjacency(study, method)
     setting = setting_of(study, declared)
+    setting = replace(setting, assumptions=setting.assumptions + assumptions)
     left = left_of_delta(study, setting.slack, 'a larger delta, or protocol = "secagg"')
     epsilon = None
     if mu is None:
@@ -52,8 +64,8 @@ def make_plan(
     return _promised(study, method, sums, setting, epsilon, notes)
 
 
-def make_sampled_plan(
-    study: Study, method: str, declared: DeclaredSum, notes: tuple[str, ...] = (), assumptions: tuple[str, ...] = ()
+def _make_sampled_plan(
+    study: Study, method: str, declared: DeclaredSum, notes: tuple[str, ...], assumptions: tuple[str, ...]
 ) -> Plan:
     """Noise for a wanted ε, or the ε of a wanted noise, where each round sees a random part of the records."""
     adjacency, sampling = study.privacy.adjacency, declared.sampling
@@ -219,8 +231,8 @@ def _with_fineness(
     units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
     scale = 2.0 ** math.ceil(math.log2(units_per_one))
     units = release.sensitivity * scale + rounding
-    hidden = (units / mu) ** 2
-    noise = release.noise.sized(setting.trust, hidden, setting.opens_noise)
+    variance = (units / mu) ** 2
+    noise = release.noise.sized(setting.trust, variance, setting.opens_noise)
     return PlannedSum(
         name=release.name,
         dimension=release.dimension,
@@ -228,7 +240,7 @@ def _with_fineness(
         encoding=Encoding(scale, bits, release.bound),
         noise=noise,
         sensitivity=units / scale,
-        noise_std=math.sqrt(hidden) / scale,
+        noise_std=math.sqrt(variance) / scale,
         count=release.count,
         sampling=release.sampling,
         classes=release.classes,

@@ -14,4 +14,9 @@ def method_for(study: Study) -> Method:
     kind = study.described
     if not issubclass(kind, Method):
         raise plugins.PluginError(f'"{study.method.name}" is no subclass of unspoken.methods.base.Method.')
+    if (name := getattr(kind, "name", None)) != study.method.name:
+        raise plugins.PluginError(
+            f'the method that is declared as "{study.method.name}" has name = {name!r} ({kind.__module__}:'
+            f"{kind.__qualname__}); its entry point and its name should be the same."
+        )
     return kind(study)

@@ -54,11 +54,11 @@ from unspoken.methods.base import (
     Total,
     Vote,
 )
-from unspoken.methods.cross_silo import Sizes
 from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
 from unspoken.methods.releases import FittedEstimator, LinearModel, Release, TorchWeights
+from unspoken.methods.training.options import Sizes
 from unspoken.privacy.gaussian import epsilon_of, mu_for
 from unspoken.privacy.integer import continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
@@ -297,7 +297,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         queries = self._asked(request)
         rows = [self._ballots(queries, block, party).ravel() for party in range(len(block))]
-        return Contribution(np.stack(rows), np.empty((len(block), 0), dtype=np.int64))
+        return Contribution.without_exact(rows)
 
     def _ballots(self, queries: Floats, block: Block, party: int) -> Floats:
         """One party's ballots: (Q, K)."""

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from unspoken import plugins
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.plan import Plan
 from unspoken.summation.registry import protocol_of
@@ -37,13 +38,20 @@ def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
             **({} if plan.is_pooled else _sent(outcome)),
             **outcome.release.details,
         },
-        "versions": dict(_versions()),
+        "versions": {**dict(_versions()), **_brought(plan)},
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),
     }
 
 
 def _sent(outcome: Outcome) -> dict[str, int]:
     return {"bytes": outcome.bytes, "largest_upload_of_a_party": outcome.party_bytes}
+
+
+def _brought(plan: Plan) -> dict[str, str]:
+    """The packages that the method and the protocol come from."""
+    method, protocol = plan.study.method.name, plan.study.summation.protocol
+    found = (plugins.package_of(plugins.METHODS, method), plugins.package_of(plugins.PROTOCOLS, protocol))
+    return dict(package for package in found if package is not None)
 
 
 @cache

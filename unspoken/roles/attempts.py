@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from unspoken.methods.base import Collect, Method, Request, Sum, Tokens, Vote, ZeroSum
-from unspoken.methods.plan import Plan
+from unspoken.methods.parameters import Refused
+from unspoken.methods.plan import Plan, PlannedSum
 from unspoken.roles.messages import largest_ask, largest_carried
 from unspoken.summation.base import Protocol
 from unspoken.summation.mixnet import onion_bytes
@@ -13,12 +14,60 @@ TOKENS = "tokens"
 
 
 def name_of(request: Request) -> str:
-    """The name under which a request's turns are counted."""
+    """The name of what is asked for, as messages have it."""
     match request:
         case Sum(name) | Vote(name) | Collect(name) | ZeroSum(name):
             return name
         case _:
             return TOKENS
+
+
+def counted_as(request: Request) -> str:
+    """The name under which a party counts the turns of such requests."""
+    return f"{request.name}/common-noise" if isinstance(request, ZeroSum) else name_of(request)
+
+
+def planned_sum(plan: Plan, name: str) -> PlannedSum:
+    """The plan's sum of this name; `Refused` if there is none."""
+    for planned in plan.sums:
+        if planned.name == name:
+            return planned
+    raise Refused(f'the request is for "{name}", which is not in the plan.')
+
+
+def check_planned(plan: Plan, request: Request, turn: int) -> None:
+    """Refuse what the plan does not have: by name, by the way in which numbers come together, and by the turn.
+
+    What the plan adds up in secret carries a share of the noise only: it must never be collected in the open.
+    """
+    name, count = name_of(request), 1
+    match request:
+        case Tokens():
+            count = max((planned.count for planned in plan.sums if draws_by_tokens(planned)), default=0)
+            fits = count > 0
+        case ZeroSum():
+            fits = planned_sum(plan, name).noise.prepares
+        case Sum() | Vote():
+            count, fits = planned_sum(plan, name).count, planned_sum(plan, name).noise.summed
+        case Collect():
+            planned = planned_sum(plan, name)
+            count, fits = planned.count, not (planned.noise.summed or planned.noise.pooled)
+        case _:
+            fits = False
+    if not fits:
+        raise Refused(f'the request for "{name}" is for a {_word(request)}, which is not how the plan has it.')
+    if not 0 <= turn < count:
+        raise Refused(f'"{name}" is asked for more often than planned, which is {count} times.')
+
+
+def draws_by_tokens(planned: PlannedSum) -> bool:
+    """Does a shuffled list of tokens decide which records are in this sum?"""
+    return planned.sampling is not None and planned.sampling.by_tokens
+
+
+def _word(request: Request) -> str:
+    words = {Sum: "secure sum", Vote: "vote", Collect: "message in the open", ZeroSum: "sum of noise"}
+    return words.get(type(request), "list of tokens")
 
 
 def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Protocol:

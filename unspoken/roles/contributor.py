@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from unspoken.data.block import Block
-from unspoken.methods.base import Method, PartyContext, PartyRequest
+from unspoken.methods.base import Contribution, Method, PartyContext, PartyRequest
 from unspoken.methods.mechanisms import NoiseSource
-from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.plan import Plan
+from unspoken.roles.attempts import check_planned
 from unspoken.roles.secrets import PartySecrets
 from unspoken.types import Words
 
@@ -24,21 +24,12 @@ class Contributor:
     def __init__(self, method: Method, plan: Plan) -> None:
         self._method, self._plan = method, plan
 
-    def planned(self, name: str) -> PlannedSum:
-        """The plan's sum of this name; `Refused` if there is none."""
-        for planned in self._plan.sums:
-            if planned.name == name:
-                return planned
-        raise Refused(f'the request is for "{name}", which is not in the plan.')
-
     def check(self, request: PartyRequest, turn: int) -> None:
         """Refuse a request that the plan does not have, before any record is looked at.
 
         `turn` is how often the party was asked for it before, by its own count.
         """
-        planned = self.planned(request.name)
-        if turn >= planned.count:
-            raise Refused(f'"{request.name}" is asked for more often than planned, which is {planned.count} times.')
+        check_planned(self._plan, request, turn)
         self._method.check(request, turn)
 
     def vectors(
@@ -49,16 +40,30 @@ class Contributor:
         sources: Sequence[NoiseSource] | None,
     ) -> list[Words]:
         """Each party's vector: what carries noise, then what does not. Without sources no noise is added."""
-        planned = self.planned(request.name)
+        planned = self._plan.planned(request.name)
         contribution = self._method.contribute(request, block, contexts)
+        self._check_shape(contribution, planned, len(block))
         noisy = planned.encoding.encode(contribution.noisy)
         for row, source in zip(noisy, sources or (), strict=sources is not None):
             row += planned.noise.added(planned.dimension, source)
         exact = contribution.exact.astype(np.int64).view(np.uint64)
         return list(np.concatenate([noisy, exact], axis=1) if exact.size else noisy)
 
+    def _check_shape(self, contribution: Contribution, planned: PlannedSum, parties: int) -> None:
+        """Refuse what the method did not declare: there is no noise for it. It has the same shape for all records."""
+        exact = contribution.exact if contribution.exact.size else np.empty((parties, 0))
+        given, due = (
+            (contribution.noisy.shape, exact.shape),
+            ((parties, planned.dimension), (parties, len(planned.exact))),
+        )
+        if given != due:
+            raise ValueError(
+                f'Expected "{self._method.name}" to contribute {due[0]} numbers and {due[1]} exact ones to '
+                f'"{planned.name}", as it declared, got {given[0]} and {given[1]}.'
+            )
+
     def common_noise(self, name: str, secrets: PartySecrets) -> Words:
         """A party's noise for all turns of the named messages, of which the sum becomes known."""
-        planned = self.planned(name)
+        planned = self._plan.planned(name)
         turns = [planned.noise.prepared(planned.dimension, secrets.common(turn)) for turn in range(planned.count)]
         return np.concatenate(turns)

@@ -13,18 +13,16 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Vote, ZeroSum
+from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Total, Vote, ZeroSum
 from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import largest_message, name_of, protocol_for
 from unspoken.roles.messages import Assist, Carried, ask_for, carried, unpacked
-from unspoken.roles.totals import Totals, nothing
+from unspoken.roles.stages import ShufflingStages, Stage, Stages, SummingStages
+from unspoken.roles.totals import Totals
 from unspoken.summation.base import ATTEMPT_BYTES, Aborted, Envelope, Protocol, Rejected, Roster, address_of
 from unspoken.summation.base import Coordinator as SummationCoordinator
-from unspoken.summation.record_shuffle import ShuffleCoordinator
-
-Stage = Literal["setup", "vectors", "agreement", "result", "shuffle", "done"]
 
 
 class Coordinator:
@@ -46,14 +44,10 @@ class Coordinator:
         self._noise_of = noise_of or (lambda attempt, request: SecretStream())
         self._conversation = method.coordinate(self.plan)
         self.totals = Totals(self.plan)
-        self.stage: Stage = "setup"
         self.release: Release | None = None
         self._request: Request = Pool()
-        self._attempt, self._closed = b"", 0
-        self._noise = SecretStream()
-        self._protocol: Protocol | None = None
-        self._endpoint: SummationCoordinator | ShuffleCoordinator | None = None
-        self._shuffled = 0
+        self._attempt, self._largest, self._shuffled = b"", 0, 0
+        self._stages: Stages | None = None
 
     def start(self) -> list[Envelope]:
         """Ask for the first thing that the method wants."""
@@ -61,37 +55,31 @@ class Coordinator:
 
     def receive(self, incoming: bytes) -> list[Envelope]:
         """Take a message of a party or a helper, and say what to send. `Rejected` changes nothing."""
-        largest = largest_message(self.plan, self._request, self._turn)
-        message: Any = unpacked(incoming, Carried, largest)
-        if self._endpoint is None or message.attempt != self._attempt:
+        if self._stages is None:
+            raise Rejected("a message came, and nothing is asked for")
+        message: Any = unpacked(incoming, Carried, self._largest)
+        if message.attempt != self._attempt:
             raise Rejected("a message of an attempt that is not under way came")
-        return carried(self._endpoint.step(bytes(message.body)), self._attempt)
+        return carried(self._stages.endpoint.step(bytes(message.body)), self._attempt)
 
     def close_stage(self) -> list[Envelope]:
         """Go on with those who are there; `Aborted` if they are too few."""
-        endpoint = self._endpoint
-        if isinstance(endpoint, ShuffleCoordinator):
-            endpoint.tokens()  # Aborted unless everyone has confirmed the list.
-            self._shuffled += 1
-            return self._go_on(nothing(self.plan.trust.parties))
-        if endpoint is None:
+        if self._stages is None:
             raise RuntimeError("There is no stage to close.")
-        if self._closed < endpoint.setup_stages:
-            self._closed += 1
-            self.stage = "setup" if self._closed < endpoint.setup_stages else "vectors"
-            return carried(endpoint.advance(), self._attempt)
-        if self.stage == "vectors":
-            self.stage = "agreement"
-            return carried(endpoint.settle(), self._attempt)
-        if self.stage == "agreement":
-            self.stage = "result"
-            return carried(endpoint.finish(), self._attempt)
-        return self._go_on(self._answer(endpoint))
+        envelopes = carried(self._stages.close(), self._attempt)
+        return self._go_on(self._stages.answer()) if self._stages.stage == "done" else envelopes
+
+    @property
+    def stage(self) -> Stage:
+        """The stage that the engine is to close next; "done" when there is a release."""
+        if self._stages is None:
+            return "setup" if self.release is None else "done"
+        return self._stages.stage
 
     @property
     def setup_stages(self) -> int:
         """How many stages of the attempt come before vectors are sent."""
-        return self._endpoint.setup_stages if isinstance(self._endpoint, SummationCoordinator) else 0
+        return 0 if self._stages is None else self._stages.setup_stages
 
     @property
     def request(self) -> Request:
@@ -108,15 +96,12 @@ class Coordinator:
                 return [int(party) for party in np.flatnonzero(common.prepared)]
         return list(range(self.plan.trust.parties))
 
-    @property
-    def _turn(self) -> int:
-        return self._shuffled if isinstance(self._request, Tokens) else self.totals.turn(name_of(self._request))
-
     def _go_on(self, answer: Answer) -> list[Envelope]:
+        self._shuffled += isinstance(self._request, Tokens)
         try:
             request = self._conversation.send(answer)
         except StopIteration as end:
-            self.release, self.stage, self._endpoint = end.value, "done", None
+            self.release, self._stages = end.value, None
             return []
         return self._open(request)
 
@@ -124,38 +109,41 @@ class Coordinator:
         """Open an attempt at a request."""
         if isinstance(request, Pool):
             raise Aborted("this method needs all records in one place: it runs in simulations of one process only")
-        self._request, self._attempt, self._closed = request, os.urandom(ATTEMPT_BYTES), 0
-        self._noise = self._noise_of(self._attempt, request)
-        ask = msgspec.msgpack.encode(ask_for(request, self._turn, self._attempt))
+        self._request, self._attempt = request, os.urandom(ATTEMPT_BYTES)
+        turn = self._shuffled if isinstance(request, Tokens) else self.totals.turn(name_of(request))
+        self._largest = largest_message(self.plan, request, turn)
+        noise = self._noise_of(self._attempt, request)
+        ask = msgspec.msgpack.encode(ask_for(request, turn, self._attempt))
         envelopes = [Envelope(address_of(party), ask) for party in self.expected()]
         if isinstance(request, Tokens):
-            shuffle = self.plan.shuffle(self._turn, self._attempt).with_roster(self._roster)
-            self._endpoint, self.stage = shuffle.coordinator(self._secret, SecretStream()), "shuffle"
+            shuffle = self.plan.shuffle(turn, self._attempt).with_roster(self._roster)
+            endpoint = shuffle.coordinator(self._secret, SecretStream())
+            self._stages = ShufflingStages(endpoint, self.plan.trust.parties)
             return envelopes
-        self._protocol = protocol_for(self.plan, request, self._turn, self._attempt).with_roster(self._roster)
-        endpoint = self._protocol.coordinator(self._secret, SecretStream())
-        self._endpoint, self.stage = endpoint, "setup" if endpoint.setup_stages else "vectors"
-        return self._assistance(request, self._protocol) + envelopes
+        protocol = protocol_for(self.plan, request, turn, self._attempt).with_roster(self._roster)
+        answer = self._answering(request, noise if protocol.reveals_contributions else None)
+        self._stages = SummingStages(protocol.coordinator(self._secret, SecretStream()), answer)
+        return self._assistance(request, turn, protocol) + envelopes
 
-    def _assistance(self, request: Request, protocol: Protocol) -> list[Envelope]:
+    def _assistance(self, request: Request, turn: int, protocol: Protocol) -> list[Envelope]:
         """What helpers are told of the attempt."""
         if not protocol.helper_addresses:
             return []
         kind: Literal["sum", "vote", "prepare"]
         kind = "prepare" if isinstance(request, ZeroSum) else "vote" if isinstance(request, Vote) else "sum"
-        assist = msgspec.msgpack.encode(Assist(self._attempt, kind, name_of(request), self._turn))
+        assist = msgspec.msgpack.encode(Assist(self._attempt, kind, name_of(request), turn))
         return [Envelope(address, assist) for address in protocol.helper_addresses]
 
-    def _answer(self, endpoint: SummationCoordinator) -> Answer:
-        match self._request:
+    def _answering(self, request: Request, noise: SecretStream | None) -> Callable[[SummationCoordinator], Total]:
+        """What makes the answer of a sum that has ended. `noise`: all of it is drawn here."""
+        match request:
             case Sum():
-                clear = self._protocol is not None and self._protocol.reveals_contributions
-                return self.totals.summed(self._request, endpoint, self._noise if clear else None)
+                return lambda endpoint: self.totals.summed(request, endpoint, noise)
             case Vote():
-                return self.totals.voted(self._request, endpoint)
+                return lambda endpoint: self.totals.voted(request, endpoint)
             case ZeroSum():
-                return self.totals.prepared(self._request, endpoint)
+                return lambda endpoint: self.totals.prepared(request, endpoint)
             case Collect():
-                return self.totals.collected(self._request, endpoint)
+                return lambda endpoint: self.totals.collected(request, endpoint)
             case _:
-                raise RuntimeError("There is nothing to answer.")
+                raise ValueError(f"Expected a request for vectors, got {type(request).__name__}.")

@@ -12,10 +12,12 @@ from unspoken.methods.base import Sum, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import Plan
 from unspoken.noise.stream import KEY_BYTES, SecretStream
-from unspoken.roles.attempts import protocol_for
+from unspoken.roles.attempts import check_planned, protocol_for
 from unspoken.roles.messages import Assist, Carried, carried, largest_ask, largest_carried, unpacked
-from unspoken.roles.store import MemoryStore, Store
-from unspoken.summation.base import Endpoint, Envelope, Protocol, Rejected, Roster
+from unspoken.roles.store import Keeper, MemoryStore, Store
+from unspoken.summation.base import Endpoint, Envelope, Rejected, Roster
+
+_KINDS = {"sum": Sum, "vote": Vote, "prepare": ZeroSum}
 
 
 class _State(msgspec.Struct):
@@ -44,48 +46,51 @@ class Helper:
         """`secret` is the helper's X25519 key. `root_of` gives an attempt's secret root: the operating system's
         randomness, unless a test injects another."""
         self._plan, self._index, self._secret, self._roster = plan, index, secret, roster
-        self._store, self._root_of = store or MemoryStore(), root_of or (lambda attempt: os.urandom(KEY_BYTES))
+        self._root_of = root_of or (lambda attempt: os.urandom(KEY_BYTES))
         self._endpoint: Endpoint | None = None
         self._state = _State()
-        if kept := self._store.read("helper"):
-            self._state = msgspec.msgpack.decode(kept, type=_State)
-            if self._state.current is not None:
-                self._endpoint = self._open(self._state.current)
-                self._endpoint.load(self._state.endpoint)
+        self._keeper = Keeper(store or MemoryStore(), "helper", _State)
+        self._restore()
 
     def receive(self, incoming: bytes) -> list[Envelope]:
-        """Take a message and say what to send. `Refused` and `Rejected` change nothing."""
-        message: Any = unpacked(incoming, Assist | Carried, self._largest())
-        if isinstance(message, Assist):
-            self._begin(message)
-            envelopes: list[Envelope] = []
-        else:
-            if self._endpoint is None or self._state.current is None or message.attempt != self._state.current.attempt:
-                raise Rejected("a message of an attempt that is not under way came")
-            envelopes = self._endpoint.step(bytes(message.body))
-        if self._endpoint is not None:
-            self._state.endpoint = self._endpoint.dump()
-        self._store.write("helper", msgspec.msgpack.encode(self._state))
-        return carried(envelopes, message.attempt)
+        """Take a message and say what to send, once that is kept. `Refused` and `Rejected` change nothing."""
+        message: Any = unpacked(incoming, Assist | Carried, self._largest)
+        with self._keeper.change(self._dump, self._restore):
+            envelopes = self._begin(message) if isinstance(message, Assist) else self._take(message)
+            return carried(envelopes, message.attempt)
 
-    def _begin(self, assist: Assist) -> None:
+    def _begin(self, assist: Assist) -> list[Envelope]:
+        """A new attempt: nothing of the one before is assisted any more."""
         if assist.attempt in self._state.used:
             raise Refused(f'"{assist.name}" comes with an attempt that was used before.')
-        if assist.name not in [planned.name for planned in self._plan.sums]:
-            raise Refused(f'the request is for "{assist.name}", which is not in the plan.')
-        root = self._root_of(assist.attempt)
-        self._state = _State([*self._state.used, assist.attempt], assist, root)
-        self._endpoint = self._open(assist)
+        check_planned(self._plan, _KINDS[assist.kind](assist.name), assist.turn)
+        self._state = _State([*self._state.used, assist.attempt], assist, self._root_of(assist.attempt))
+        self._open(assist)
+        return []
+
+    def _take(self, message: Carried) -> list[Envelope]:
+        """A message of the protocol under way."""
+        current = self._state.current
+        if self._endpoint is None or current is None or message.attempt != current.attempt:
+            raise Rejected("a message of an attempt that is not under way came")
+        return self._endpoint.step(bytes(message.body))
 
     def _open(self, assist: Assist) -> Endpoint:
-        return self._protocol(assist).helper(self._index, self._secret, SecretStream(self._state.root))
+        """This helper's side of the protocol."""
+        protocol = protocol_for(self._plan, _KINDS[assist.kind](assist.name), assist.turn, assist.attempt)
+        self._largest = max(largest_ask(0), largest_carried(protocol.session))
+        secrets = SecretStream(self._state.root)
+        self._endpoint = endpoint = protocol.with_roster(self._roster).helper(self._index, self._secret, secrets)
+        return endpoint
 
-    def _protocol(self, assist: Assist) -> Protocol:
-        kind = {"sum": Sum, "vote": Vote, "prepare": ZeroSum}[assist.kind]
-        return protocol_for(self._plan, kind(assist.name), assist.turn, assist.attempt).with_roster(self._roster)
+    def _dump(self) -> _State:
+        """All that is to be kept."""
+        if self._endpoint is not None:
+            self._state.endpoint = self._endpoint.dump()
+        return self._state
 
-    def _largest(self) -> int:
-        """The most bytes of a message that may come now."""
-        if self._state.current is None:
-            return largest_ask(0)
-        return largest_carried(self._protocol(self._state.current).session)
+    def _restore(self) -> None:
+        """Be what the store says."""
+        self._state, self._endpoint, self._largest = self._keeper.read(), None, largest_ask(0)
+        if self._state.current is not None:
+            self._open(self._state.current).load(self._state.endpoint)

@@ -131,4 +131,7 @@ def unpacked(incoming: bytes, kind: type[Message] | object, largest: int) -> Mes
     message: Ask | Assist | Carried = decode(incoming, kind)
     if len(message.attempt) != ATTEMPT_BYTES:
         raise Rejected(f"an attempt of {len(message.attempt)} bytes came where {ATTEMPT_BYTES} were due")
+    if isinstance(message, Carried) and not len(message.body):
+        # To an endpoint no bytes mean: begin. That is for its role to say.
+        raise Rejected("an empty message came")
     return message

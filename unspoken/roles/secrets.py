@@ -22,8 +22,11 @@ class PartySecrets:
     root: bytes
     index: int
 
+    def key(self, purpose: str) -> bytes:
+        return hashlib.sha256(self.root + f"{purpose}/{self.index}".encode()).digest()
+
     def stream(self, purpose: str) -> SecretStream:
-        return SecretStream(hashlib.sha256(self.root + f"{purpose}/{self.index}".encode()).digest())
+        return SecretStream(self.key(purpose))
 
     def context(self, positions: TokenPositions | None) -> PartyContext:
         """What the method needs: randomness for sampling, and the positions of this party's tokens."""
@@ -33,6 +36,10 @@ class PartySecrets:
         """What the party draws its noise from."""
         return NoiseSource(self.stream("noise"), seeds, common)
 
+    def common_key(self, turn: int) -> bytes:
+        """The key of the noise that this attempt prepared for a later turn: the same whenever it is asked for."""
+        return self.key(f"common/{turn}")
+
     def common(self, turn: int) -> SecretStream:
-        """The stream of the noise that this attempt prepared for a later turn: the same whenever it is asked for."""
-        return self.stream(f"common/{turn}")
+        """The stream of that noise."""
+        return SecretStream(self.common_key(turn))

@@ -112,7 +112,7 @@ class Study(Section):
     def described(self) -> type[Description]:
         """The class of the study's method, imported on demand."""
         try:
-            return plugins.find(plugins.METHODS, self.method.name, Description).variant(self)
+            return plugins.find(plugins.METHODS, self.method.name, Description)
         except plugins.UnknownName as unknown:
             raise self.error("method.name", unknown.problem) from None
 

@@ -381,7 +381,7 @@ def check_survivors(count: int, session: Session) -> None:
     """Refuse a total over fewer parties than the noise is sized for."""
     if count < session.least_survivors:
         raise Aborted(
-            f"only {count} of {session.parties} parties are in the sum and the study asks for at least "
+            f"only {count} of {session.parties} parties are left and the study asks for at least "
             f"{session.least_survivors}; nothing was revealed. Run it again, or agree on more dropouts."
         )
 

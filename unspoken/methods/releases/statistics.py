@@ -52,16 +52,19 @@ class Statistics(Release):
 
 
 def _rows(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """A column's mean, or one row a bin or category: the statistic, its value, the deviation of the noise in it."""
-    noise = f"{found['noise_std']:.3g}"
-    if "mean" in found:
-        yield "mean", f"{found['mean']:.6g}", noise
-    elif "edges" in found:
+    """A row for each number of a column, or for each of its bins or categories: the statistic, its value, the deviation
+    of the noise in it."""
+    noise = f"{found['noise_std']:.3g}" if "noise_std" in found else ""
+    if "edges" in found:
         for low, high, count in zip(found["edges"], found["edges"][1:], found["counts"], strict=False):
             yield f"{low:.4g} to {high:.4g}", f"{count:.1f}", noise
     elif "shares" in found:
         for value, share in found["shares"].items():
             yield value, f"{100 * share:.2f} %", f"{100 * found['noise_std']:.3g} %"
-    else:
+    elif "counts" in found:
         for value, count in found["counts"].items():
             yield value, f"{count:.1f}", noise
+    else:
+        for name, value in found.items():
+            if name != "noise_std":
+                yield name, f"{value:.6g}", noise

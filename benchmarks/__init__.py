@@ -1,0 +1,1 @@
+"""What we claim about speed and accuracy, a folder for each paper or claim. `python -m benchmarks` lists them."""

@@ -1,0 +1,1 @@
+"""The figures of the CAPE paper, and the speed of capeFM."""

@@ -1,0 +1,249 @@
+"""What the benchmarks share: options, progress on standard error, tables, claims, kept numbers, pages, peak memory."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+RECOVERED = "recovered"
+"""The key, in a file of numbers, under which it says which of its parts were read off a page."""
+Numbers = dict[str, Any]
+_PAGES = Path("/proc/self/statm")
+
+
+def options(documentation: str | None) -> argparse.ArgumentParser:
+    """A parser with the options that every benchmark has; the module's docstring is its help."""
+    parser = _parser(documentation)
+    parser.add_argument("--quick", action="store_true", help="a much smaller setting, in a few seconds")
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+    return parser
+
+
+def _parser(documentation: str | None) -> argparse.ArgumentParser:
+    return argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+
+
+def run_options(documentation: str | None, file: Path, runs: tuple[int, int] | None = None) -> argparse.ArgumentParser:
+    """The same, for what measures the numbers behind a page; `runs`: how many there are of each, and with --quick."""
+    parser = options(documentation)
+    if runs is not None:
+        usual = f"default {runs[0]}, and {runs[1]} with --quick"
+        parser.add_argument("--runs", type=int, help=f"runs for each point ({usual})")
+    parser.add_argument("--only", nargs="+", metavar="PART", default=[], help="measure these parts, keep the others")
+    parser.add_argument(
+        "--results", type=Path, metavar="FILE", help=f"where numbers are kept (default {file.name} beside the program)"
+    )
+    parser.set_defaults(file=file, default_runs=runs)
+    return parser
+
+
+def say(message: str) -> None:
+    """Progress, for people."""
+    print(message, file=sys.stderr, flush=True)
+
+
+def claim(
+    name: str, text: str, measured: float, *, at_least: float | None = None, at_most: float | None = None
+) -> dict[str, Any]:
+    """A claim, what was measured, and whether it holds."""
+    above = at_least is None or measured >= at_least
+    below = at_most is None or measured <= at_most
+    return {
+        "name": name,
+        "claim": text,
+        "measured": measured,
+        "at_least": at_least,
+        "at_most": at_most,
+        "holds": bool(above and below),
+    }
+
+
+def show_claims(claims: Sequence[dict[str, Any]]) -> None:
+    print()
+    for entry in claims:
+        bounds = [
+            f"{words} {entry[key]:g}"
+            for key, words in (("at_least", "at least"), ("at_most", "at most"))
+            if entry[key] is not None
+        ]
+        verdict = "holds" if entry["holds"] else "FAILS"
+        print(f"[{verdict}] {entry['claim']}: {entry['measured']:.3g} ({', '.join(bounds)})")
+
+
+def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table with its first column to the left and the others to the right."""
+    cells = [[str(cell) for cell in row] for row in (headings, *rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(headings))]
+    for number, row in enumerate(cells):
+        print("  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))))
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+
+
+def show_json(result: Numbers) -> None:
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+
+
+def conclude(arguments: argparse.Namespace, result: Numbers, show: Callable[[Numbers], None]) -> None:
+    """Print what was found: for programs, or for people with the claims at the end."""
+    if arguments.json:
+        show_json(result)
+        return
+    show(result)
+    show_claims(result["claims"])
+
+
+def best_of(repeats: int, work: Callable[[], Any]) -> tuple[float, float]:
+    """The shortest of some runs, in seconds by the clock and of all cores' work: other programs only ever add."""
+    seconds, processor = [], []
+    for _ in range(repeats):
+        started, worked = time.perf_counter(), time.process_time()
+        work()
+        seconds.append(time.perf_counter() - started)
+        processor.append(time.process_time() - worked)
+    return min(seconds), min(processor)
+
+
+def resident_bytes() -> int:
+    """The memory that this process occupies now (where the system does not tell: the most it ever did)."""
+    if _PAGES.exists():
+        return int(_PAGES.read_text().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+class PeakMemory:
+    """Samples the resident memory while a block of code runs; `above` is how far it rose over the start."""
+
+    def __init__(self, interval: float = 0.005) -> None:
+        self._interval = interval
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.start = self.peak = resident_bytes()
+
+    @property
+    def above(self) -> int:
+        return self.peak - self.start
+
+    def __enter__(self) -> PeakMemory:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(self._interval):
+            self.peak = max(self.peak, resident_bytes())
+
+
+def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table for a page."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+# --- Numbers and pages -----------------------------------------------------------------------------------------------
+
+
+def runs_of(arguments: argparse.Namespace) -> int:
+    """How many runs there are of each point."""
+    full, quick = arguments.default_runs
+    return int(arguments.runs or (quick if arguments.quick else full))
+
+
+def measure_parts(arguments: argparse.Namespace, heading: Numbers, parts: dict[str, Callable[[], Any]]) -> Numbers:
+    """Measure all parts, or those of --only, and keep each as soon as it is there (with --quick only if asked to).
+
+    With --only, the parts that are not measured stay as they are in the file.
+    """
+    if unknown := set(arguments.only) - set(parts):
+        raise SystemExit(f"--only names {', '.join(sorted(unknown))}, but the parts are: {', '.join(parts)}.")
+    file = arguments.results or (None if arguments.quick else arguments.file)
+    result = read_numbers(file) if arguments.only and file is not None and file.exists() else {}
+    result |= heading
+    for name in arguments.only or parts:
+        result[name] = parts[name]()
+        result.get(RECOVERED, {}).pop(name, None)
+        if file is not None:
+            file.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return result
+
+
+def read_numbers(file: Path) -> Numbers:
+    numbers: Numbers = json.loads(file.read_text(encoding="utf-8"))
+    return numbers
+
+
+def make_page(
+    documentation: str | None,
+    file: Path,
+    name: str,
+    text: Callable[[Numbers], str],
+    draw: Callable[[Numbers, Path], None],
+) -> None:
+    """Write a page and its pictures from kept numbers."""
+
+    def draw_and_write(numbers: Numbers, images: Path) -> None:
+        draw(numbers, images)
+        (images.parent / name).write_text(text(numbers), encoding="utf-8")
+
+    make_plots(documentation, file, draw_and_write)
+
+
+def make_plots(documentation: str | None, file: Path, draw: Callable[[Numbers, Path], None]) -> None:
+    """Draw pictures from kept numbers."""
+    parser = _parser(documentation)
+    parser.add_argument("--results", type=Path, metavar="FILE", default=file, help="the numbers (default: committed)")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", default=DOCS, help="where all goes (default docs)")
+    arguments = parser.parse_args()
+    draw(read_numbers(arguments.results), arguments.output / "images")
+    say(f"written to {arguments.output}")
+
+
+def quick_note(result: Numbers) -> str:
+    """What a page must say of numbers from a quick setting before anything else."""
+    return "\n\n**A quick setting: sizes in the text are those of the full one.**" if result["quick"] else ""
+
+
+def joined(sections: Iterable[str]) -> str:
+    return "\n\n".join(section for section in sections if section) + "\n"
+
+
+def pyplot() -> Any:
+    """Matplotlib for files, not for screens; imported only where something is drawn."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    return plt
+
+
+def stays(path: Path) -> None:
+    """Say that a picture is not drawn again, as numbers read off a page lack what it shows."""
+    say(f"{path.name} stays as it is: how far its runs scatter was not kept")
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a picture and forget it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=150)
+    pyplot().close(figure)
+
+
+def legend_below(figure: Any, panels: Sequence[Any], columns: int) -> None:
+    """One legend below a figure for what these panels show."""
+    found = {label: handle for p in panels for handle, label in zip(*p.get_legend_handles_labels(), strict=True)}
+    figure.legend(found.values(), found.keys(), loc="outside lower center", ncols=columns, fontsize=9, frameon=False)

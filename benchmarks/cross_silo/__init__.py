@@ -1,0 +1,1 @@
+"""The figures of the cross-silo paper, and the speed of a round."""

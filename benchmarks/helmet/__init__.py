@@ -1,0 +1,1 @@
+"""Blind averaging: local training, accuracy, convergence."""

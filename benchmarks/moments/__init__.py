@@ -1,0 +1,1 @@
+"""Second moments in secure sums: accuracy."""

@@ -1,0 +1,1 @@
+"""The speed of secure sums and of exact noise."""

@@ -1,0 +1,167 @@
+"""What every engine must do: the same totals, participation and release from the same secrets, or the same end.
+
+A new engine joins by one line in `ENGINES`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from small_studies import (
+    KEY,
+    PARTIES,
+    Recording,
+    federation_of,
+    method_of,
+    methods_and_tasks,
+    public_file,
+    shown,
+    small,
+)
+from unspoken.engines import actors, local
+from unspoken.engines.outcome import Outcome
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import METHODS
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study
+from unspoken.summation.base import Aborted
+from unspoken.summation.registry import PROTOCOLS
+
+
+@dataclass(frozen=True)
+class Engine:
+    run: Callable[..., Outcome]
+    has_common_place: bool = False
+    """Can all records be in one place, as baselines ask for?"""
+
+
+ENGINES: dict[str, Engine] = {
+    "local": Engine(local.run, has_common_place=True),
+    "actors": Engine(actors.run),
+}
+ALLOWED = 2
+"""How many parties may drop out."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A study to run, by keys that a test's name can have."""
+
+    method: str
+    task: str
+    protocol: str = "compute-nodes"
+    keys: tuple[tuple[str, Any], ...] = ()
+
+    def __str__(self) -> str:
+        return "-".join([self.method, self.task, self.protocol, *(str(value) for _, value in self.keys)])
+
+
+def cases() -> Iterator[Case]:
+    """Every method with every task; then every protocol with one method for each way of asking; then variants."""
+    for method, task in methods_and_tasks():
+        yield Case(method, task)
+    for name, protocol in PROTOCOLS.items():
+        for method in ("helmet", "cape", "voting"):
+            if METHODS[method].accepts(protocol) and name != "compute-nodes":
+                yield Case(method, "classification", name)
+    yield Case("cross-silo", "regression", "ideal", (("sampling", "without-replacement"),))
+    yield Case("moments", "classification", "secagg+", (("function", "network"), ("steps", 2), ("hidden", 3)))
+    for method in ("local", "none"):
+        yield Case(method, "regression", "compute-nodes", (("model", "linear"), ("rounds", 2)))
+
+
+CASES = list(cases())
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return public_file(tmp_path_factory.mktemp("public"))
+
+
+@cache
+def prepared(public: Path, case: Case) -> tuple[Study, Plan]:
+    # Masks between pairs cannot be taken away again: nobody may vanish in the middle.
+    dropouts = 0 if case.protocol == "pairwise" else ALLOWED
+    said = {"summation": case.protocol, "colluding": 1, "dropouts": dropouts}
+    study = small(public, case.method, case.task, keys=dict(case.keys), **said)
+    return study, method_of(study).plan()
+
+
+def run(engine: str, public: Path, case: Case, drop: int = 0) -> tuple[Outcome, tuple[Any, ...]]:
+    """How a run ended, and all that it showed: what its method was told, and what the world is told."""
+    study, plan = prepared(public, case)
+    method = method_of(study)
+    recording = Recording(method)
+    outcome = ENGINES[engine].run(method, plan, federation_of(study), drop=drop, seed=3, secrets=SecretStream(KEY))
+    return outcome, (recording.answers, *shown(study, outcome))
+
+
+def able(public: Path, case: Case) -> list[str]:
+    """The engines that can run the study. What has all records in one place needs an engine that has such a place."""
+    _, plan = prepared(public, case)
+    return [name for name, engine in ENGINES.items() if engine.has_common_place or not plan.is_pooled]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_engines_agree_bit_for_bit(case: Case, public: Path) -> None:
+    study, plan = prepared(public, case)
+    for drop in sorted({0, study.dropouts}):
+        results = [run(name, public, case, drop) for name in able(public, case)]
+        for outcome, said in results:
+            assert said == results[0][1]
+            # `local` asks one party, which is there.
+            assert outcome.survivors == (plan.senders or PARTIES - drop)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.method in ("helmet", "cape")], ids=str)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_too_many_dropouts_end_in_an_abort(engine: str, case: Case, public: Path) -> None:
+    with pytest.raises(Aborted):
+        run(engine, public, case, prepared(public, case)[0].dropouts + 1 + (case.method == "cape"))
+
+
+def test_what_needs_all_records_in_one_place_is_refused_where_there_is_none(public: Path) -> None:
+    refused = 0
+    for case in CASES:
+        for name in set(ENGINES) - set(able(public, case)):
+            with pytest.raises(Aborted, match="needs all records in one place"):
+                run(name, public, case)
+            refused += 1
+    assert refused
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("protocol", [case.protocol for case in CASES if case.method == "helmet"])
+def test_bytes_are_counted(engine: str, protocol: str, public: Path) -> None:
+    """An engine may wrap messages: a few bytes for each of the handful that a party sends."""
+    case = Case("helmet", "classification", protocol)
+    _, plan = prepared(public, case)
+    outcome, _ = run(engine, public, case)
+    assert plan.upload_bytes <= outcome.party_bytes <= plan.upload_bytes + 1024
+    assert outcome.bytes >= PARTIES * 0.9 * plan.upload_bytes
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("drop", [0, ALLOWED + 1])
+def test_nothing_is_left_running(engine: str, drop: int, public: Path) -> None:
+    before = set(threading.enumerate()), children()
+    with contextlib.suppress(Aborted):
+        run(engine, public, Case("helmet", "classification"), drop)
+    assert (set(threading.enumerate()), children()) == before
+
+
+def children() -> set[str]:
+    """The processes that this one has started and that are not gone, as far as the operating system says."""
+    found = [str(child.pid) for child in multiprocessing.active_children()]
+    for tasks in Path("/proc/self/task").glob("*/children"):
+        found += tasks.read_text().split()
+    return set(found)

@@ -1,0 +1,14 @@
+"""What the tests of roles share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from small_studies import public_file
+
+
+@pytest.fixture(scope="session")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return public_file(tmp_path_factory.mktemp("public"))

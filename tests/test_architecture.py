@@ -1,0 +1,179 @@
+"""The shape of the package: imports point down, no room needs itself by way of another, and nothing grows too large.
+
+All imports count, also those within functions and those under TYPE_CHECKING: what a reader must know to read a file is
+what it names.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import unspoken
+
+ROOT = Path(unspoken.__file__).parent
+FLOORS: tuple[frozenset[str], ...] = tuple(
+    map(
+        frozenset,
+        (
+            # A room may import what is on the floors below it, and nothing of its own floor but itself.
+            {"__main__"},
+            {"cli"},
+            {"demo", "__init__"},
+            {"comparison", "estimators"},
+            {"simulation", "templates"},
+            {"report"},
+            {"engines"},
+            {"roles"},
+            {"methods"},
+            {"learners", "summation"},
+            {"privacy", "data"},
+            {"noise", "study"},
+            {"arithmetic", "plugins"},
+            {"errors", "types"},
+        ),
+    )
+)
+
+MOST_LINES_OF_A_FILE = 400
+LONG_FILES = {
+    "learners/torch_models.py": "a certified clipping rule for each kind of layer; to be split by layers",
+    "methods/functions.py": "one class for each function; to be split",
+}
+MOST_LINES_OF_A_FUNCTION = 40
+LONG_FUNCTIONS = {
+    "cli.py:simulate": "typer reads its options from the signature",
+    "cli.py:compare": "typer reads its options from the signature",
+    "simulation.py:simulate": "a front door",
+    "simulation.py:compute": "a front door",
+    "report/terminal.py:show_plan": "one table, row by row; to be split",
+    "learners/neighbours.py:_vote": "one compiled loop",
+}
+MOST_PARAMETERS = 7
+MANY_PARAMETERS = {
+    "cli.py:simulate": "options of the command line",
+    "cli.py:compare": "options of the command line",
+    "simulation.py:simulate": "a front door",
+    "simulation.py:simulate_records": "a front door",
+    "simulation.py:compute": "a front door",
+    "comparison.py:compare": "a front door",
+    "estimators.py:PrivateClassifier.__init__": "scikit-learn reads parameters from the signature",
+    "estimators.py:PrivateRegressor.__init__": "scikit-learn reads parameters from the signature",
+    "templates.py:study_text": "the numbers of a whole study",
+    "engines/local.py:run": "a front door",
+    "noise/discrete_gaussian.py:_add_draws": "compiled: it takes arrays and numbers, no objects",
+    "learners/neighbours.py:_keep": "compiled: it takes arrays and numbers, no objects",
+    "learners/sgd.py:descend": "compiled: it takes arrays and numbers, no objects",
+}
+
+
+class Import(NamedTuple):
+    """One room needs another."""
+
+    by: str
+    room: str
+    of: str
+
+
+class Function(NamedTuple):
+    name: str
+    lines: int
+    """Without decorators, and without the docstring."""
+    parameters: int
+    """Without self and cls."""
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    return {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in sorted(ROOT.rglob("*.py"))}
+
+
+def room_of(module: str) -> str:
+    """The folder below the package that a module is in, or the module itself if it is in none.
+
+    >>> room_of("unspoken.noise.stream"), room_of("unspoken.errors"), room_of("unspoken")
+    ('noise', 'errors', '__init__')
+    """
+    return (*module.split("."), "__init__")[1]
+
+
+def imports() -> Iterator[Import]:
+    for file, tree in trees().items():
+        room = file.split("/")[0].removesuffix(".py")
+        for node in ast.walk(tree):
+            for module in _imported(node):
+                if module.split(".")[0] == "unspoken" and room_of(module) != room:
+                    yield Import(f"{file}:{getattr(node, 'lineno', 0)}", room, room_of(module))
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        assert node.level == 0, f"a relative import in line {node.lineno}"
+        if node.module == "unspoken":
+            names = [alias.name for alias in node.names]
+            return [f"unspoken.{name}" if _is_room(name) else "unspoken" for name in names]
+        return [node.module or ""]
+    return []
+
+
+def _is_room(name: str) -> bool:
+    return (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file()
+
+
+def functions() -> Iterator[Function]:
+    for file, tree in trees().items():
+        yield from _functions(tree, f"{file}:")
+
+
+def _functions(node: ast.AST, prefix: str) -> Iterator[Function]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.ClassDef):
+            yield from _functions(child, f"{prefix}{child.name}.")
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = child.args
+            names = [argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+            count = len([name for name in names if name not in ("self", "cls")])
+            yield Function(prefix + child.name, _lines(child), count)
+            yield from _functions(child, f"{prefix}{child.name}.")
+        else:
+            yield from _functions(child, prefix)
+
+
+def _lines(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    lines = (function.end_lineno or 0) - function.lineno + 1
+    if ast.get_docstring(function) is not None:
+        docstring = function.body[0]
+        lines -= (docstring.end_lineno or 0) - docstring.lineno + 1
+    return lines
+
+
+def test_every_room_has_its_floor() -> None:
+    rooms = {file.split("/")[0].removesuffix(".py") for file in trees()}
+    assert rooms == {room for floor in FLOORS for room in floor}
+    assert sum(map(len, FLOORS)) == len(rooms)
+
+
+def test_imports_point_down() -> None:
+    """So there are no cycles between rooms, either."""
+    height = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+    up = [f"{found.by} imports {found.of}" for found in imports() if height[found.of] <= height[found.room]]
+    assert not up
+    assert len(list(imports())) > 100
+
+
+def test_no_file_is_too_long() -> None:
+    lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
+    assert {file for file, count in lines.items() if count > MOST_LINES_OF_A_FILE} == set(LONG_FILES)
+
+
+def test_no_function_is_too_long() -> None:
+    assert {found.name for found in functions() if found.lines > MOST_LINES_OF_A_FUNCTION} == set(LONG_FUNCTIONS)
+
+
+def test_no_function_has_too_many_parameters() -> None:
+    assert {found.name for found in functions() if found.parameters > MOST_PARAMETERS} == set(MANY_PARAMETERS)

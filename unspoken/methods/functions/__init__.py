@@ -1,0 +1,11 @@
+"""Functions of all parties' records that are sums over records, one a file.
+
+They are the workloads of `moments`, `cape`, `conv`, `local`, `central` and `none`.
+"""
+
+from unspoken.methods.functions.base import Function
+from unspoken.methods.functions.custom import Custom
+from unspoken.methods.functions.method import ComputesFunctions, FunctionMethod, function_for
+from unspoken.methods.functions.options import FunctionOptions
+
+__all__ = ["ComputesFunctions", "Custom", "Function", "FunctionMethod", "FunctionOptions", "function_for"]

@@ -1,0 +1,65 @@
+"""The function "histogram": the number of records in each bin of each column."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from unspoken.methods.base import Conversation
+from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.functions.columns import columns_of, split
+from unspoken.methods.functions.options import FunctionOptions
+from unspoken.methods.releases import Statistics
+from unspoken.methods.workloads import Ask, Query
+from unspoken.study import Column, Study
+from unspoken.types import Floats
+
+_EDGE = 1e-9
+"""A number that is this close below an edge, in bins, counts as at the edge: scaling may have moved it."""
+
+
+class Histogram(Function):
+    """Equal bins between a number's bounds, or one bin for each category.
+
+    A number at the edge of two bins is in the upper one, and the largest number in the last.
+    """
+
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        self._columns, self._bins = columns_of(study), options.bins
+        self._reach = 1.0 if study.data.is_table else study.data.norm
+        self._widths = [self._bins if column.categories is None else column.width for _, column in self._columns]
+        self.dimension = sum(self._widths)
+        # A record leaves one bin of each column for another.
+        self.sensitivity = math.sqrt(2.0 * len(self._columns))
+        self.record_bound = math.sqrt(len(self._columns))
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        parts = split(features, [column.width for _, column in self._columns])
+        counts = [self._counts(column, part) for (_, column), part in zip(self._columns, parts, strict=True)]
+        return np.concatenate(counts).astype(np.float64)
+
+    def _counts(self, column: Column, part: Floats) -> Any:
+        """The counts of one column, whose values are rows of `part`."""
+        if column.categories is not None:
+            return part.sum(axis=0)
+        places = (part[:, 0] + self._reach) / (2.0 * self._reach) * self._bins
+        bins = np.clip(np.floor(places + _EDGE), 0, self._bins - 1).astype(np.int64)
+        return np.bincount(bins, minlength=self._bins)
+
+    def conclude(self, ask: Ask) -> Conversation:
+        total = yield from ask(Query(NAME))
+        parts = split(total.noisy, self._widths)
+        statistics = {
+            name: {**self._statistic(column, part.tolist()), "noise_std": total.noise_std}
+            for (name, column), part in zip(self._columns, parts, strict=True)
+        }
+        return Statistics(statistics, {"records": int(total.exact[0])})
+
+    def _statistic(self, column: Column, counts: list[float]) -> dict[str, Any]:
+        """A column's counts by category, or between the edges of its bins."""
+        if column.categories is not None:
+            return {"counts": {str(value): count for value, count in zip(column.categories, counts, strict=True)}}
+        edges = np.linspace(column.min or 0.0, column.max or 0.0, self._bins + 1).tolist()
+        return {"edges": edges, "counts": counts}

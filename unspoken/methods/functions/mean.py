@@ -1,0 +1,54 @@
+"""The function "mean": the means of bounded columns."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from unspoken.arithmetic import sum_of_rows
+from unspoken.methods.base import Conversation
+from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.functions.columns import columns_of, split
+from unspoken.methods.functions.options import FunctionOptions
+from unspoken.methods.releases import Statistics
+from unspoken.methods.workloads import Ask, Query
+from unspoken.study import Column, Study
+from unspoken.types import Floats
+
+
+class Mean(Function):
+    """The mean of each column; of a category, the share of each of its values."""
+
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        self._columns, self._norm = columns_of(study), study.data.norm
+        self.dimension = study.data.dimension
+        self._table = study.data.is_table
+        # Nothing moves by more than twice the norm; in a table a number moves by at most 2, a category's indicators
+        # by √2. A matrix's numbers have no bound but the norm.
+        numbers = sum(column.categories is None for _, column in self._columns)
+        widest = math.sqrt(4.0 * numbers + 2.0 * (len(self._columns) - numbers)) if self._table else math.inf
+        self.sensitivity, self.record_bound = min(widest, 2.0 * self._norm), self._norm
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        return sum_of_rows(features)
+
+    def conclude(self, ask: Ask) -> Conversation:
+        total = yield from ask(Query(NAME))
+        records = max(int(total.exact[0]), 1)
+        parts = split(total.noisy / records, [column.width for _, column in self._columns])
+        noise = total.noise_std / records
+        statistics = {
+            name: self._statistic(column, part, noise)
+            for (name, column), part in zip(self._columns, parts, strict=True)
+        }
+        return Statistics(statistics, {"records": records})
+
+    def _statistic(self, column: Column, means: Floats, noise: float) -> dict[str, Any]:
+        """A column's mean, in its own units, or the shares of its categories."""
+        if column.categories is not None:
+            shares = {str(value): float(share) for value, share in zip(column.categories, means, strict=True)}
+            return {"shares": shares, "noise_std": noise}
+        low, high = column.min or 0.0, column.max or 0.0
+        half = (high - low) / 2.0 if self._table else 1.0
+        middle = (low + high) / 2.0 if self._table else 0.0
+        return {"mean": float(middle + half * means[0]), "noise_std": noise * half}

@@ -1,0 +1,112 @@
+"""Training at the parties, whose models or updates are averaged (FedAvg)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from unspoken.data.block import Block
+from unspoken.methods.base import Contribution, Conversation, PartyContext
+from unspoken.methods.plan import DeclaredSum, RecordSampling
+from unspoken.methods.training.base import Training
+from unspoken.methods.training.batches import poisson_sample
+from unspoken.methods.training.optimizer import Optimizer
+from unspoken.methods.training.options import FederatedOptions
+from unspoken.methods.workloads import Ask, Query, given
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study
+from unspoken.types import Floats
+
+_LARGEST_MODEL = 1e6
+"""No model's weights are expected to have a larger norm."""
+
+
+class LocalTraining(Training[FederatedOptions]):
+    """Every party trains the model on its own records."""
+
+    def trained(self, weights: Floats, block: Block, party: int, secrets: SecretStream) -> Floats:
+        """The weights after a party's own training, with its records in an order that only the party knows."""
+        options, count = self.options, int(block.counts[party])
+        order = np.random.default_rng(int(secrets.words(1)[0]))
+        features, labels = block.features[party, :count], block.labels[party, :count]
+        return self.model.trained(weights, features, labels, options.epochs, options.batch, options.local_rate, order)
+
+
+class ClippedUpdates(LocalTraining):
+    """Clipped updates of sampled parties, whose sum over their expected number is a step."""
+
+    def check_unit(self, study: Study) -> None:
+        if study.group is not None:
+            name = study.method.name
+            raise study.error("privacy.unit", f'should be "party" with "{name}", which protects whole parties')
+
+    def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
+        options = self.options
+        sampling = RecordSampling(options.rate)
+        size, clip, rounds = self.model.size, options.clip, options.rounds
+        return (DeclaredSum("update", size, clip, clip, count=rounds, sampling=sampling),)
+
+    def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
+        weights = given(query.parameters)
+        return Contribution.without_exact(
+            [self._update(weights, block, party, context.secrets) for party, context in enumerate(contexts)]
+        )
+
+    def _update(self, weights: Floats, block: Block, party: int, secrets: SecretStream) -> Floats:
+        """A party's clipped update; zeros if it sits this round out."""
+        if not poisson_sample(1, self.options.rate, secrets)[0]:
+            return np.zeros(self.model.size)
+        try:
+            moved = self.trained(weights, block, party, secrets) - weights
+        except Exception:
+            # A module may raise an error at a record: that must not be seen from outside.
+            return np.zeros(self.model.size)
+        norm = float(np.linalg.norm(moved))
+        if not math.isfinite(norm):
+            # Its training went beyond floating point: nor must that.
+            return np.zeros(self.model.size)
+        clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
+        return clipped
+
+    def conclude(self, ask: Ask) -> Conversation:
+        weights, optimizer = self.model.initial(), Optimizer(self._stepping(), self.model.size)
+        expected = self.options.rate * self.study.parties.count
+        for turn in range(self.options.rounds):
+            weights, total = yield from self.asked(ask, Query("update", weights, turn))
+            weights = optimizer.step(weights, -total.noisy / expected)
+        return self.release(weights, noise_std_per_step=total.noise_std / expected)
+
+    def _stepping(self) -> FederatedOptions:
+        """The options of the step: it is the average itself, unless the study says otherwise."""
+        own = self.options.learning_rate is None and self.options.optimizer == "sgd"
+        return self.options.model_copy(update={"learning_rate": 1.0}) if own else self.options
+
+
+class AveragedModels(LocalTraining):
+    """The parties' models as they are, and their average: nothing is clipped, so nothing is promised."""
+
+    def check_unit(self, study: Study) -> None:
+        pass
+
+    def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
+        size, rounds = self.model.size, self.options.rounds
+        return (DeclaredSum("model", size, _LARGEST_MODEL, 2.0 * _LARGEST_MODEL, count=rounds),)
+
+    def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
+        weights = given(query.parameters)
+        rows = [self.trained(weights, block, party, context.secrets) for party, context in enumerate(contexts)]
+        if not np.isfinite(rows).all():
+            raise self.study.error(
+                "method.local_rate",
+                f"is {self.options.local_rate:g}, with which a party's training goes beyond floating point; lower it",
+            )
+        return Contribution.without_exact(rows)
+
+    def conclude(self, ask: Ask) -> Conversation:
+        weights = self.model.initial()
+        for turn in range(self.options.rounds):
+            _, total = yield from self.asked(ask, Query("model", weights, turn))
+            weights = total.noisy / total.survivors
+        return self.release(weights)

@@ -1,0 +1,78 @@
+"""How one attempt goes at a party: a sum that it gives a vector to, or a shuffle that it puts its tokens into.
+
+Both take the messages of a protocol and say when the turn is spent. Nobody asks for the kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+
+from unspoken.methods.base import TokenPositions
+from unspoken.summation.base import Endpoint, Envelope
+from unspoken.summation.base import Party as SummationParty
+from unspoken.summation.record_shuffle import ShuffleParty
+from unspoken.types import Words
+
+Vector = Callable[[Sequence[bytes]], Words]
+"""Makes the party's vector, given the seeds of its noise that the protocol can open."""
+
+
+class Course(ABC):
+    """One attempt from the party's side."""
+
+    endpoint: Endpoint
+
+    @abstractmethod
+    def step(self, incoming: bytes) -> list[Envelope]:
+        """Take a message of the protocol (empty: begin) and say what to send."""
+
+    @property
+    @abstractmethod
+    def spent(self) -> bool:
+        """Is this turn over for the party, so that it is never answered again?"""
+
+    def positions(self) -> TokenPositions | None:
+        """The positions of the party's tokens, if this is a shuffle that has ended."""
+        return None
+
+
+class Summing(Course):
+    """The vector leaves as soon as the setup is over, and is forgotten."""
+
+    def __init__(self, endpoint: SummationParty, vector: Vector, sent: bool = False) -> None:
+        self.endpoint: SummationParty = endpoint
+        self._vector, self._sent = vector, sent
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        begins_with_vector = not incoming and self.endpoint.ready
+        envelopes = [] if begins_with_vector else self.endpoint.step(incoming)
+        if self.endpoint.ready and not self._sent:
+            envelopes += self.endpoint.submit(self._vector(self.endpoint.seeds))
+            self.endpoint.forget_vector()
+            self._sent = True
+        return envelopes
+
+    @property
+    def spent(self) -> bool:
+        return self._sent
+
+
+class Shuffling(Course):
+    """Everyone's tokens become one list, in an order that nobody knows."""
+
+    def __init__(self, endpoint: ShuffleParty) -> None:
+        self.endpoint: ShuffleParty = endpoint
+
+    def step(self, incoming: bytes) -> list[Envelope]:
+        return self.endpoint.step(incoming)
+
+    @property
+    def spent(self) -> bool:
+        return self.endpoint.complete
+
+    def positions(self) -> TokenPositions | None:
+        if not self.endpoint.complete:
+            return None
+        places, count = self.endpoint.positions(), len(self.endpoint.all_tokens())
+        return TokenPositions(places, count, self.endpoint.seed())
