@@ -230,7 +230,7 @@ def test_layers_come_off_in_the_agreed_order_only() -> None:
     assert [len(form) for form in forms] == [TOKEN_BYTES + LAYER_BYTES * layers for layers in (3, 2, 1, 0)]
     for layer, secret in enumerate(secrets):
         assert peel([forms[layer]], secret) == [forms[layer + 1]]
-        with pytest.raises(Aborted, match="cannot be opened"):
+        with pytest.raises(Aborted, match="cannot be decrypted"):
             peel([forms[layer]], secrets[layer - 1])
 
 
@@ -347,7 +347,7 @@ def test_any_party_that_replaces_a_token_is_named_by_its_owner(index: int) -> No
             lambda onions, run: [*onions[:-1], waiting_submission(run)[: onion_bytes(4)]],
             "list of all submissions has the same onion twice",
         ),
-        (lambda onions, run: [*onions[:-1], bytes(onion_bytes(4))], "cannot be opened"),
+        (lambda onions, run: [*onions[:-1], bytes(onion_bytes(4))], "cannot be decrypted"),
     ],
     ids=["wrong length", "one onion twice", "a copy of another party's", "not an onion"],
 )
