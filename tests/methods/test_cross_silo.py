@@ -27,7 +27,7 @@ from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected_gradients import BeforeProjection
 from unspoken.learners.random_projection import projected_bound
-from unspoken.methods import cross_silo, mechanisms
+from unspoken.methods import mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.baselines import Central
 from unspoken.methods.cross_silo import CrossSilo
@@ -35,6 +35,7 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.planning import Setting, plan_sum, trust_of
 from unspoken.methods.registry import method_for
+from unspoken.methods.training import batches
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import TrainingOptions
@@ -435,14 +436,14 @@ def test_parties_and_rounds_draw_independently(monkeypatch: pytest.MonkeyPatch) 
         drawn.append(poisson_sample(count, rate, secrets))
         return drawn[-1]
 
-    monkeypatch.setattr(cross_silo, "poisson_sample", remembered)
+    monkeypatch.setattr(batches, "poisson_sample", remembered)
     run(CrossSilo(study({"rounds": 40, "rate": 0.3}, (5, 100), summation="ideal")))
-    batches = np.array(drawn)
-    assert batches.shape == (200, 100)
-    assert batches.mean() == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / 20_000))
+    taken = np.array(drawn)
+    assert taken.shape == (200, 100)
+    assert taken.mean() == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / 20_000))
     # Sizes vary as binomials do: a variance of 21, known to a tenth from 200 of them.
-    assert 13 < batches.sum(1).var() < 31
-    related = np.corrcoef(batches)[np.triu_indices(200, 1)]
+    assert 13 < taken.sum(1).var() < 31
+    related = np.corrcoef(taken)[np.triu_indices(200, 1)]
     assert np.abs(related).max() < 0.6
     assert abs(related.mean()) < 0.01
 
