@@ -195,7 +195,7 @@ RIGHT = {
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ({"contribute": "return Contribution.without_exact(np.zeros((len(block), 4)))"}, r"got \(4, 4\) and \(4, 0\)"),
+        ({"contribute": "return Contribution(np.zeros((len(block), 4)))"}, r"got \(4, 4\) and \(4, 0\)"),
         ({"contribute": "return Contribution(np.zeros((len(block), 5)), block.counts[:, None])"}, r"got \(4, 5\) and"),
         ({"coordinate": "yield Sum('function')"}, 'coordinate of "mistaken" to return a Release, got None'),
         ({"coordinate": "yield 'function'"}, "coordinate to yield a request, got 'function'"),

@@ -172,7 +172,7 @@ bins = 64                     # more bins: a finer answer, under more noise
         places = np.searchsorted(self.axis.edges(bins)[1:-1], block.features[:, :, self.axis.place], side="right")
         party, row = np.nonzero(np.arange(places.shape[1]) < block.counts[:, None])
         counts = np.bincount(party * bins + places[party, row], minlength=len(block) * bins)
-        return Contribution.without_exact(counts.reshape(len(block), bins).astype(np.float64))
+        return Contribution(counts.reshape(len(block), bins).astype(np.float64))
 
     def coordinate(self, plan: Plan) -> Conversation:
         total = yield Sum("histogram")
