@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import unspoken
 from factories import make
-from unspoken.arithmetic import inexactness
+from unspoken.arithmetic import floating_point_slack
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
@@ -749,6 +749,6 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
         declared = DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows)
         planned = plan_sum(agreed, Setting(trust_of(agreed)), declared, 1.0)
     rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
-    off = group * inexactness(records, rows) * 2.0 * records
+    off = group * floating_point_slack(records, rows) * 2.0 * records
     assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
     assert (off > 1e-3) == (records == 10**8)

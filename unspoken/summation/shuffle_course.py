@@ -6,15 +6,14 @@ See `record_shuffle` for the protocol and its security.
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from unspoken.noise.stream import KEY_BYTES
-from unspoken.summation.base import NO_ATTEMPT, Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
+from unspoken.summation.abortable import AbortableEndpoint, AbortableState
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Message, Rejected, Roster, decode
 from unspoken.summation.keys import verify
 from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, split
 
@@ -69,7 +68,7 @@ STAGES: tuple[type[Signed], ...] = (Announce, Submit, Publish, Confirm)
 """The types of messages due from every party, in order"""
 
 
-class ShuffleState(msgspec.Struct):
+class ShuffleState(AbortableState):
     """The public state, the same at every endpoint that has taken the same messages."""
 
     after: bytes
@@ -82,25 +81,15 @@ class ShuffleState(msgspec.Struct):
     counts: list[int] = []
     onions: bytes = b""
     turn: int = 0
-    failed: str = ""
 
 
-class ShuffleEndpoint(Endpoint):
+class ShuffleEndpoint(AbortableEndpoint):
     """Takes what parties publish, and makes all checks that need no secret."""
 
     state: ShuffleState
 
     def __init__(self, session: ShuffleSession, roster: Roster) -> None:
         self._roster, self._parties, self._label = roster, session.parties, session.label()
-
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-        try:
-            return self._step(incoming)
-        except Aborted as error:
-            self.state.failed = str(error)
-            raise
 
     @property
     def complete(self) -> bool:
@@ -133,10 +122,6 @@ class ShuffleEndpoint(Endpoint):
     def counts(self) -> tuple[int, ...]:
         """The number of tokens of each party; empty until all have submitted theirs."""
         return tuple(self.state.counts)
-
-    @abstractmethod
-    def _step(self, incoming: bytes) -> list[Envelope]:
-        """`step`, called only while nothing has failed."""
 
     def _take(self, incoming: bytes) -> None:
         """Take a party's message; `Rejected` if it is not due or not signed, `Aborted` if it is signed but wrong."""

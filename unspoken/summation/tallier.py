@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.summation.abortable import AbortableEndpoint, AbortableState
 from unspoken.summation.argmax import argmax, orders
 from unspoken.summation.ballots import (
     AGREEMENT,
@@ -40,7 +41,6 @@ from unspoken.summation.ballots import (
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
-    Endpoint,
     Envelope,
     Rejected,
     Roster,
@@ -74,7 +74,7 @@ class TallierSetup(msgspec.Struct, frozen=True):
         return Tallier(self.poll, roster, self.index, self.key, SecretStream(self.secret))
 
 
-class TallierState(msgspec.Struct):
+class TallierState(AbortableState):
     secret: bytes
     """The key for this vote only"""
     seed: bytes
@@ -94,10 +94,9 @@ class TallierState(msgspec.Struct):
     received: list[list[bytes]] = []
     """The words of all rounds so far, to replay the computation"""
     opening: bytes = b""
-    failed: str = ""
 
 
-class Tallier(Endpoint):
+class Tallier(AbortableEndpoint):
     """A helper's side. It begins by itself, or when it first hears from the coordinator."""
 
     def __init__(self, poll: Poll, roster: Roster, index: int, key: bytes, secrets: SecretStream) -> None:
@@ -123,15 +122,6 @@ class Tallier(Endpoint):
             self._start()
             for words in self.state.received:
                 self._resume(words)
-
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-        try:
-            return self._step(incoming)
-        except Aborted as error:
-            self.state.failed = str(error)
-            raise
 
     def _step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
