@@ -101,14 +101,14 @@ class Workload(ABC):
 
     @abstractmethod
     def conclude(self, ask: Asker) -> Conversation:
-        """Asker for the totals, and make the release of them."""
+        """Ask for the totals, and make the release of them."""
 
     def exact_fit(self, records: Block) -> Release | None:
         """The model that `conclude` approximates, fitted to all records without noise, if there is one."""
         return None
 
     def asked(self, ask: Asker, query: Query) -> Generator[Request, Any, tuple[Floats, Total]]:
-        """Asker with the allowed parameters that are nearest to the query's. Gives these parameters and the total."""
+        """Ask with the allowed parameters that are nearest to the query's. Gives these parameters and the total."""
         allowed = self.parameters(query.name, query.turn).nearest(given(query.parameters))
         total = yield from ask(replace(query, parameters=allowed))
         return allowed, total
