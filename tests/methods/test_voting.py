@@ -308,11 +308,11 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
     assert str(done.private["epsilon"]) not in str(done.certificate)
     assert done.to_json()["private_analysis"] == done.private
     assert "private_analysis" not in unspoken.simulate(content, *records).to_json()
-    openly = {**content, "summation": {"protocol": "ideal"}}
+    in_the_open = {**content, "summation": {"protocol": "ideal"}}
     with pytest.raises(StudyError, match="by which the noisy totals become known"):
-        unspoken.simulate(openly, *records, private_analysis=True)
+        unspoken.simulate(in_the_open, *records, private_analysis=True)
     with pytest.raises(ValueError, match='"helmet", which has no private analysis'):
-        unspoken.simulate({**openly, "method": {"name": "helmet"}}, *records, private_analysis=True)
+        unspoken.simulate({**in_the_open, "method": {"name": "helmet"}}, *records, private_analysis=True)
 
 
 @pytest.mark.parametrize("talliers", [3, 5])

@@ -55,16 +55,16 @@ class Query:
     """The number of earlier queries of this name."""
 
 
-Answer = Generator[Request, Any, Total]
+Answering = Generator[Request, Any, Total]
 """Makes the requests that answer one query."""
-Ask = Callable[[Query], Answer]
+Asker = Callable[[Query], Answering]
 """A method's way to get a total."""
 
 
-def answered_by(compute: Callable[[Query], Total]) -> Ask:
+def answered_by(compute: Callable[[Query], Total]) -> Asker:
     """The way to ask someone who has all records: no request is made."""
 
-    def ask(query: Query) -> Answer:
+    def ask(query: Query) -> Answering:
         yield from ()
         return compute(query)
 
@@ -100,14 +100,14 @@ class Workload(ABC):
         """The contribution of each party of the block to a total."""
 
     @abstractmethod
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         """Ask for the totals, and make the release of them."""
 
     def exact_fit(self, records: Block) -> Release | None:
         """The model that `conclude` approximates, fitted to all records without noise, if there is one."""
         return None
 
-    def asked(self, ask: Ask, query: Query) -> Generator[Request, Any, tuple[Floats, Total]]:
+    def asked(self, ask: Asker, query: Query) -> Generator[Request, Any, tuple[Floats, Total]]:
         """Ask with the allowed parameters that are nearest to the query's. Gives these parameters and the total."""
         allowed = self.parameters(query.name, query.turn).nearest(given(query.parameters))
         total = yield from ask(replace(query, parameters=allowed))
@@ -167,7 +167,7 @@ class WorkloadMethod(Method):
         kind = Sum if self.noise.summed else Collect
         return kind(query.name, query.parameters, query.turn)
 
-    def ask(self, query: Query) -> Answer:
+    def ask(self, query: Query) -> Answering:
         """Get a total from the parties."""
         total: Total = yield self.request(query)
         return total

@@ -11,7 +11,7 @@ import numpy as np
 from unspoken.methods.base import Conversation
 from unspoken.methods.functions.base import NAME, Function
 from unspoken.methods.releases import Statistics
-from unspoken.methods.workloads import Ask, Query
+from unspoken.methods.workloads import Asker, Query
 from unspoken.types import Floats
 
 _MADE_UP = 1000
@@ -58,7 +58,7 @@ class Custom(Function):
     def _vector(self, rows: Floats) -> Floats:
         return np.asarray(self._function(rows), dtype=np.float64)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         total = yield from ask(Query(NAME))
         details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
         return Statistics({"total": total.noisy.tolist()}, details)

@@ -13,7 +13,7 @@ from unspoken.methods.base import Conversation
 from unspoken.methods.functions.base import NAME, Function
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.releases import LinearModel
-from unspoken.methods.workloads import Ask, Query
+from unspoken.methods.workloads import Asker, Query
 from unspoken.study import Study
 from unspoken.types import Floats
 
@@ -41,7 +41,7 @@ class Discriminant(Function):
         counts = np.bincount(labels, minlength=self.moments.outputs).astype(np.float64)
         return np.concatenate([self.moments.of(features, labels), self.weight_of_counts * counts])
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         total = yield from ask(Query(NAME))
         records, entry = max(int(total.exact[0]), 1), total.noise_std / math.sqrt(2.0)
         second, mixed = self.moments.split(total.noisy[: self.moments.dimension])

@@ -12,7 +12,7 @@ from unspoken.methods.functions.base import NAME, Function
 from unspoken.methods.functions.columns import columns_of, split
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.releases import Statistics
-from unspoken.methods.workloads import Ask, Query
+from unspoken.methods.workloads import Asker, Query
 from unspoken.study import Column, Study
 from unspoken.types import Floats
 
@@ -48,7 +48,7 @@ class Histogram(Function):
         bins = np.clip(np.floor(places + _EDGE), 0, self._bins - 1).astype(np.int64)
         return np.bincount(bins, minlength=self._bins)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         total = yield from ask(Query(NAME))
         parts = split(total.noisy, self._widths)
         statistics = {

@@ -11,7 +11,7 @@ from unspoken.methods.functions.base import NAME, Function
 from unspoken.methods.functions.columns import columns_of, split
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.releases import Statistics
-from unspoken.methods.workloads import Ask, Query
+from unspoken.methods.workloads import Asker, Query
 from unspoken.study import Column, Study
 from unspoken.types import Floats
 
@@ -32,7 +32,7 @@ class Mean(Function):
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         return sum_of_rows(features)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         total = yield from ask(Query(NAME))
         records = max(int(total.exact[0]), 1)
         parts = split(total.noisy / records, [column.width for _, column in self._columns])

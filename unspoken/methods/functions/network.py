@@ -10,7 +10,7 @@ from unspoken.methods.functions.base import NAME, Function
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import Parameters, weight_parameters
 from unspoken.methods.releases import NetworkModel
-from unspoken.methods.workloads import Ask, Query, given
+from unspoken.methods.workloads import Asker, Query, given
 from unspoken.study import Study
 from unspoken.types import Floats
 
@@ -33,7 +33,7 @@ class NetworkGradient(Function):
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         return self.network.clipped_gradient(given(parameters), features, labels)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         weights = self.network.initial(self._options.seed)
         for turn in range(self.count):
             weights, total = yield from self.asked(ask, Query(NAME, weights, turn))

@@ -23,7 +23,7 @@ from unspoken.methods.functions.base import NAME, Function, PreliminarySum
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Range
 from unspoken.methods.releases import LinearModel, Release
-from unspoken.methods.workloads import Ask, Query
+from unspoken.methods.workloads import Asker, Query
 from unspoken.study import Study
 from unspoken.types import Floats
 
@@ -66,7 +66,7 @@ class LeastSquares(Function):
         reshaping = None if parameters is None else Reshaping.from_parameters(parameters)
         return self.moments.of(features / self._study.data.norm, labels, reshaping)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         if self.preliminary is None:
             total = yield from ask(Query(NAME))
             return self._model(total, None)

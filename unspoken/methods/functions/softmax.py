@@ -12,7 +12,7 @@ from unspoken.methods.functions.base import NAME, Function
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range
 from unspoken.methods.releases import LinearModel
-from unspoken.methods.workloads import Ask, Query
+from unspoken.methods.workloads import Asker, Query
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Study
@@ -51,7 +51,7 @@ class SoftmaxRegression(Function):
         axis, weights = parameters[: self.model.features], parameters[self.model.features :]
         return self.model.gradient(axis, weights.reshape(self.model.features, -1), features, labels)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         total = yield from ask(Query(NAME))
         axis = self.model.axis(total.noisy[: self.model.features], total.noise_std, int(total.exact[0]))
         flat = np.zeros(self.model.size)

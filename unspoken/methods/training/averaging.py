@@ -14,7 +14,7 @@ from unspoken.methods.training.base import Training
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import FederatedOptions
-from unspoken.methods.workloads import Ask, Query, given
+from unspoken.methods.workloads import Asker, Query, given
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 from unspoken.types import Floats
@@ -69,7 +69,7 @@ class ClippedUpdates(LocalTraining):
         clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
         return clipped
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         weights, optimizer = self.model.initial(), Optimizer(self._stepping(), self.model.size)
         expected = self.options.rate * self.study.parties.count
         for turn in range(self.options.rounds):
@@ -103,7 +103,7 @@ class AveragedModels(LocalTraining):
             )
         return Contribution(np.stack(rows))
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         weights = self.model.initial()
         for turn in range(self.options.rounds):
             _, total = yield from self.asked(ask, Query("model", weights, turn))

@@ -15,7 +15,7 @@ from unspoken.methods.training.base import Training
 from unspoken.methods.training.batches import SLACK, Batches, FixedBatches, PoissonBatches
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import GradientOptions
-from unspoken.methods.workloads import Ask, Query, given
+from unspoken.methods.workloads import Asker, Query, given
 from unspoken.study import Study
 
 NAME = "gradient"
@@ -101,7 +101,7 @@ class GradientDescent(Training[GradientOptions]):
         sums = self.projection.sums(weights, features, labels, counts, query.turn)
         return Contribution(sums)
 
-    def conclude(self, ask: Ask) -> Conversation:
+    def conclude(self, ask: Asker) -> Conversation:
         weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
         for turn in range(self.options.rounds):
             if self.batches.by_tokens:
