@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import unspoken
 from factories import make
-from unspoken.arithmetic import inexactness
+from unspoken.arithmetic import floating_point_slack
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
@@ -27,7 +27,7 @@ from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected_gradients import BeforeProjection
 from unspoken.learners.random_projection import projected_bound
-from unspoken.methods import cross_silo, mechanisms
+from unspoken.methods import mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.baselines import Central
 from unspoken.methods.cross_silo import CrossSilo
@@ -35,6 +35,7 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.planning import Setting, plan_sum, trust_of
 from unspoken.methods.registry import method_for
+from unspoken.methods.training import batches
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import TrainingOptions
@@ -435,14 +436,14 @@ def test_parties_and_rounds_draw_independently(monkeypatch: pytest.MonkeyPatch) 
         drawn.append(poisson_sample(count, rate, secrets))
         return drawn[-1]
 
-    monkeypatch.setattr(cross_silo, "poisson_sample", remembered)
+    monkeypatch.setattr(batches, "poisson_sample", remembered)
     run(CrossSilo(study({"rounds": 40, "rate": 0.3}, (5, 100), summation="ideal")))
-    batches = np.array(drawn)
-    assert batches.shape == (200, 100)
-    assert batches.mean() == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / 20_000))
+    taken = np.array(drawn)
+    assert taken.shape == (200, 100)
+    assert taken.mean() == pytest.approx(0.3, abs=5 * math.sqrt(0.21 / 20_000))
     # Sizes vary as binomials do: a variance of 21, known to a tenth from 200 of them.
-    assert 13 < batches.sum(1).var() < 31
-    related = np.corrcoef(batches)[np.triu_indices(200, 1)]
+    assert 13 < taken.sum(1).var() < 31
+    related = np.corrcoef(taken)[np.triu_indices(200, 1)]
     assert np.abs(related).max() < 0.6
     assert abs(related.mean()) < 0.01
 
@@ -748,6 +749,6 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
         declared = DeclaredSum("any", 10, 2.0 * records, 2.0, rows=rows)
         planned = plan_sum(agreed, Setting(trust_of(agreed)), declared, 1.0)
     rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
-    off = group * inexactness(records, rows) * 2.0 * records
+    off = group * floating_point_slack(records, rows) * 2.0 * records
     assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
     assert (off > 1e-3) == (records == 10**8)

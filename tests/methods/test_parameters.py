@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -47,6 +46,7 @@ from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameter
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.methods.releases import Statistics
+from unspoken.methods.training.batches import PoissonBatches
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.stream import SecretStream
 
@@ -506,9 +506,9 @@ def test_what_fails_for_all_records_is_told_before_there_are_any(tmp_path: Path)
 def test_an_example_that_a_module_cannot_take_leaves_the_others_as_they_are(tmp_path: Path) -> None:
     """By each way to a sum of gradients."""
     for name in ("cross-silo-touchy", "cross-silo-touchy-projected"):
-        method, plan = planned(name, tmp_path)
-        method = replace_rate(method)
-        request = requests(method, plan)[0]
+        method: Any = method_for(planned(name, tmp_path)[0].study)
+        request = requests(method, method.plan())[0]
+        method.workload.batches = PoissonBatches(method.study, method.workload.options.model_copy(update={"rate": 1.0}))
         rows = np.array([[0.1, 0.2, 0.3], [-1.0, 0.0, 0.0], [0.3, 0.2, 0.1]])
         whole, others = (
             method.contribute(
@@ -518,13 +518,6 @@ def test_an_example_that_a_module_cannot_take_leaves_the_others_as_they_are(tmp_
         )
         assert np.abs(others.noisy).max() > 0.01
         np.testing.assert_allclose(whole.noisy, others.noisy, atol=1e-6)
-
-
-def replace_rate(method: Any) -> Any:
-    """The same method, with all records in every batch."""
-    other = copy(method)
-    other.options = method.options.model_copy(update={"rate": 1.0})
-    return other
 
 
 @pytest.mark.parametrize(

@@ -157,10 +157,10 @@ def test_a_node_counts_no_party_twice_and_none_it_has_not_heard_from(senders: li
     protocol = opened()
     post(protocol, np.ones((5, 8), dtype=np.uint64))
     node = node_of(protocol, 1)
-    with pytest.raises(Rejected, match="not heard from, or one twice"):
+    with pytest.raises(Rejected, match="a party twice, or one that this node has not heard from"):
         node.step(from_coordinator(protocol, 1, Fold(senders)))
     node.step(from_coordinator(protocol, 1, Fold([0])))
-    with pytest.raises(Rejected, match="not heard from, or one twice"):
+    with pytest.raises(Rejected, match="a party twice, or one that this node has not heard from"):
         node.step(from_coordinator(protocol, 1, Fold([0])))
 
 

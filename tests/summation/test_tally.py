@@ -523,7 +523,7 @@ def test_a_party_asked_again_repeats_itself() -> None:
     party = vote.party(0)
     assert party.submit(ballots[0]) == party.submit(ballots[1])
     party.forget_vector()
-    with pytest.raises(Aborted, match="sent and forgotten"):
+    with pytest.raises(Aborted, match="sent and deleted"):
         party.submit(ballots[0])
 
 
@@ -744,7 +744,7 @@ def test_a_talliers_own_words_cannot_be_turned_back_to_it(talliers: int, index: 
     for envelope in sent:
         relay = vote.read(envelope)
         assert isinstance(relay, Relay)
-        with pytest.raises(Rejected, match=f"message of tallier:{relay.peer} cannot be opened"):
+        with pytest.raises(Rejected, match=f"message of tallier:{relay.peer} cannot be decrypted"):
             vote.tallier(index).step(vote.frame(index, relay))
 
 
@@ -1009,7 +1009,7 @@ def test_a_study_says_how_many_talliers_there_are(options: dict[str, Any], talli
         ({"talliers": 4}, r"\[summation\] talliers is 4, but should be 3, 5 or 7: how many talliers"),
         ({"talliers": 9}, r"\[summation\] talliers is 9, but should be 3, 5 or 7"),
         ({"talliers": "3"}, r'\[summation\] talliers is "3", but should be 3, 5 or 7'),
-        ({"deadline": 0}, r"\[summation\] deadline is 0, but should be a number of seconds above 0 and up to 3600"),
+        ({"deadline": 0}, r"\[summation\] deadline is 0, but should be a number above 0 and up to 3600: the seconds"),
         ({"deadline": 3601}, r"\[summation\] deadline is 3601, but should be"),
         ({"tallies": 3}, r"\[summation\] tallies is an unknown key; did you mean 'talliers'"),
     ],

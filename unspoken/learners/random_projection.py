@@ -48,11 +48,8 @@ def projected_bound(clip: float, size: int, delta: float) -> float:
 
 
 @dataclass(frozen=True)
-class GaussianProjection:
-    """P of independent N(0, 1/k) entries, made in blocks of rows: ‖Pᵀu‖² is ‖u‖²·χ²_k/k.
-
-    Entries have single precision and at most 6.8 standard deviations.
-    """
+class _Projection:
+    """The sizes d and k of a projection, and the public seed and turn that it is drawn from."""
 
     dimension: int
     size: int
@@ -60,7 +57,16 @@ class GaussianProjection:
     turn: int = 0
 
     def __post_init__(self) -> None:
-        _check_sizes(self.size, self.dimension)
+        if not 1 <= self.size <= self.dimension:
+            raise ValueError(f"Expected 1 <= size <= {self.dimension}, got size={self.size}.")
+
+
+@dataclass(frozen=True)
+class GaussianProjection(_Projection):
+    """P of independent N(0, 1/k) entries, made in blocks of rows: ‖Pᵀu‖² is ‖u‖²·χ²_k/k.
+
+    Entries have single precision and at most 6.8 standard deviations.
+    """
 
     def project(self, vectors: Floats) -> Floats:
         """Pᵀ of each row: (B, d) to (B, k)."""
@@ -86,20 +92,12 @@ class GaussianProjection:
 
 
 @dataclass(frozen=True)
-class HadamardProjection:
+class HadamardProjection(_Projection):
     """Pᵀ = (1/√k)·S·H·D: random signs D, the Walsh–Hadamard matrix H of n ≥ d rows, and k of its rows by S.
 
     Costs n·log n instead of d·k. The k rows are different ones, so PᵀP = (n/k)·I: ‖Pᵀu‖² is ‖u‖² on average and never
     more than (n/k)·‖u‖². That bound is too loose to rely on: clip each example after its projection.
     """
-
-    dimension: int
-    size: int
-    seed: int
-    turn: int = 0
-
-    def __post_init__(self) -> None:
-        _check_sizes(self.size, self.dimension)
 
     def project(self, vectors: Floats) -> Floats:
         """Pᵀ of each row: (B, d) to (B, k)."""
@@ -304,8 +302,3 @@ def _normals(count: int, words: np.random.Philox) -> npt.NDArray[np.float32]:
 def _squared(rows: Floats) -> Floats:
     squared: Floats = np.einsum("ij,ij->i", rows, rows)
     return squared
-
-
-def _check_sizes(size: int, dimension: int) -> None:
-    if not 1 <= size <= dimension:
-        raise ValueError(f"Expected 1 <= size <= {dimension}, got size={size}.")

@@ -1,4 +1,4 @@
-"""How a method is written: a plan, the party's side, and the coordinator's side as a generator of requests.
+"""The interface of a method: a plan, the party's side, and the coordinator's side as a generator of requests.
 
 An engine drives the generator, so the same method runs unchanged in one process or over a network.
 """
@@ -27,11 +27,11 @@ class Sum:
 
     name: str
     parameters: Floats | None = None
-    """What the parties need to know for their contribution, such as the model so far."""
+    """Numbers that parties need for their contribution, such as the model so far"""
     turn: int = 0
-    """How often it was asked for before."""
+    """The number of earlier requests of this name"""
     indices: Integers | None = None
-    """The places of the public records that the request is about."""
+    """The places of the public records that the request is about"""
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,20 @@ class Pool:
 
 
 PartyRequest = Sum | Vote | Collect
-"""What a party answers with a contribution"""
+"""The requests that a party answers with a contribution"""
 Request = PartyRequest | ZeroSum | Tokens | Pool
 
 
 @dataclass(frozen=True)
 class Total:
-    """The answer: the noisy total, the exact totals, how many parties are in them, and how much noise there is."""
+    """The answer to a request."""
 
     noisy: Floats
+    """The total under noise"""
     exact: Integers
+    """The total of the coordinates without noise"""
     survivors: int
+    """The number of parties in the total"""
     noise_std: float
     """The standard deviation of all the noise in the total"""
 
@@ -100,40 +103,39 @@ Conversation = Generator[Request, Any, Release]
 
 @dataclass(frozen=True)
 class TokenPositions:
-    """What a party knows of a list of tokens: so it finds out by itself which of its records are in a batch."""
+    """A party's knowledge of a list of tokens, from which it finds out which of its own records are in a batch."""
 
     places: Integers
-    """Where its records' tokens are"""
+    """The places of its own records' tokens"""
     count: int
-    """Of all tokens"""
+    """The number of all tokens"""
     seed: int
-    """Which nobody knew, or could choose, before the list was fixed"""
+    """The seed of the batch, which nobody knew or could choose before the list was fixed"""
 
 
 @dataclass(frozen=True)
 class PartyContext:
-    """What a party has for itself in a turn."""
+    """The private means of a party in one turn."""
 
     secrets: SecretStream
-    """Randomness of its own, for sampling"""
+    """The party's own randomness, for sampling"""
     positions: TokenPositions | None = None
-    """Its part of the round's list of tokens, if there is one"""
+    """The party's places in the round's list of tokens, if there is one"""
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What the parties of a block put into a sum: one row each."""
+    """The vectors that the parties of a block put into a sum, one row each."""
 
     noisy: Floats
-    """(B, dimension): will be rounded, noised and masked."""
+    """(B, dimension): numbers that will be rounded, noised and masked"""
     exact: Integers = field(default_factory=lambda: np.empty(0, dtype=np.int64))
-    """(B, number of exact coordinates): will be masked only (or sent in the open, in a message). Left out if the sum
-    has none."""
+    """(B, number of exact coordinates): whole numbers that will be masked only (or sent in the open, in a message).
+    Left out if the sum has none."""
 
-    @classmethod
-    def without_exact(cls, rows: Floats | Sequence[Floats]) -> Contribution:
-        """One vector a party, all of whose coordinates carry noise."""
-        return cls(np.stack(list(rows)), np.empty((len(rows), 0), dtype=np.int64))
+    def __post_init__(self) -> None:
+        if not self.exact.size:
+            object.__setattr__(self, "exact", np.empty((len(self.noisy), 0), dtype=np.int64))
 
 
 class Method(Description, ABC):
@@ -147,20 +149,20 @@ class Method(Description, ABC):
 
     @abstractmethod
     def plan(self) -> Plan:
-        """What will happen, and what it promises: no data needed."""
+        """The plan, made without data: all that will be released, and what it promises."""
 
     def parameters(self, request: PartyRequest) -> Parameters:
-        """The numbers that this request may carry: none, unless the method says otherwise."""
+        """The numbers that this request may carry. By default none."""
         return NO_PARAMETERS
 
     def indices(self, request: PartyRequest) -> Indices:
-        """The places that this request may name: none, unless the method says otherwise."""
+        """The places that this request may name. By default none."""
         return NO_INDICES
 
     def check(self, request: PartyRequest, turn: int) -> None:
         """Refuse a request that the method would not make: the party's first step, before it looks at its records.
 
-        `turn` is how often the party was asked for it before, by its own count.
+        `turn` is the number of earlier requests of this name, by the party's own count.
         """
         if request.turn != turn:
             raise Refused(f'the request for "{request.name}" says that it is turn {request.turn}, but it is {turn}.')
@@ -176,7 +178,7 @@ class Method(Description, ABC):
 
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:
-        """The coordinator's side: asks, and goes on with the answer."""
+        """The coordinator's side: yields requests, goes on with the answers, and returns the release."""
 
     def check_analysis(self) -> None:
         """Refuse a private analysis before a run, if there can be none after it."""
@@ -191,7 +193,7 @@ class Method(Description, ABC):
 
 
 def release_of(method: Method, ended: StopIteration) -> Release:
-    """What the coordinator's side of a method ended with."""
+    """The release that the coordinator's side of a method returned."""
     release = ended.value
     if not isinstance(release, Release):
         raise TypeError(f'Expected coordinate of "{method.name}" to return a Release, got {release!r}.')

@@ -108,7 +108,7 @@ class NonPrivate(FunctionOrTraining):
     noise = NoNoise()
 
     def check_unit(self) -> None:
-        """Nothing is promised, so any unit will do."""
+        """Accept any unit, since nothing is promised."""
 
     def make_training(self) -> Workload:
         return AveragedModels(self.study, self.study.options("method", FederatedOptions))

@@ -24,7 +24,8 @@ from unspoken.methods.plan import Plan
 from unspoken.study import Template
 
 _STRONGER = 1000.0
-"""Where nobody may vanish, ê costs nothing: so many times the paper's comes within 0.1 % of a secure sum."""
+"""The factor on the paper's variance of ê if nobody may vanish, where ê costs nothing: the total's noise is then within
+0.1 % of a secure sum's."""
 
 
 class CapeOptions(FunctionOptions):

@@ -35,9 +35,9 @@ from unspoken.study import Section, Study
 from unspoken.types import Floats
 
 _FINENESS = 1024.0
-"""The sensitivity is so many times what rounding adds to it."""
+"""The sensitivity over the error that rounding adds to it"""
 _LIFT = 4.0
-"""Deviations of the noise that are added to the diagonal (Zhang et al., Section 6.1)."""
+"""The number of the noise's deviations that are added to the diagonal (Zhang et al., Section 6.1)"""
 
 
 class Options(Section):
@@ -63,7 +63,7 @@ class DpFm(PooledMethod):
         self._moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance=1.0)
 
     def sensitivity(self) -> float:
-        """In L1 norm, for records of norm at most 1."""
+        """The sensitivity of the coefficients in L1 norm, for records of norm at most 1."""
         dimension, classes, parties = self.study.data.dimension, self._moments.classes, self.study.parties
         target = 1.0 if classes is None else 2.0 * (1.0 - 1.0 / classes)
         # The L1 norm of a record's coefficients, at most.
@@ -76,14 +76,14 @@ class DpFm(PooledMethod):
         return (self.study.group or 1) * moved + floating_point_slack(records) * records * longest
 
     def _scale(self) -> tuple[float, float]:
-        """Units for one, and the Laplace scale in units."""
+        """The number of encoding units in 1, and the scale of the Laplace noise in units."""
         units_per_one = 2.0 ** math.ceil(math.log2(_FINENESS * self._moments.dimension / self.sensitivity()))
         units = self.sensitivity() * units_per_one + self._moments.dimension
         return units_per_one, units / self._epsilon
 
     @property
     def _epsilon(self) -> float:
-        """What noise is drawn for: the sampler's distance is multiplied by e^ε."""
+        """The ε that noise is drawn for. It is bounded, because the sampler's distance is multiplied by e^ε."""
         return min(self.study.epsilon, LARGEST_EPSILON)
 
     def plan(self) -> Plan:
@@ -116,7 +116,7 @@ class DpFm(PooledMethod):
         )
 
     def _coefficients(self, records: Block) -> Floats:
-        """Of order 2 with each mixed monomial once, then of order 1 (with its sign turned)."""
+        """The coefficients of order 2, each mixed monomial once, then those of order 1 (with the opposite sign)."""
         total = self._moments.of(records.features[0], records.labels[0])
         triangle = len(total) - self._moments.features * self._moments.outputs
         total[:triangle] *= self._factors()
@@ -135,6 +135,6 @@ class DpFm(PooledMethod):
         return solved
 
     def _factors(self) -> Floats:
-        """From moments with the Frobenius norm (√2 off the diagonal) to a polynomial's coefficients (2)."""
+        """The factors that turn moments with the Frobenius norm (√2 off the diagonal) into coefficients (2)."""
         rows, columns = np.triu_indices(self._moments.features)
         return np.where(rows == columns, 1.0, math.sqrt(2.0))

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
+import numpy as np
+
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Conversation, PartyContext, PartyRequest
 from unspoken.methods.mechanisms import Participation, PreNoised
@@ -41,12 +43,11 @@ class FedSgd(TrainingMethod):
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         weights = given(request.parameters)
-        return Contribution.without_exact(
-            [self._update(weights, block, party, context) for party, context in enumerate(contexts)]
-        )
+        rows = [self._update(weights, block, party, context) for party, context in enumerate(contexts)]
+        return Contribution(np.stack(rows))
 
     def _update(self, weights: Floats, block: Block, party: int, context: PartyContext) -> Floats:
-        """What a party's noisy steps change, in units of `_unit`."""
+        """The change of the weights by a party's noisy steps, in multiples of `_unit`."""
         alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
         own = weights
         for _ in range(self.options.local_steps):
@@ -73,8 +74,8 @@ class FedSgd(TrainingMethod):
 
     @cached_property
     def _unit(self) -> float:
-        """What an update is divided by to be sent in the gradients' encoding: its largest norm over theirs, so that
-        nothing is clipped and little rounded."""
+        """The divisor that brings an update into the gradients' encoding: the largest norm of an update over that of a
+        gradient, so that nothing is clipped and little rounded."""
         planned = self._planned
         noise = (math.sqrt(planned.dimension) + 14.0) * self._deviation
         step = self.options.local_rate * (planned.encoding.bound + noise) / self._expected

@@ -109,7 +109,7 @@ regularization = 0.1          # larger: less noise, simpler models
         models = self.learner.fit(block)
         vectors = models.reshape(len(block), -1)
         if not self.by_records:
-            return Contribution.without_exact(vectors)
+            return Contribution(vectors)
         return Contribution(vectors * block.counts[:, None], block.counts[:, None])
 
     def coordinate(self, plan: Plan) -> Conversation:

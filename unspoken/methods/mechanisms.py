@@ -256,7 +256,7 @@ class _OwnNoise(Mechanism):
     """One vector is private by its own noise alone."""
 
     own: float = 0.0
-    """Its variance."""
+    """The variance of its noise."""
 
     def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> Self:
         return replace(self, own=adversary_variance + integer.LOST_VARIANCE)

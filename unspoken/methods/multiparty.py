@@ -60,7 +60,7 @@ from unspoken.types import Floats
 
 _TRAINER = "the trainer, whom all parties trust, keeps to itself what it receives and adds the noise"
 _FAILURE = 0.05
-"""How often each part of Theorem 4 may fail."""
+"""The probability that each part of Theorem 4 fails"""
 
 
 class Options(Section):
@@ -97,7 +97,7 @@ regularization = 0.01         # larger: less noise, simpler models
 """
     }
     secrets: SecretStream | None = None
-    """Where the trainer's noise comes from: the operating system, unless a test sets it."""
+    """The source of the trainer's noise: the operating system, unless a test sets it"""
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -119,7 +119,7 @@ regularization = 0.01         # larger: less noise, simpler models
         return clip_rows(self._file.features, self.study.data)
 
     def sensitivity(self) -> float:
-        """How far the protected unit moves what is released, before noise."""
+        """The sensitivity of the released model, before noise, to the protected unit."""
         parties, group = self.study.parties.count, self.study.group or 1
         if self.averages:
             # `_votes` has what rounding adds at all the parties that a group may be at.
@@ -134,12 +134,12 @@ regularization = 0.01         # larger: less noise, simpler models
 
     @property
     def _rounding(self) -> float:
-        """How far the gradient of the trainer's risk may be off, and what it is let off by for that."""
+        """A bound on the rounding error of the gradient of the trainer's risk, and the tolerance that allows for it."""
         bend = self.loss.curvature * self.study.data.norm**2
         return self.loss.slope_norm * self.study.data.norm * certified.rounding(bend / self.options.regularization)
 
     def risk_bound(self) -> float:
-        """Theorem 4: what the risk may exceed that of any model of norm 1 by, with probability 9 in 10.
+        """Theorem 4: a bound on the excess risk over any model of norm 1, which holds with probability 0.9.
 
         (C + λ)·(s·d·log(d/δ)/ε)² + 16(32 + log(1/δ))/(λN) + λ/2, for the sensitivity s and curvature C.
         """
@@ -174,7 +174,7 @@ regularization = 0.01         # larger: less noise, simpler models
 
     @cached_property
     def _votes(self) -> PlannedSum:
-        """What parties send the trainer: without noise, since it is trusted."""
+        """The parties' messages to the trainer: without noise, since it is trusted."""
         classes = len(self.study.data.class_names)
         size = self._size if self.averages else len(self.public) * classes
         bound = self.local.model_bound if self.averages else math.sqrt(len(self.public))
@@ -185,7 +185,7 @@ regularization = 0.01         # larger: less noise, simpler models
 
     @cached_property
     def _slack(self) -> float:
-        """What the drawing of the trainer's Gaussian noise costs in δ."""
+        """The part of δ that the drawing of the trainer's Gaussian noise costs."""
         return setting_of(self.study, [DeclaredSum("model", self._size, 1.0, 1.0, noise=CuratorNoise())]).slack
 
     @cached_property
@@ -200,8 +200,8 @@ regularization = 0.01         # larger: less noise, simpler models
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         models = self.local.fit(block)
         if self.averages:
-            return Contribution.without_exact(models.reshape(len(block), -1))
-        return Contribution.without_exact([self._vote(model).ravel() for model in models])
+            return Contribution(models.reshape(len(block), -1))
+        return Contribution(np.stack([self._vote(model).ravel() for model in models]))
 
     def _vote(self, model: Floats) -> Floats:
         """One party's votes on the public records: (N, K) indicators."""

@@ -37,7 +37,7 @@ from unspoken.study import Section, Study
 from unspoken.types import Floats
 
 _ACCURACY = 1e-12
-"""Of the minimiser: the norm of the gradient that is left."""
+"""The norm of the gradient at which a minimiser counts as exact"""
 
 
 class Options(Section):

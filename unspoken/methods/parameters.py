@@ -29,7 +29,7 @@ class Refused(UnspokenError):
 
 @dataclass(frozen=True)
 class Range:
-    """So many numbers between two bounds."""
+    """`size` numbers between two bounds."""
 
     size: int
     low: float
@@ -50,7 +50,7 @@ class Parameters:
         return sum(part.size for part in self.ranges)
 
     def nearest(self, values: Floats) -> Floats:
-        """The allowed numbers that are closest to these; 0, or what is closest to 0, where there is no number.
+        """The allowed numbers that are closest to these. NaN counts as 0.
 
         >>> Parameters((Range(2, -1.0, 1.0), Range(1, 0.5, 1.0))).nearest(np.array([np.inf, 0.3, np.nan])).tolist()
         [1.0, 0.3, 0.5]

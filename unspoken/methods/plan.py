@@ -1,7 +1,7 @@
-"""What a method will do, derived from the study alone: its sums, their noise, and the guarantee that follows.
+"""The plan of a method, derived from the study alone: its sums, their noise, and the guarantee that follows.
 
-A plan is frozen data. What it spends is a list of events; `privacy.accounting` turns them into the guarantee. How a
-plan is made of what a method declares stands in `methods.planning`.
+A plan is frozen data. What it spends is a list of events; `privacy.accounting` turns them into the guarantee.
+`methods.planning` makes plans.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ _SHARES = NoiseShares()
 
 @dataclass(frozen=True)
 class RecordSampling:
-    """How records are sampled for each round of a sum, and what that costs in δ."""
+    """The sampling of records for each round of a sum, and its cost in δ."""
 
     rate: float
     """The chance of an honest record to be in a round's batch."""
     kind: Sampling = "poisson"
     slack: float = 0.0
-    """What the sampling costs in δ, for all rounds together."""
+    """The cost of the sampling in δ, for all rounds together."""
     steps: int = 1
-    """How many noisy sums there are in a round."""
+    """The number of noisy sums in a round."""
     rate_if: Callable[[int], float] | None = None
     """The rate if so many parties collude, where it depends on them."""
     upload: int = 0
-    """How many bytes a party sends in a round for the sampling itself."""
+    """The number of bytes that a party sends in a round for the sampling itself."""
 
     @property
     def by_tokens(self) -> bool:
@@ -72,19 +72,19 @@ class DeclaredSum:
     exact: tuple[str, ...] = ()
     """Further coordinates, whole numbers that are the same for all neighbours, so that they need no noise."""
     count: int = 1
-    """How often it is asked for."""
+    """The number of times that it is asked for."""
     share: float = 1.0
     """This sum's weight when μ² is divided among all sums."""
     noise: Mechanism = _SHARES
-    """How the noise gets in."""
+    """The noise mechanism."""
     most: float | None = None
     """A bound on the norm of every total, but for a negligible chance; None: all parties' bounds added up."""
     rows: int = ROWS
-    """How many records are added up before their sum joins others: see `arithmetic`."""
+    """The number of records that are added up before their sum joins others: see `arithmetic`."""
     sampling: RecordSampling | None = None
     """None: every contribution is made of all records."""
     classes: int | None = None
-    """For a sum of ballots: the number of classes of each query."""
+    """The number of classes of each query, if it is a sum of ballots."""
 
 
 @dataclass(frozen=True)
@@ -96,15 +96,15 @@ class PlannedSum:
     exact: tuple[str, ...]
     encoding: Encoding
     noise: Mechanism
-    """Sized, in units of the encoding."""
+    """The noise mechanism, sized in units of the encoding."""
     sensitivity: float
-    """With what rounding adds to it."""
+    """The declared sensitivity and what rounding adds to it."""
     noise_std: float
-    """What is left of the noise without the shares of colluders and dropped parties."""
+    """The deviation of the noise without the shares of colluders and dropped parties."""
     count: int = 1
     sampling: RecordSampling | None = None
     classes: int | None = None
-    """For a sum of ballots: the number of classes of each query."""
+    """The number of classes of each query, if it is a sum of ballots."""
 
     @property
     def length(self) -> int:
@@ -121,11 +121,11 @@ class PlannedSum:
 
     @property
     def largest_total_std(self) -> float:
-        """The same, of all numbers of parties that a total may have the largest."""
+        """The largest such deviation over all allowed numbers of parties."""
         return math.sqrt(self.noise.largest_released) / self.encoding.scale
 
     def event(self, count: int, noise_std: float, rate: float | None = None) -> Event:
-        """What `count` totals cost under so much noise, if records are sampled at this rate (None: as planned)."""
+        """The cost of `count` totals under so much noise, if records are sampled at this rate (None: as planned)."""
         if noise_std == 0.0:
             return Unprotected()
         if self.sampling is None:
@@ -173,7 +173,7 @@ class OtherRelease:
     sensitivity: float
     noise_std: float
     event: Event
-    """What it costs."""
+    """The cost of the release."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -195,22 +195,22 @@ class Plan:
     sums: tuple[PlannedSum, ...]
     guarantee: Guarantee
     slack: float
-    """What the summation's dice, the drawing of noise and the sampling cost in δ."""
+    """The cost in δ of the summation's dice, the drawing of noise and the sampling."""
     notes: tuple[str, ...] = ()
     others: tuple[OtherRelease, ...] = ()
     senders: int | None = None
-    """How many parties are asked, if not all."""
+    """The number of parties that are asked, if not all."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """What the method adds to the plan's JSON."""
+    """Entries that the method adds to the plan's JSON."""
 
     @property
     def asked(self) -> int:
-        """How many parties are to take part."""
+        """The number of parties that are to take part."""
         return self.senders or self.trust.parties
 
     @property
     def rounds(self) -> int:
-        """How often parties are asked for something."""
+        """The number of times that parties are asked for something."""
         preparations = sum(planned.noise.prepares for planned in self.sums)
         return preparations + sum(planned.count for planned in self.sums) + len(self.others)
 
@@ -220,7 +220,7 @@ class Plan:
 
     @property
     def secure_sums(self) -> int:
-        """How many secure sums there are in all."""
+        """The number of all secure sums."""
         return sum(planned.noise.secure_sums(planned.count) for planned in self.sums)
 
     @property
@@ -235,7 +235,7 @@ class Plan:
 
     @property
     def spend(self) -> Spend:
-        """What the run costs if as few parties are there as the plan allows."""
+        """The cost of the run if as few parties take part as the plan allows."""
         events = [planned.event(planned.count, planned.noise_std) for planned in self.sums if planned.noise.counted]
         return self._spend([*events, *(other.event for other in self.others)])
 
@@ -244,7 +244,7 @@ class Plan:
 
     @cached_property
     def upload_bytes(self) -> int:
-        """What one party sends in all."""
+        """The number of bytes that one party sends in all."""
         if self.is_pooled:
             return self.study.parties.records * (self.study.data.dimension + 1) * 8
         return sum(self._upload(planned) for planned in self.sums)
@@ -266,7 +266,7 @@ class Plan:
 
     @cached_property
     def summation_parameters(self) -> dict[str, int]:
-        """What the protocol chose: word size, neighbours, thresholds, nodes."""
+        """The protocol's parameters: word size, neighbours, thresholds, nodes."""
         if self.is_pooled:
             return {}
         planned = self.sums[0]
@@ -306,7 +306,7 @@ class Plan:
         return replace(session_of(self.study, self.trust, name, length, bits), attempt=attempt)
 
     def released_spend(self, there: dict[str, list[Participation]]) -> Spend:
-        """What the run really cost, by the parties that were there each time."""
+        """The true cost of the run, by the parties that took part each time."""
         events: list[Event] = []
         for planned in self.sums:
             if planned.noise.counted:
@@ -366,7 +366,7 @@ class Plan:
         }
 
     def _sampling(self) -> dict[str, Any]:
-        """How records are sampled, if they are."""
+        """The sampling of records, if there is one."""
         for planned in self.sums:
             if planned.sampling is not None:
                 return {

@@ -1,4 +1,4 @@
-"""From what a method declares to a plan: the size of the noise, the encoding, and the guarantee that follows."""
+"""Makes plans of what methods declare: sizes the noise, chooses the encoding, and states the guarantee."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ENCLAVED_BATCHES = ("a party does not know either which of its own records are 
 
 
 def trust_of(study: Study) -> Trust:
-    """Whom the study's promise holds against."""
+    """The adversaries that the study's promise holds against."""
     return Trust(study.parties.count, study.colluding, study.dropouts, study.privacy.enclaves)
 
 
@@ -143,7 +143,7 @@ def unprotected_plan(study: Study, method: str, sums: tuple[PlannedSum, ...], ot
 
 
 def left_of_delta(study: Study, slack: float, remedy: str) -> float:
-    """What is left of δ for the noise itself."""
+    """The part of δ that is left for the noise itself."""
     delta = study.privacy.delta
     if slack >= delta:
         raise study.error(
@@ -163,13 +163,13 @@ def _check_adjacency(study: Study, method: str) -> None:
 
 @dataclass(frozen=True)
 class Setting:
-    """What sums rest on: whom they hold against, what that assumes, and what it costs in δ."""
+    """The conditions of a plan's sums: the adversaries, the assumptions, and their cost in δ."""
 
     trust: Trust
-    """With as few parties in a total as the protocol can be brought to open"""
+    """The adversaries, with as few parties in a total as they can bring the protocol to open"""
     assumptions: tuple[str, ...] = ()
     slack: float = 0.0
-    """What the protocol's dice and the drawing of noise cost in δ"""
+    """The cost in δ of the protocol's dice and the drawing of noise"""
     opens_noise: bool = False
     notes: tuple[str, ...] = ()
 
@@ -259,12 +259,12 @@ def _largest_total(trust: Trust, planned: PlannedSum, most: float | None) -> flo
 
 
 def _samples(study: Study, sums: Sequence[DeclaredSum]) -> int:
-    """How many numbers all parties draw, in all components of their noise."""
+    """The number of samples that all parties draw, in all components of their noise."""
     return sum(release.dimension * release.count for release in sums) * study.parties.count * (COMPONENTS + 1)
 
 
 def cautions(plan: Plan) -> tuple[str, ...]:
-    """What a careful reader of the promise should be told."""
+    """Remarks for a careful reader of the promise."""
     study, cautions = plan.study, []
     records = study.parties.count * study.parties.records
     if plan.guarantee.delta > 1.0 / records:

@@ -171,7 +171,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     @cached_property
     def queries(self) -> int:
-        """How many of the public records are asked about."""
+        """The number of public records that are asked about."""
         asked, there = self.options.queries, len(self._public)
         if asked is not None and there < asked:
             raise self.study.error(
@@ -208,7 +208,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     @cached_property
     def _affordable(self) -> int | None:
-        """How many queries the study's ε pays for with the study's noise; None unless it gives both."""
+        """The number of queries that ε pays for with the given noise; None unless the study gives both."""
         privacy = self.study.privacy
         if privacy.epsilon is None or privacy.noise_multiplier is None:
             return None
@@ -233,7 +233,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         return "vote" in protocol_of(self.study).serves
 
     def sensitivity(self, group: int | None, queries: int | None = None) -> float:
-        """How far so many records (None: all of a party's) move the totals of ballots of all (or so many) queries."""
+        """The sensitivity of the ballots' totals to `group` records (None: a party's), for all (or so many) queries."""
         whole = math.sqrt(2.0 * (queries or self.queries))
         if group is None:
             return whole
@@ -271,7 +271,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         )
 
     def _note_on_leads(self, plan: Plan) -> str:
-        """How far ahead a label must be to win, or that no lead is enough: with any allowed number of dropouts."""
+        """The lead with which a label wins almost surely, whoever drops out; or the remark that no lead is enough."""
         parties, noise = plan.trust.parties, plan.planned("ballots").largest_total_std
         lead = sure_lead(self._classes, noise, 0.02)
         if lead <= parties:
@@ -287,7 +287,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         )
 
     def _epsilon(self, plan: Plan, group: int | None) -> float:
-        """What the noise promises for so many records (None: all of a party's)."""
+        """The ε that the noise promises for `group` records (None: all of a party's)."""
         planned = plan.planned("ballots")
         # What rounding adds is the same for all of them, or less.
         rounding = planned.sensitivity - self.sensitivity(self.study.group)
@@ -297,7 +297,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         queries = self._asked(request)
         rows = [self._ballots(queries, block, party).ravel() for party in range(len(block))]
-        return Contribution.without_exact(rows)
+        return Contribution(np.stack(rows))
 
     def _ballots(self, queries: Floats, block: Block, party: int) -> Floats:
         """One party's ballots: (Q, K)."""
@@ -358,7 +358,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
     def analysis(
         self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
     ) -> dict[str, float | str]:
-        """What the winners cost on these very records, without colluders: as secret as the records themselves.
+        """The ε of the winners on these very records, without colluders. It is as secret as the records themselves.
 
         Parties that dropped out bring neither votes nor noise.
         """
@@ -386,4 +386,4 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
 
 _QUERIES = 100
-"""How many are asked if the study does not say."""
+"""The number of queries if the study does not say"""

@@ -75,9 +75,9 @@ class Workload(ABC):
     """A computation on the parties' records, without its noise."""
 
     needs_every_party: ClassVar[bool] = False
-    """Does the result take all parties? A function of one party's records is a result of its own."""
+    """Does a result need all parties? A function of one party's records is a result of its own."""
     assumptions: tuple[str, ...] = ()
-    """What the sensitivity rests on, in words that follow 'assumes that'."""
+    """Conditions of the sensitivity, in words that follow 'assumes that'"""
 
     @abstractmethod
     def check_unit(self, study: Study) -> None:
@@ -104,7 +104,7 @@ class Workload(ABC):
         """Ask for the totals, and make the release of them."""
 
     def exact_fit(self, records: Block) -> Release | None:
-        """What `conclude` approximates, fitted to all records without noise. None: it approximates nothing."""
+        """The model that `conclude` approximates, fitted to all records without noise, if there is one."""
         return None
 
     def asked(self, ask: Ask, query: Query) -> Generator[Request, Any, tuple[Floats, Total]]:

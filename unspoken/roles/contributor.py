@@ -12,7 +12,7 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Method, PartyContext, PartyRequest
 from unspoken.methods.mechanisms import NoiseSource
-from unspoken.methods.plan import Plan
+from unspoken.methods.plan import Plan, PlannedSum
 from unspoken.roles.attempts import check_planned
 from unspoken.roles.secrets import PartySecrets
 from unspoken.types import Words
@@ -51,11 +51,8 @@ class Contributor:
 
     def _check_shape(self, contribution: Contribution, planned: PlannedSum, parties: int) -> None:
         """Refuse what the method did not declare: there is no noise for it. It has the same shape for all records."""
-        exact = contribution.exact if contribution.exact.size else np.empty((parties, 0))
-        given, due = (
-            (contribution.noisy.shape, exact.shape),
-            ((parties, planned.dimension), (parties, len(planned.exact))),
-        )
+        given = contribution.noisy.shape, contribution.exact.shape
+        due = (parties, planned.dimension), (parties, len(planned.exact))
         if given != due:
             raise ValueError(
                 f'Expected "{self._method.name}" to contribute {due[0]} numbers and {due[1]} exact ones to '

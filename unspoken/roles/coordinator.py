@@ -13,7 +13,7 @@ from typing import Any, Literal
 import msgspec
 import numpy as np
 
-from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Total, Vote, ZeroSum
+from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Total, Vote, ZeroSum, release_of
 from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
@@ -101,7 +101,7 @@ class Coordinator:
         try:
             request = self._conversation.send(answer)
         except StopIteration as end:
-            self.release, self._stages = end.value, None
+            self.release, self._stages = release_of(self._method, end), None
             return []
         return self._open(request)
 

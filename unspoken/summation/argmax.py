@@ -1,7 +1,7 @@
 """The argmax of shared totals: the sign of a shared number, bits as numbers, and a tournament between rows.
 
-Computations on shares, as `replicated` has them (and its argument why no t talliers see anything); the circuits are
-those of Mohassel and Rindal 2018 ("ABY3"), for n = 2t + 1 talliers.
+Computations on shares as in `replicated`, which also argues why no t talliers learn anything. The circuits are those of
+Mohassel and Rindal 2018 ("ABY3"), for n = 2t + 1 talliers.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from unspoken.summation.replicated import (
 from unspoken.types import Words
 
 _SWAPS = ((31, 0x00000000AAAAAAAA), (14, 0x0000CCCC0000CCCC), (4, 0x00F000F000F000F0))
-"""Shifts and masks that swap the bits of a bit's number: the first and the last, the second and the last but one, …"""
+"""Shifts and masks that reverse the bits of a bit's index: first and last, second and last but one, …"""
 
 
 def argmax(computation: SharedComputation, values: ReplicatedShares, names: Words) -> Interactive[ReplicatedShares]:
-    """Shares of the name of the largest value in each column (rows, columns), of equal ones the first.
+    """Shares of the name of the largest value in each column (rows, columns); ties go to the first.
 
-    A tournament between neighbouring rows: the later one wins if it is strictly larger. No two values may differ by
-    2⁶³ or more.
+    A tournament between adjacent rows: the later one wins if it is strictly larger. No two values may differ by 2⁶³ or
+    more.
     """
     rows = computation.public(names)
     while (count := len(values)) > 1:
@@ -39,7 +39,7 @@ def argmax(computation: SharedComputation, values: ReplicatedShares, names: Word
         overtaken = yield from negative(computation, values[ahead] - values[behind])
         swap = yield from as_numbers(computation, overtaken)
         moves = [rows[behind] - rows[ahead]]
-        # Of the last winner only the name is wanted.
+        # The last round needs only the winner's name.
         if count > 2:
             moves.append(values[behind] - values[ahead])
         moved = yield from computation.multiply(joined([swap] * len(moves)), joined(moves), SUMS)
@@ -49,7 +49,7 @@ def argmax(computation: SharedComputation, values: ReplicatedShares, names: Word
 
 
 def rounds_of_argmax(rows: int, sharing: Sharing) -> int:
-    """The number of rounds in which the talliers exchange words for an argmax over so many rows.
+    """The number of message rounds for an argmax over so many rows.
 
     >>> [rounds_of_argmax(10, Sharing(talliers)) for talliers in (3, 5, 7)]
     [44, 52, 56]
@@ -59,13 +59,13 @@ def rounds_of_argmax(rows: int, sharing: Sharing) -> int:
 
 
 def negative(computation: SharedComputation, x: ReplicatedShares) -> Interactive[ReplicatedShares]:
-    """The top bit of words, as bits shared by ⊕: is the number below zero? t + 7 rounds.
+    """The sign bits of numbers, shared by ⊕, in t + 7 rounds.
 
-    x is the sum of t + 1 words that are shared bit by bit; carry-save adders, a + b + c = (a ⊕ b ⊕ c) + 2m with
-    m = a ⊕ (a ⊕ b)(a ⊕ c), leave two. The carry into the top bit of their sum is the carry out of twice the words: a
-    tree of generate and propagate bits, over neighbouring bits, then pairs, then fours (Kogge–Stone, but only what the
-    last carry needs). With the bits shuffled, neighbours are the two halves of a word, so that words shrink by half
-    from level to level.
+    x is the sum of t + 1 words that are shared bit by bit; carry-save adders, a + b + c = (a ⊕ b ⊕ c) + 2m with m = a ⊕
+    (a ⊕ b)(a ⊕ c), leave two. The carry into the top bit of their sum is the carry out of twice the words. It comes
+    from a tree of generate and propagate bits, over adjacent bits, then pairs, then fours (Kogge–Stone, reduced to what
+    the last carry needs). With the bits shuffled, adjacent bits are the two halves of a word, so that words shrink by
+    half from level to level.
     """
     words = yield from computation.parts(x, inside=SUMS, outside=BITS)
     while len(words) > 2:
@@ -88,7 +88,7 @@ def negative(computation: SharedComputation, x: ReplicatedShares) -> Interactive
 
 
 def as_numbers(computation: SharedComputation, bits: ReplicatedShares) -> Interactive[ReplicatedShares]:
-    """Bits shared by ⊕ as the numbers 0 and 1 shared by +. 1 + ⌈log₂(t + 1)⌉ rounds.
+    """The numbers 0 and 1 shared by +, from bits shared by ⊕, in 1 + ⌈log₂(t + 1)⌉ rounds.
 
     A bit is the exclusive or of t + 1 bits that are shared as numbers, and a ⊕ b = a + b − 2ab.
     """
@@ -103,13 +103,13 @@ def as_numbers(computation: SharedComputation, bits: ReplicatedShares) -> Intera
 
 
 def orders(seed: bytes, rows: int, columns: int) -> NDArray[np.int64]:
-    """For each column an order of the rows, uniformly random: (rows, columns), the same for all who know the seed."""
+    """A uniformly random order of the rows for each column, (rows, columns), the same for all who know the seed."""
     words = np.frombuffer(SecretStream(seed).take(8 * rows * columns), "<u8").reshape(rows, columns)
     return np.argsort(words, axis=0, kind="stable")
 
 
 def shuffled(words: Array) -> Array:
-    """64-bit words with bit number abcdef (in binary) moved to fedcba: odd bits are in the upper half, and so on.
+    """64-bit words with bit abcdef (in binary) moved to fedcba: odd bits go to the upper half, and so on.
 
     >>> [hex(word) for word in shuffled(np.array([0b10, 0b110000], dtype=np.uint64))]
     ['0x100000000', '0x10000000100']
@@ -121,7 +121,7 @@ def shuffled(words: Array) -> Array:
 
 
 def _halves(words: ReplicatedShares, width: int) -> tuple[ReplicatedShares, ReplicatedShares]:
-    """The upper and the lower `width` bits, in words no larger than needed."""
+    """The upper and the lower `width` bits, in the smallest words that hold them."""
     kind, mask = np.dtype(f"u{max(width // 8, 1)}"), (1 << width) - 1
     return (
         words.each(lambda bits: (bits >> width & mask).astype(kind)),

@@ -1,6 +1,6 @@
-"""The facts of a vote, the messages between its endpoints, and the party's side: ballots sent in parts.
+"""The facts and messages of a vote, and the party's side, which sends ballots in parts.
 
-See `tally` for the protocol and for what it protects against whom.
+See `tally` for the protocol and its security.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from unspoken.summation.replicated import Sharing
 from unspoken.types import Integers, Words
 
 TALLIERS = (3, 5, 7)
-"""The allowed numbers of talliers. With two more a value would be in 126 shares."""
+"""The allowed numbers of talliers; nine would need 126 shares of each value"""
 MOST = 2**62
-"""Totals must stay below this, so that the difference of two has a sign."""
+"""A strict upper bound on totals, so that the difference of two has a sign"""
 INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
 """The numbers of the messages from one tallier to another"""
 
@@ -34,19 +34,19 @@ class Poll:
     """The facts that all endpoints of one vote agree on."""
 
     study: str
-    """The study's digest."""
+    """The study's digest"""
     name: str
-    """The name of this vote within the study."""
+    """The name of this vote within the study"""
     parties: int
     least_survivors: int
     queries: int
     classes: int
     bound: int
-    """No total is larger than this, in absolute value."""
+    """The largest absolute value of a total"""
     colluding: int = 0
     talliers: int = TALLIERS[0]
     attempt: bytes = NO_ATTEMPT
-    """Which try at this vote it is."""
+    """The identifier of this attempt at the vote"""
 
     def __post_init__(self) -> None:
         if self.talliers not in TALLIERS:
@@ -71,7 +71,7 @@ class Poll:
 
     @property
     def rounds(self) -> int:
-        """The number of messages that a tallier sends to each tallier before it, after the agreement."""
+        """The number of messages from a tallier to each tallier before it, after the agreement."""
         return 1 + rounds_of_argmax(self.classes, self.sharing)
 
 
@@ -95,23 +95,23 @@ class Framed(Message, frozen=True, tag="tally/framed"):
 
 
 class Roll(Message, frozen=True, tag="tally/roll"):
-    """Coordinator to tallier: whose ballots do you have?"""
+    """Coordinator to tallier: a request for the senders of its ballots."""
 
 
 class Held(Message, frozen=True, tag="tally/held"):
-    """Tallier to coordinator: theirs; and I know the keys of the other talliers."""
+    """Tallier to coordinator: the senders of its ballots; also that it knows the other talliers' keys."""
 
     senders: list[int]
 
 
 class Count(Message, frozen=True, tag="tally/count"):
-    """Coordinator to tallier: count these parties, and no others."""
+    """Coordinator to tallier: the parties to count."""
 
     survivors: bytes
 
 
 class Relay(Message, frozen=True, tag="tally/relay"):
-    """From one tallier to another through the coordinator; `peer` is the receiver, and after the relay the sender."""
+    """Tallier to tallier through the coordinator; `peer` is the receiver, and after the relay the sender."""
 
     peer: int
     number: int
@@ -119,20 +119,20 @@ class Relay(Message, frozen=True, tag="tally/relay"):
 
 
 class Opening(Message, frozen=True, tag="tally/opening"):
-    """Tallier to coordinator: all its shares of the winners, one after the other."""
+    """Tallier to coordinator: all its shares of the winners, concatenated."""
 
     shares: memoryview
 
 
 class Introduction(Message, frozen=True, tag="tally/introduction"):
-    """Tallier to tallier: a key for this vote only, and the digest of a seed."""
+    """Tallier to tallier: a key for this vote only, and a commitment to a seed."""
 
     key: bytes
     commitment: bytes
 
 
 class Agreement(Message, frozen=True, tag="tally/agreement"):
-    """Tallier to tallier: what is counted, the seed, and its contributions to the keys of groups that both are in."""
+    """Tallier to tallier: a digest of what is counted, the seed, and contributions to the keys of common groups."""
 
     counted: bytes
     seed: bytes
@@ -148,17 +148,17 @@ def address(tallier: int) -> str:
 
 
 def explicit_part(party: int, poll: Poll) -> int:
-    """The tallier whose part of a party's ballots is not a seed; it goes round, so that they share the load."""
+    """The tallier that gets an explicit part instead of a seed; it rotates with the party, to share the load."""
     return party % poll.talliers
 
 
 def statement(label: str, sender: int, key: bytes) -> bytes:
-    """The statement that a party signs: its one-time key, and with it everything that is sealed under that key."""
+    """The statement that a party signs: its one-time key, hence everything sealed under that key."""
     return f"ballot/{label}/{sender}/".encode() + key
 
 
 def sealing_key(secret: bytes, public: bytes, sender_key: bytes, label: str, sender: int, tallier: int) -> bytes:
-    """The key of one party's message to one tallier, bound to both, to the vote and to the sender's one-time key."""
+    """The key for one party's message to one tallier, bound to both, the vote and the sender's one-time key."""
     return agree(secret, public, f"seal/{label}/{sender}/{address(tallier)}/".encode() + sender_key)
 
 
@@ -182,9 +182,9 @@ class TallyParty(Party):
         return []
 
     def submit(self, ballots: Integers | Words) -> list[Envelope]:
-        """Send the ballots (Q, K), in parts; the same again if asked again: two under one mask reveal a difference."""
+        """Send the ballots (Q, K) in parts. Asked again, it repeats them: two under a mask reveal their difference."""
         if self.state.submitted == [b""] * self._poll.talliers:
-            raise Aborted("a party was asked for its ballots again, but they were sent and forgotten")
+            raise Aborted("a party was asked for its ballots again after they were sent and deleted")
         if not self.state.submitted:
             masks, session = self.state.masks, self._poll.session
             rest = add_masks(self._checked(ballots), [(mask, False) for mask in masks], session)
@@ -201,7 +201,7 @@ class TallyParty(Party):
             raise ValueError(f"Expected {self._poll.queries} × {self._poll.classes} 64-bit whole numbers.")
         numbers = np.ascontiguousarray(ballots).reshape(-1).view(np.int64)
         if (numbers > self._poll.bound).any() or (numbers < -self._poll.bound).any():
-            raise ValueError(f"A ballot has a number beyond the bound={self._poll.bound} on the totals.")
+            raise ValueError(f"Expected ballots within the bound={self._poll.bound} on totals.")
         return numbers.view(np.uint64)
 
     def _sealed(self, tallier: int, plain: bytes) -> bytes:

@@ -1,9 +1,9 @@
-"""The parts of every summation protocol: endpoints that turn incoming bytes into outgoing bytes.
+"""The parts of a summation protocol: endpoints that turn incoming bytes into outgoing bytes.
 
 A `Protocol` knows public facts only: the session, the options of the study, and the roster. It makes endpoints, each
-from the secrets of its owner and nobody else's. An endpoint does no input or output; an engine moves the bytes. Between
-any two steps it can be dumped and loaded. It ends in exactly one of two ways: the right total over the named survivors,
-or `Aborted`; a message that does not belong is `Rejected` and changes nothing.
+from the secrets of its owner only. An endpoint does no input or output; an engine moves the bytes. Between any two
+steps it can be dumped and loaded. It ends in exactly one of two ways: the right total over the named survivors, or
+`Aborted`. A message that does not belong is `Rejected` and changes nothing.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ COORDINATOR = "coordinator"
 
 ATTEMPT_BYTES = 16
 NO_ATTEMPT = bytes(ATTEMPT_BYTES)
-"""Stands for any attempt while a session is only planned."""
+"""A placeholder for the attempt while a session is only planned"""
 
 
 class Aborted(UnspokenError):
-    """The sum was given up, and nothing of it was revealed."""
+    """The sum was aborted, and nothing of it was revealed."""
 
 
 class Rejected(UnspokenError):
-    """A message was refused: it is not what the protocol allows at this point."""
+    """A message was refused: the protocol does not allow it at this point."""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A typed message: on the wire an array of its type's tag and its fields, nothing missing and nothing more."""
+    """A typed message: on the wire an array of the type's tag and exactly its fields."""
 
 
 class Envelope(NamedTuple):
@@ -56,7 +56,7 @@ class Envelope(NamedTuple):
 
 
 class Unsuitable(UnspokenError):
-    """A protocol cannot serve the study as it is: `place` names the key, and the text says what to do."""
+    """A protocol cannot serve the study: `place` names the key, and `problem` says what to do."""
 
     def __init__(self, place: str, problem: str) -> None:
         super().__init__(problem)
@@ -65,7 +65,7 @@ class Unsuitable(UnspokenError):
 
 @dataclass(frozen=True)
 class Roster:
-    """Who takes part, by their public keys: part of what everyone agreed on, never the coordinator's word."""
+    """The public keys of all who take part: agreed on beforehand, never the coordinator's word."""
 
     parties: Sequence[bytes]
     """Ed25519 identities"""
@@ -76,7 +76,7 @@ class Roster:
 
     @classmethod
     def of(cls, study: Study) -> Roster:
-        """The study's own roster: it is part of the digest that every message of a sum is bound to."""
+        """The study's roster, which is part of the digest that every message is bound to."""
         if study.roster is None:
             raise study.error(
                 "roster", "is missing; list the public keys of the parties, the coordinator and the helpers"
@@ -88,40 +88,40 @@ class Roster:
 
 @dataclass(frozen=True)
 class VoteShape:
-    """The queries of a vote. Its vectors are ballots: for each query a number for each class."""
+    """The shape of a vote, whose vectors are ballots: a number for each query and class."""
 
     queries: int
     classes: int
     bound: int = 2**62 - 1
-    """No total is larger than this, in absolute value."""
+    """The largest absolute value of a total"""
 
 
 @dataclass(frozen=True)
 class Session:
-    """The facts that all endpoints of one sum agree on; parties take them from the study, not from the coordinator."""
+    """The facts that all endpoints of one sum agree on. Parties take them from the study, not from the coordinator."""
 
     study: str
-    """The study's digest."""
+    """The study's digest"""
     name: str
-    """The name of this sum within the study."""
+    """The name of this sum within the study"""
     parties: int
     colluding: int
     least_survivors: int
     length: int
     bits: int
     schedule: NoiseSchedule | None = None
-    """The components of the parties' noise that may be opened."""
+    """The components of the parties' noise that may be opened"""
     vote: VoteShape | None = None
-    """For a sum of ballots: the vote that it decides."""
+    """The vote that a sum of ballots decides"""
     attempt: bytes = NO_ATTEMPT
-    """Which try at this sum it is: an identifier that is never used twice."""
+    """The identifier of this attempt at the sum, never used twice"""
 
     def __post_init__(self) -> None:
         if self.vote is not None and self.length != self.vote.queries * self.vote.classes:
             raise ValueError(f"Expected length={self.length} to be the queries times the classes of {self.vote}.")
 
     def label(self) -> str:
-        """Binds messages to this study, this sum and these parameters. It is made of exact numbers only."""
+        """The text that binds messages to this study, sum and parameters; it contains exact numbers only."""
         return self._label
 
     @cached_property
@@ -136,7 +136,7 @@ class Session:
         return 0 if self.schedule is None else len(self.schedule.components)
 
     def opened(self, survivors: int) -> tuple[int, ...]:
-        """The noise components that everyone opens when so many parties are in the total."""
+        """The noise components to open when so many parties are in the total."""
         return () if self.schedule is None else self.schedule.opened(survivors)
 
     @property
@@ -149,7 +149,7 @@ class Session:
         return np.dtype("<u4" if self.bits == 32 else "<u8")
 
     def zeros(self) -> Residues:
-        """A running total: words of this type wrap by themselves."""
+        """A new running total, of words that wrap by themselves."""
         return np.zeros(self.length, dtype=self.wire_type)
 
     def reduce(self, words: Words | Residues) -> Words:
@@ -161,7 +161,7 @@ class Session:
         return words.astype(self.wire_type, copy=False).tobytes()
 
     def unpack(self, data: bytes | memoryview) -> Residues:
-        """Bytes on the wire as residues; `Rejected` unless they are exactly one vector."""
+        """Residues from bytes on the wire; `Rejected` unless they are exactly one vector."""
         if len(data) != self.vector_bytes:
             raise Rejected(f"a vector has {len(data)} bytes; {self.vector_bytes} are due")
         return np.frombuffer(data, dtype=self.wire_type)
@@ -169,63 +169,63 @@ class Session:
 
 @dataclass(frozen=True)
 class Openable:
-    """The smallest total that an adversary can bring a protocol to open, and how surely it opens no smaller one."""
+    """The smallest total that an adversary can make a protocol open."""
 
     parties: int
-    """The fewest parties in it, colluding ones included."""
+    """The number of parties in it, colluding ones included"""
     exposure: float = 0.0
-    """The probability, over the protocol's own dice, that a smaller one opens: counted in δ."""
+    """The probability, over the protocol's randomness, that a smaller one opens; counted in δ"""
     alone: bool = False
-    """True if every honest party's vector can be opened by itself, and its noise components with it."""
+    """True if every honest party's vector can be opened alone, with its noise components"""
 
 
 class Endpoint(ABC):
-    """One side of a protocol. All that it remembers is in `state`."""
+    """One side of a protocol. All its memory is in `state`."""
 
     state: msgspec.Struct
 
     @abstractmethod
     def step(self, incoming: bytes) -> list[Envelope]:
-        """Take one message (empty: begin) and say what to send."""
+        """Take one message (empty: begin) and return the messages to send."""
 
     def dump(self) -> bytes:
-        """The whole state: secret, for the endpoint's own disk only."""
+        """The whole state; secret, for the endpoint's own disk only."""
         return msgspec.msgpack.encode(self.state, enc_hook=_array_to_bytes)
 
     def load(self, dumped: bytes) -> None:
-        """Go on where the endpoint that was dumped stopped."""
+        """Continue from a dumped state."""
         self.state = msgspec.msgpack.decode(dumped, type=type(self.state), dec_hook=_array_from_bytes)
 
 
 class Party(Endpoint):
-    """A data holder's side. Its vector is asked for once, after the setup, and need not be kept."""
+    """A data holder's side. It submits its vector once, after the setup."""
 
     @property
     def seeds(self) -> list[bytes]:
-        """Seeds for the components of this party's noise, which the protocol can open if they prove unneeded."""
+        """Seeds of this party's noise components, which the protocol opens if they are not needed."""
         return []
 
     @property
     def ready(self) -> bool:
-        """Is the setup over?"""
+        """Whether the setup is over."""
         return True
 
     @abstractmethod
     def submit(self, vector: Words) -> list[Envelope]:
-        """Send the vector, hidden."""
+        """Send the vector in protected form."""
 
     def forget_vector(self) -> None:
-        """Drop what is left of the vector after it was sent, so that many parties fit in one process."""
+        """Delete the vector after it was sent, so that many parties fit in one process."""
 
 
 class Coordinator(Endpoint):
-    """The side that moves messages and learns the total. When a stage is over is for the engine to say."""
+    """The side that moves messages and learns the total. The engine decides when a stage ends."""
 
     setup_stages = 0
-    """The number of calls of `advance` after the parties have begun and before they send vectors."""
+    """The number of calls of `advance` between the parties' start and their vectors"""
 
     def advance(self) -> list[Envelope]:
-        """Close a stage of the setup, and go on with those who are there; `Aborted` if they are too few."""
+        """Close a stage of the setup and continue with those who are present; `Aborted` if they are too few."""
         raise Aborted("this protocol has no setup to advance")
 
     def settle(self) -> list[Envelope]:
@@ -234,19 +234,19 @@ class Coordinator(Endpoint):
 
     @abstractmethod
     def finish(self) -> list[Envelope]:
-        """Ask for what the total needs, over all parties that are there; `Aborted` if they are too few."""
+        """Ask for what is needed to open the total over all parties present; `Aborted` if they are too few."""
 
     @abstractmethod
     def survivors(self) -> Flags:
-        """A flag for each party: is it in the total?"""
+        """A flag for each party: whether it is in the total."""
 
     @abstractmethod
     def total(self) -> Words:
-        """The total; `Aborted` if what it needs never came."""
+        """The total; `Aborted` if something needed for it never came."""
 
     def winners(self) -> Integers:
-        """Of a vote: the number of the winning class of each query; `Aborted` if what it needs never came."""
-        raise Aborted("this protocol adds up, and decides no votes")
+        """The winning class of each query of a vote; `Aborted` if something needed never came."""
+        raise Aborted("this protocol computes sums and decides no votes")
 
     def opened(self) -> dict[int, list[bytes]]:
         """The opened noise seeds of every party in the total."""
@@ -254,16 +254,16 @@ class Coordinator(Endpoint):
 
 
 class Protocol(ABC):
-    """One session of a protocol, as far as it is public. It plans without a roster, and makes endpoints with one."""
+    """The public side of one session. It plans without a roster, and makes endpoints with one."""
 
     options_type: ClassVar[type[Section]]
-    """The protocol's own keys of [summation]."""
+    """The protocol's own keys of [summation]"""
 
     reveals_contributions: ClassVar[bool] = False
-    """True if the coordinator sees what each party sends: for simulations only."""
+    """True if the coordinator sees what each party sends, as in simulations only"""
 
     serves: ClassVar[frozenset[str]] = frozenset({"sum"})
-    """What it can do: "sum" opens a total, "vote" opens the winners of a vote and no totals."""
+    """The services offered: "sum" opens a total, "vote" opens the winners of a vote and no totals"""
 
     def __init__(self, session: Session, options: Section, roster: Roster | None = None) -> None:
         self.session, self._options = session, options
@@ -277,38 +277,38 @@ class Protocol(ABC):
 
     @property
     def roster(self) -> Roster:
-        """The public keys of everyone for whom it makes endpoints."""
+        """The public keys of all who take part."""
         if self._roster is None:
             raise ValueError(f"Expected a roster: {type(self).__name__} needs the public keys to make endpoints.")
         return self._roster
 
     @property
     def opens_noise(self) -> bool:
-        """True if it can open the seeds of noise components that prove unneeded."""
+        """Whether it can open the seeds of noise components that are not needed."""
         return False
 
     @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
-        """The assumptions under which only the total is revealed, in words that follow 'assumes that'."""
+        """The assumptions under which only the total is revealed, each to follow 'assumes that'."""
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Remarks on this session for people to read beforehand."""
+        """Remarks on this session for people who read the plan."""
         return ()
 
     @abstractmethod
     def openable(self, colluding: int) -> Openable:
-        """The smallest total that can be brought to open if so many parties collude: noise is sized by it."""
+        """The smallest total that can open if so many parties collude; noise is sized for it."""
 
     @property
     def parameters(self) -> dict[str, int]:
-        """The numbers chosen for this session, for people to see."""
+        """The numbers chosen for this session, to show to people."""
         return {}
 
     @abstractmethod
     def upload_bytes(self) -> int:
-        """The most bytes that one party sends if nobody drops out: by arithmetic, without keys or vectors."""
+        """The most bytes that one party sends if nobody drops out, computed without keys or vectors."""
 
     @property
     def helper_addresses(self) -> tuple[str, ...]:
@@ -346,7 +346,7 @@ def bitmap(flags: Flags) -> bytes:
 
 
 def from_bitmap(packed: bytes, parties: int) -> Flags:
-    """Flags from their bitmap, or `Rejected` if it is not of so many parties."""
+    """Flags from a bitmap; `Rejected` if it is not for so many parties."""
     if len(packed) != (parties + 7) // 8:
         raise Rejected(f"a list of parties has {len(packed)} bytes; {(parties + 7) // 8} are due")
     flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(np.bool_)
@@ -356,11 +356,11 @@ def from_bitmap(packed: bytes, parties: int) -> Flags:
 
 
 def decode(incoming: bytes | memoryview, kind: Any) -> Any:
-    """A typed message from its bytes, or `Rejected`."""
+    """A typed message from its bytes; `Rejected` if they are not one."""
     try:
         return msgspec.msgpack.decode(incoming, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
-        raise Rejected(f"a message is not of a kind that this endpoint takes ({error})") from None
+        raise Rejected(f"a message has a type that this endpoint does not take ({error})") from None
 
 
 def check_label(label: str, session: Session) -> None:
@@ -378,7 +378,7 @@ def check_sender(sender: int, session: Session, seen: Flags) -> None:
 
 
 def check_survivors(count: int, session: Session) -> None:
-    """Refuse a total over fewer parties than the noise shares were sized for."""
+    """Refuse a total over fewer parties than the noise is sized for."""
     if count < session.least_survivors:
         raise Aborted(
             f"only {count} of {session.parties} parties are left and the study asks for at least "

@@ -1,7 +1,7 @@
-"""A collection: messages that are private on their own, sent in the open and added up (CAPE's second phase, `conv`).
+"""A collection: messages that are private on their own, sent in the clear and added (CAPE's second phase, `conv`).
 
-Nothing is hidden here: each vector carries all the noise that it needs. A signature binds it to its sender, its study
-and its turn, so a coordinator cannot make parties up.
+Nothing is hidden here: each vector carries all the noise it needs. A signature binds it to its sender, study and turn,
+so a coordinator cannot invent parties.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from __future__ import annotations
 import hashlib
 
 import msgspec
-import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
+from unspoken.summation.adding import AddingCoordinator
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
-    Coordinator,
     Envelope,
     Message,
     Openable,
@@ -25,13 +24,10 @@ from unspoken.summation.base import (
     Protocol,
     Roster,
     Session,
-    check_label,
-    check_sender,
-    check_survivors,
     decode,
 )
 from unspoken.summation.keys import SIGNATURE_BYTES, Identity, verify
-from unspoken.types import Flags, Words
+from unspoken.types import Words
 
 _FORGOTTEN = b"forgotten"
 
@@ -65,9 +61,9 @@ class CollectionParty(Party):
 
     def submit(self, vector: Words) -> list[Envelope]:
         if self.state.submitted == _FORGOTTEN:
-            raise Aborted("a party was asked for its message again, but it was sent and forgotten")
+            raise Aborted("a party was asked for its message again after it was sent and deleted")
         if not self.state.submitted:
-            # Kept as sent: another vector under the same common noise would reveal the difference.
+            # Kept as sent: two vectors with the same common noise would reveal their difference.
             packed = self._session.pack(vector)
             signature = self._identity.sign(_statement(self._session, self._index, packed))
             message = OwnMessage(self._session.label(), self._index, memoryview(packed), signature)
@@ -78,43 +74,24 @@ class CollectionParty(Party):
         self.state.submitted = _FORGOTTEN
 
 
-class CoordinatorState(msgspec.Struct):
-    seen: np.ndarray
-    total: np.ndarray
-
-
-class CollectionCoordinator(Coordinator):
+class CollectionCoordinator(AddingCoordinator):
     def __init__(self, session: Session, roster: Roster) -> None:
-        self._session, self._roster = session, roster
-        self.state: CoordinatorState = CoordinatorState(
-            seen=np.zeros(session.parties, dtype=np.bool_), total=session.zeros()
-        )
+        super().__init__(session)
+        self._roster = roster
 
     def step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return []
         message: OwnMessage = decode(incoming, OwnMessage)
-        check_label(message.session, self._session)
-        check_sender(message.sender, self._session, self.state.seen)
+        self._check(message.session, message.sender)
         statement = _statement(self._session, message.sender, message.vector)
         verify(self._roster.parties[message.sender], statement, message.signature, f"party {message.sender}")
-        self.state.total += self._session.unpack(message.vector)
-        self.state.seen[message.sender] = True
+        self._add(message.sender, message.vector)
         return []
-
-    def finish(self) -> list[Envelope]:
-        check_survivors(int(self.state.seen.sum()), self._session)
-        return []
-
-    def survivors(self) -> Flags:
-        return self.state.seen
-
-    def total(self) -> Words:
-        return self._session.reduce(self.state.total)
 
 
 class Collection(Protocol):
-    """Adds signed messages that need no hiding. It is no choice of a study's [summation]: a plan asks for it."""
+    """Adds signed messages that need no hiding. Plans ask for it; a study's [summation] cannot."""
 
     options_type = Options
 
@@ -138,5 +115,5 @@ class Collection(Protocol):
 
 
 def _statement(session: Session, sender: int, vector: bytes | memoryview) -> bytes:
-    """The statement that a party signs: this vector is its own, for this study, this total and this turn."""
+    """The statement that a party signs: this vector is its own, for this study, sum and turn."""
     return f"collect/{session.label()}/{sender}/".encode() + hashlib.sha256(vector).digest()

@@ -1,6 +1,6 @@
 """The compute node's side of a sum: it counts each party once, and reveals its part of the total once.
 
-See `compute_nodes` for the protocol and for what it protects against whom.
+See `compute_nodes` for the protocol and its security.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class NodeState(msgspec.Struct):
     counted: np.ndarray
     total: np.ndarray
     noise: np.ndarray
-    """(parties · bytes of noise shares): what it holds of the parties' noise seeds"""
+    """Shares of the parties' noise seeds (parties · bytes of noise shares)"""
     waiting: dict[int, bytes]
     revealed: bytes = b""
 
@@ -88,7 +88,7 @@ class ComputeNode(Endpoint):
                 return [self._answer(self._part(request))]
 
     def _take(self, share: Share) -> None:
-        """Check who sent it, open it, and keep it until its party is counted."""
+        """Check the sender, decrypt the share, and keep it until its party is counted."""
         if self.state.revealed:
             raise Rejected("a share came after the total had been revealed")
         check_sender(share.sender, self._session, self.state.heard)
@@ -111,7 +111,7 @@ class ComputeNode(Endpoint):
         if state.revealed:
             raise Rejected("the total has been revealed; this sum is over")
         if len(set(fold.senders)) != len(fold.senders) or not state.waiting.keys() >= set(fold.senders):
-            raise Rejected("the coordinator asks to count a party that this node has not heard from, or one twice")
+            raise Rejected("the coordinator asks to count a party twice, or one that this node has not heard from")
         seeds = []
         for sender in fold.senders:
             plain = memoryview(state.waiting.pop(sender))
@@ -126,7 +126,7 @@ class ComputeNode(Endpoint):
         add_streams(state.total, seeds)
 
     def _part(self, reveal: Reveal) -> PartialTotal:
-        """The part of the total, for one set of parties only: a second, different set would reveal a difference."""
+        """The part of the total for one set of parties only: a second set would reveal a difference."""
         state, session = self.state, self._session
         survivors = from_bitmap(reveal.survivors, session.parties)
         check_survivors(int(survivors.sum()), session)

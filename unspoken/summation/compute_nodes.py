@@ -1,24 +1,23 @@
-"""Secure sum by compute nodes: one message a party to each node; with all nodes, safe while one keeps its share.
+"""Secure sum by compute nodes: each party sends one message to each node, and one honest node suffices.
 
 Cross-silo, Algorithm 1 (DCA). A party splits its vector y into M shares that add up to y modulo 2^b. M − 1 of them
 are uniformly random and travel as 32-byte seeds (the paper sends whole vectors), so a party uploads little more than
-one vector however many nodes there are. Which node gets the vector goes round with the party's number, so that the
-nodes share the load.
+one vector for any number of nodes. The node that gets the vector rotates with the party's index, to share the load.
 
-Against whom. Any M − 1 nodes, the coordinator and any parties together see, of an honest party, uniformly random
-words and the total. Messages to a node are encrypted to its key from the study's roster, so the coordinator may carry
+Security. Any M − 1 nodes, the coordinator and any parties together see, of an honest party, uniformly random words and
+the total. Messages to a node are encrypted to its key from the study's roster, so the coordinator may carry
 them. A node counts a party once, adds up only parties that all nodes have heard from, reveals its part of the total
 once, and never below the agreed number of parties: a coordinator that asks for two different totals, or for a small
 one, gets nothing.
 
 With `per_party` = p < M each party uses p of the nodes, while the coordinator sees every node's part. Let b nodes be
-corrupt. If 2p ≤ M + b, a few colluders split the nodes into groups without a party in common, and a sum opens for each
-group. If 2p > M + b, any two parties have an honest node in common. A combination Σ c_j·(part of node j) is more than
-random words only if c_j is the same at all honest nodes of a party that all of them count, so all such parties are in
-it or none. Hence one sum opens, over all parties that every honest node of theirs counts. A node checks only its own
-parties against the list that the coordinator tells it, and puts up with D missing ones; a coordinator that tells each
-node another list can so leave out (M − b)·D parties. Studies need 2p > M, b = 2p − M − 1 nodes may be corrupt, noise is
-sized for those who are left, and no noise components are opened, since how many depends on that list.
+corrupt. If 2p ≤ M + b, a few colluders split the nodes into groups without a common party, and a sum opens for each
+group. If 2p > M + b, any two parties have a common honest node. A combination Σ c_j·(part of node j) is more than
+random words only if c_j is the same at all honest nodes of a party that all of them count, so it contains all such
+parties or none. Hence one sum opens, over all parties that are counted by all their honest nodes. A node checks only
+its own parties against the coordinator's list, and tolerates D missing ones; a coordinator that sends each node a
+different list can therefore leave out (M − b)·D parties. Studies need 2p > M, b = 2p − M − 1 nodes may be corrupt,
+noise is sized for the remaining parties, and no noise components are opened, as their number depends on that list.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ class Options(Section):
         None,
         ge=2,
         le=255,
-        description="how many of the nodes each party uses, more than half of them; unset: all of them",
+        description="the number of nodes that each party uses, more than half of all; unset: all",
     )
 
 
@@ -105,7 +104,7 @@ class ComputeNodesParty(Party):
         return []
 
     def submit(self, vector: Words) -> list[Envelope]:
-        """Send shares. Asked again, it repeats them: two vectors under the same masks would reveal their difference."""
+        """Send the shares. Asked again, it repeats them: two vectors under one mask would reveal their difference."""
         if not self.state.submitted:
             rest = add_masks(vector, [(mask, False) for mask in self.state.masks], self._session)
             plain = [self._session.pack(rest), *self.state.masks]
@@ -120,7 +119,7 @@ class ComputeNodesParty(Party):
         self.state.submitted = [(node, b"") for node in self._nodes]
 
     def _noise_shares(self) -> list[bytes]:
-        """The noise seeds, one after the other, as shares whose exclusive or they are."""
+        """Shares whose exclusive or is the concatenation of the noise seeds."""
         together = b"".join(self.state.noise_seeds)
         shares = [self._secrets.take(len(together)) for _ in self._nodes[1:]]
         return [exclusive_or([together, *shares]), *shares]
@@ -179,7 +178,7 @@ class NodesCoordinator(Coordinator):
         return []
 
     def _gather(self, node: int, held: Held) -> list[Envelope]:
-        """When all nodes have answered: count the parties that every one of their nodes has heard from."""
+        """Once all nodes have answered, count the parties that all their nodes have heard from."""
         state = self.state
         state.held[node] = held.senders
         if len(state.held) < self._nodes:
@@ -261,14 +260,14 @@ class ComputeNodes(Protocol):
         if 2 * self._per_party <= self._count:
             raise Unsuitable(
                 "summation.per_party",
-                f"is {self._per_party} of {self._count} nodes, with which a few parties that collude or drop out split "
-                f"the total into smaller ones; use {self._count // 2 + 1} or more, or leave it out to use all nodes",
+                f"is {self._per_party} of {self._count} nodes, so a few parties that collude or drop out can split the "
+                f"total into smaller ones; use {self._count // 2 + 1} or more, or leave it out to use all nodes",
             )
         super().__init__(session, options, roster)
 
     @property
     def opens_noise(self) -> bool:
-        """Only where all nodes see all parties: elsewhere how much is opened depends on the coordinator's word."""
+        """True if all nodes see all parties; else the number to open would depend on the coordinator's word."""
         return self._per_party == self._count
 
     @property
@@ -284,16 +283,16 @@ class ComputeNodes(Protocol):
 
     @property
     def _corrupt(self) -> int:
-        """The number of nodes that may pool what they receive: any two parties still have an honest node in common."""
+        """The number of nodes that may be corrupt while any two parties still have a common honest node."""
         return 2 * self._per_party - self._count - 1
 
     def openable(self, colluding: int) -> Openable:
-        """A lying coordinator can leave out D parties at each node that may be honest; all others are in the total."""
+        """A lying coordinator can leave out D parties at each honest node; all others are in the total."""
         allowed = self.session.parties - self.session.least_survivors
         return Openable(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
 
     def upload_bytes(self) -> int:
-        """The first of a party's nodes gets the vector, the others get seeds; all of them get noise shares."""
+        """The bytes of one party: a vector for its first node, seeds for the others, noise shares for all."""
         session, last = self.session, self.session.parties - 1
         label, sender = sizes.of_text(session.label()), sizes.of_integer(last)
         key, signature = sizes.of_bytes(PUBLIC_BYTES), sizes.of_bytes(SIGNATURE_BYTES)

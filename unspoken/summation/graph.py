@@ -1,8 +1,8 @@
-"""Who masks with whom: a random k-regular graph, and the degree and threshold that make it safe.
+"""The graph of parties that mask with each other: random and k-regular, with a safe degree and threshold.
 
-Bell et al. 2020, Section 3: parties stand on a circle in random order and each is linked to the k/2 next on either
+Bell et al. 2020, Section 3: parties stand on a circle in random order, and each is linked to the next k/2 on either
 side. Then every party's neighbours are a random k-subset of the others, and all tails below are exact hypergeometric
-ones.
+tails.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CORRECTNESS_BITS = 30
 
 @dataclass(frozen=True)
 class Degree:
-    """Each party has `neighbours`, of which any `threshold` can give back what it has shared among them."""
+    """The number of a party's neighbours, and of those that can recover its secrets together."""
 
     neighbours: int
     threshold: int
@@ -41,7 +41,7 @@ def choose_degree(
     - security: the honest survivors stay connected (no k/2 in a row are corrupt or gone), likewise;
     - correctness: at least t neighbours survive, except with probability 2^−correctness.
 
-    None if no degree below the number of parties does it. Then a complete graph is the choice.
+    None if no such degree exists; then a complete graph is used.
 
     >>> choose_degree(1000, 200, 50), choose_degree(1000, 500, 50)
     (Degree(neighbours=57, threshold=39), Degree(neighbours=140, threshold=113))
@@ -61,7 +61,7 @@ def choose_degree(
 
 
 def degree_for(parties: int, corrupt: int, dropouts: int) -> Degree:
-    """The degree of a sum: the chosen one, made even; or all others, with the largest threshold for these dropouts."""
+    """The degree of a sum: the chosen one, rounded up to even, or that of the complete graph."""
     chosen = choose_degree(parties, corrupt, dropouts)
     if chosen is None or chosen.neighbours + 1 >= parties - 1:
         return complete_degree(parties, dropouts)
@@ -70,7 +70,7 @@ def degree_for(parties: int, corrupt: int, dropouts: int) -> Degree:
 
 
 def complete_degree(parties: int, dropouts: int) -> Degree:
-    """Everyone with everyone: a party that is there at the end has at least parties − dropouts − 1 others to ask."""
+    """The complete graph; its threshold is the number of a survivor's neighbours that survive at least."""
     return Degree(parties - 1, max(1, parties - dropouts - 1))
 
 
@@ -100,7 +100,7 @@ def disconnected(parties: int, missing: int, neighbours: int) -> float:
 
 
 def neighbours_of(party: int, parties: int, degree: int, seed: bytes) -> Integers:
-    """The neighbours of one party, in increasing order."""
+    """The neighbours of one party, sorted."""
     if degree >= parties - 1:
         return np.delete(np.arange(parties), party)
     order, position = _circle(parties, seed)
@@ -111,7 +111,7 @@ def neighbours_of(party: int, parties: int, degree: int, seed: bytes) -> Integer
 
 @lru_cache(maxsize=8)
 def _circle(parties: int, seed: bytes) -> tuple[Integers, Integers]:
-    """The parties in the order of the circle, and where each stands: sorted by a hash of the seed and their number."""
+    """The parties in the order of the circle, and each party's position; sorted by a hash of seed and index."""
     keys = np.array([hashlib.sha256(seed + party.to_bytes(4, "big")).digest() for party in range(parties)], dtype="S32")
     order = np.argsort(keys, kind="stable").astype(np.int64)
     position = np.empty(parties, dtype=np.int64)
@@ -124,7 +124,7 @@ _TABLE_CORRUPT = (0.05, 0.2, 1 / 3, 0.5)
 
 
 def degree_rows(dropout_fraction: float = 0.05) -> list[dict[str, float | int | None]]:
-    """Degrees and thresholds by number of parties and corrupt fraction; None where all mask with all."""
+    """Degrees and thresholds by number of parties and corrupt fraction; None for the complete graph."""
     rows: list[dict[str, float | int | None]] = []
     for parties in _TABLE_PARTIES:
         for fraction in _TABLE_CORRUPT:

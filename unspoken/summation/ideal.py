@@ -1,19 +1,18 @@
-"""Adding in the clear: what a secure sum computes, without the security. For simulations only.
+"""The ideal sum: the result of a secure sum without its security, for simulations only.
 
-The parties' vectors reach the coordinator as they are; the engine then draws the noise of the whole total at once.
+The coordinator sees the parties' vectors in the clear; the engine then draws the noise of the whole total at once.
 """
 
 from __future__ import annotations
 
 import msgspec
-import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
+from unspoken.summation.adding import AddingCoordinator
 from unspoken.summation.base import (
     COORDINATOR,
-    Coordinator,
     Envelope,
     Message,
     Openable,
@@ -21,13 +20,10 @@ from unspoken.summation.base import (
     Protocol,
     Roster,
     Session,
-    check_label,
-    check_sender,
-    check_survivors,
     decode,
 )
 from unspoken.summation.keys import Identity
-from unspoken.types import Flags, Words
+from unspoken.types import Words
 
 
 class Options(Section):
@@ -47,7 +43,7 @@ class PartyState(msgspec.Struct):
 
 
 class IdealParty(Party):
-    """Sends its vector as it is. The roster only says how many parties there are: nobody signs."""
+    """Sends its vector in the clear. The roster only gives the number of parties: nobody signs."""
 
     def __init__(self, session: Session, roster: Roster, index: int) -> None:
         if not 0 <= index < len(roster.parties):
@@ -63,37 +59,14 @@ class IdealParty(Party):
         return [Envelope(COORDINATOR, msgspec.msgpack.encode(message))]
 
 
-class CoordinatorState(msgspec.Struct):
-    seen: np.ndarray
-    total: np.ndarray
-
-
-class IdealCoordinator(Coordinator):
-    def __init__(self, session: Session, roster: Roster) -> None:
-        self._session = session
-        self.state: CoordinatorState = CoordinatorState(
-            seen=np.zeros(len(roster.parties), dtype=np.bool_), total=session.zeros()
-        )
-
+class IdealCoordinator(AddingCoordinator):
     def step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return []
         message = decode(incoming, Clear)
-        check_label(message.session, self._session)
-        check_sender(message.sender, self._session, self.state.seen)
-        self.state.total += self._session.unpack(message.vector)
-        self.state.seen[message.sender] = True
+        self._check(message.session, message.sender)
+        self._add(message.sender, message.vector)
         return []
-
-    def finish(self) -> list[Envelope]:
-        check_survivors(int(self.state.seen.sum()), self._session)
-        return []
-
-    def survivors(self) -> Flags:
-        return self.state.seen
-
-    def total(self) -> Words:
-        return self._session.reduce(self.state.total)
 
 
 class Ideal(Protocol):
@@ -104,7 +77,7 @@ class Ideal(Protocol):
 
     @property
     def opens_noise(self) -> bool:
-        """The engine draws the noise of the total, and no more of it than is needed."""
+        """True: the engine draws only as much noise for the total as is needed."""
         return True
 
     @property
@@ -125,4 +98,4 @@ class Ideal(Protocol):
         return IdealParty(self.session, self.roster, index)
 
     def coordinator(self, secret: bytes, secrets: SecretStream) -> IdealCoordinator:
-        return IdealCoordinator(self.session, self.roster)
+        return IdealCoordinator(self.session)

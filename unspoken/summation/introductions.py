@@ -1,8 +1,8 @@
-"""Signed keys, introductions along a graph, authenticated messages: for protocols with masks between parties.
+"""Signed keys, introductions along a graph, and authenticated messages, for protocols with masks between parties.
 
-Each party advertises two X25519 keys for the sum, signed by its identity in the roster; the coordinator introduces it
-to its neighbours in a random graph that both compute from the same seed. A party refuses neighbours that the graph
-does not give it, signatures that do not fit the roster, and too few of them.
+Each party advertises two X25519 keys for the sum, signed by its identity in the roster. The coordinator introduces it
+to its neighbours in a random graph that both compute from the same seed. A party refuses neighbours that are not in the
+graph, signatures that do not match the roster, and too few neighbours.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FORGOTTEN = b"sent"
 
 
 class Advertise(Message, frozen=True, tag="keys/advertise"):
-    """Party to coordinator, and on to its neighbours: its keys for this sum."""
+    """Party to coordinator, forwarded to its neighbours: its keys for this sum."""
 
     sender: int
     cipher_key: bytes
@@ -63,7 +63,7 @@ class Introduce(Message, frozen=True, tag="keys/introduce"):
 
 
 class Framed(Message, frozen=True, tag="keys/framed"):
-    """Any message of a party to the coordinator: its sender and a body, which is authenticated once keys are known."""
+    """Any message from a party to the coordinator; the body is authenticated once keys are known."""
 
     session: str
     sender: int
@@ -71,7 +71,7 @@ class Framed(Message, frozen=True, tag="keys/framed"):
 
 
 def check_advertised(advertised: Advertise, label: str, roster: Roster) -> None:
-    """`Rejected` unless their owner signed the keys."""
+    """Raise `Rejected` unless the keys are signed by their owner."""
     signed = _statement(label, advertised.sender, advertised.cipher_key, advertised.mask_key)
     verify(roster.parties[advertised.sender], signed, advertised.signature, f"party {advertised.sender}")
 
@@ -81,7 +81,7 @@ def _statement(label: str, sender: int, cipher_key: bytes, mask_key: bytes) -> b
 
 
 def mask_seed(secret: bytes, public: bytes, label: str, one: int, other: int) -> bytes:
-    """The seed of the mask that two parties have in common."""
+    """The seed of the common mask of two parties."""
     return agree(secret, public, f"mask/{label}/{min(one, other)}/{max(one, other)}".encode())
 
 
@@ -103,13 +103,13 @@ class NeighbourParty(Party):
         self._identity, self._label = identity, session.label()
 
     def forget_vector(self) -> None:
-        """Drop the masked vector once it is sent, so that many parties fit in one process; it cannot be sent again."""
+        """Delete the masked vector once it is sent, so that many parties fit in one process; it cannot be resent."""
         self.state.submitted = _FORGOTTEN
 
     def _sent(self) -> list[Envelope]:
-        """The masked vector as it was first sent: never another one."""
+        """The masked vector as first sent, never another one."""
         if self.state.submitted == _FORGOTTEN:
-            raise Aborted("a party was asked for its vector again, but it was sent and forgotten")
+            raise Aborted("a party was asked for its vector again after it was sent and deleted")
         return [Envelope(COORDINATOR, self.state.submitted)]
 
     def _advertise(self) -> list[Envelope]:
@@ -132,9 +132,7 @@ class NeighbourParty(Party):
         keys: dict[int, tuple[bytes, bytes]] = {}
         for advertised in introduction.neighbours:
             if advertised.sender not in allowed or advertised.sender in keys:
-                raise Aborted(
-                    f"party {advertised.sender} was introduced as a neighbour but is none, or was introduced twice"
-                )
+                raise Aborted(f"party {advertised.sender} was introduced twice, or is not a neighbour")
             check_advertised(advertised, self._label, self._roster)
             keys[advertised.sender] = (advertised.cipher_key, advertised.mask_key)
         if len(keys) < self._degree.threshold:
@@ -142,7 +140,7 @@ class NeighbourParty(Party):
         state.keys, state.introduced = dict(sorted(keys.items())), fingerprint
 
     def _masks_with(self, others: list[int]) -> list[tuple[bytes, bool]]:
-        """The seeds of the masks with some neighbours, and whether to add (True) or subtract their streams."""
+        """The seeds of the masks with these neighbours, and whether to add (True) or subtract their streams."""
         return [
             (
                 mask_seed(self.state.mask_secret, self.state.keys[other][1], self._label, self._index, other),
@@ -199,7 +197,7 @@ class NeighbourCoordinator(Coordinator):
 
     @abstractmethod
     def _take(self, sender: int, body: memoryview) -> None:
-        """Take an authenticated message of one of the parties that advertised keys."""
+        """Take an authenticated message from a party that advertised keys."""
 
     def _take_keys(self, framed: Framed) -> None:
         advertised: Advertise = decode(framed.body, Advertise)
@@ -211,7 +209,7 @@ class NeighbourCoordinator(Coordinator):
         self.state.keys[framed.sender] = advertised
 
     def _introduce(self) -> list[Envelope]:
-        """Close the stage of keys: tell everyone who is there about its neighbours who are there."""
+        """Close the stage of keys: introduce the parties present to their neighbours present."""
         keys = self.state.keys
         check_survivors(len(keys), self._session)
         return [
@@ -247,7 +245,7 @@ class NeighbourProtocol(Protocol):
         return self.degree.neighbours >= self.session.parties - 1
 
     def _cut_off(self, colluding: int) -> float:
-        """A bound on the probability that honest survivors are cut off from each other, so that their part opens."""
+        """A bound on the probability that honest survivors are disconnected, so that a partial sum opens."""
         if self.is_complete:
             return 0.0
         missing = colluding + self.session.parties - self.session.least_survivors
@@ -259,10 +257,10 @@ class NeighbourProtocol(Protocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return ("the coordinator, curious as it may be, follows the protocol",)
+        return ("the coordinator may be curious but follows the protocol",)
 
     def upload_bytes(self) -> int:
-        """The size for the last party, whose number is longest, with the longest numbers for its neighbours."""
+        """The bytes of the last party, whose index and neighbours' indices take the most bytes."""
         last = sizes.of_integer(self.session.parties - 1)
         keys = sizes.of_bytes(PUBLIC_BYTES)
         advertised = sizes.of_message(Advertise, last, keys, keys, sizes.of_bytes(SIGNATURE_BYTES))

@@ -1,4 +1,4 @@
-"""Masks: key streams as long as a vector, added to it and taken away again, at the speed of the cipher."""
+"""Masks: key streams as long as a vector, added and subtracted at the speed of the cipher."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from unspoken.summation.base import Session
 from unspoken.types import Residues, Words
 
 _SLACK = 16
-"""update_into asks for a buffer that is a block larger than what it writes."""
+"""The extra block that `update_into` needs in its buffer"""
 _CHUNK_BYTES = 1 << 18
-"""A part of the vector that stays in the processor's cache while all streams are added to it."""
+"""The part of a vector that stays in the processor's cache while all streams are added to it"""
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
 _MANY = 256
-"""From so many streams on, a second thread is worth its while: one adds while the other's cipher runs."""
+"""The number of streams from which a second thread pays: one adds while the other's cipher runs"""
 
 
 def add_masks(vector: Words | Residues, seeds: Iterable[tuple[bytes, bool]], session: Session) -> Residues:
     """The vector with the stream of every seed added (True) or subtracted (False), modulo 2^bits.
 
-    The streams are AES-256 in counter mode, as `SecretStream` makes them; one buffer serves for all.
+    The streams are AES-256 in counter mode, as in `SecretStream`; one buffer serves all of them.
     """
     seeds = list(seeds)
     total = vector.astype(session.wire_type)

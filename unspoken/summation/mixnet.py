@@ -1,8 +1,8 @@
-"""A mixnet: onions are tokens in one sealed layer for each party, who peel and shuffle them one after the other.
+"""A mixnet: onions are tokens in one sealed layer for each party; the parties peel and shuffle them in turn.
 
-A layer is a libsodium sealed box: a fresh X25519 key for each seal, so equal tokens give unrelated onions, and nobody
-can alter one without its receiver's notice. All onions of as many layers have the same length. (Algorithm 2 of
-"Differentially private cross-silo federated learning", Section 3.4.)
+A layer is a libsodium sealed box with a fresh X25519 key, so equal tokens give unrelated onions, and the receiver
+notices any change. All onions with equally many layers have the same length. (Algorithm 2 of "Differentially private
+cross-silo federated learning", Section 3.4.)
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from unspoken.types import Integers
 
 TOKEN_BYTES = 16
 LAYER_BYTES = 48
-"""A sealed box's own key, and its authentication tag."""
+"""The bytes of a sealed box's own key and authentication tag"""
 
 
 def onion_bytes(layers: int) -> int:
-    """The length of an onion that has so many layers left.
+    """The length of an onion with so many layers left.
 
     >>> onion_bytes(0), onion_bytes(10)
     (16, 496)
@@ -33,19 +33,19 @@ def onion_bytes(layers: int) -> int:
 
 
 def onion_key(secret: bytes) -> bytes:
-    """The X25519 key that a layer is sealed with."""
+    """The X25519 public key that a layer is sealed with."""
     return bytes(PrivateKey(secret).public_key)
 
 
 def wrap(token: bytes, keys: Sequence[bytes]) -> list[bytes]:
-    """All forms of one onion, from the one with all layers (the first key's outermost) to the bare token."""
+    """All forms of one onion, from all layers (the first key's outermost) to the bare token."""
     forms = [token]
     for party in reversed(range(len(keys))):
         try:
             forms.append(SealedBox(PublicKey(keys[party])).encrypt(forms[-1]))
         except (CryptoError, RuntimeError):
-            # libsodium refuses points of small order: a layer for such a key hides nothing.
-            raise Aborted(f"party {party} announced a key that nothing can be sealed with") from None
+            # libsodium refuses points of small order: a layer for such a key would hide nothing.
+            raise Aborted(f"party {party} announced an invalid key") from None
     return forms[::-1]
 
 
@@ -55,11 +55,11 @@ def peel(onions: Sequence[bytes | memoryview], secret: bytes) -> list[bytes]:
     try:
         return [box.decrypt(bytes(onion)) for onion in onions]
     except CryptoError:
-        raise Aborted("an onion cannot be opened: it was altered on its way, or badly made by its owner") from None
+        raise Aborted("an onion cannot be decrypted: it was altered on its way, or malformed by its owner") from None
 
 
 def permutation(count: int, stream: SecretStream) -> Integers:
-    """A secret uniform order: that of random 64-bit words, all drawn again should two be equal."""
+    """A secret uniform order: that of random 64-bit words, redrawn if two are equal."""
     while True:
         words = stream.words(count)
         order = np.argsort(words)

@@ -1,4 +1,4 @@
-"""The messages of the compute-nodes sum, and which nodes a party sends its shares to. See `compute_nodes`."""
+"""The messages of the compute-nodes sum, and the assignment of parties to nodes. See `compute_nodes`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from unspoken.summation.keys import agree
 
 
 class Share(Message, frozen=True, tag="nodes/share"):
-    """Party to node: its share (a seed, or the one vector) and shares of its noise seeds, sealed to the node's key."""
+    """Party to node: its share (a seed or the vector) and shares of its noise seeds, sealed to the node's key."""
 
     session: str
     sender: int
@@ -30,29 +30,29 @@ class Framed(Message, frozen=True, tag="nodes/framed"):
 
 
 class Roll(Message, frozen=True, tag="nodes/roll"):
-    """Coordinator to node: whom have you heard from?"""
+    """Coordinator to node: a request for the parties heard from."""
 
 
 class Held(Message, frozen=True, tag="nodes/held"):
-    """Node to coordinator: these, not yet counted."""
+    """Node to coordinator: the parties heard from and not yet counted."""
 
     senders: list[int]
 
 
 class Fold(Message, frozen=True, tag="nodes/fold"):
-    """Coordinator to node: all their nodes hold these; count them."""
+    """Coordinator to node: parties to count, which all their nodes have heard from."""
 
     senders: list[int]
 
 
 class Reveal(Message, frozen=True, tag="nodes/reveal"):
-    """Coordinator to node: everyone who is counted; your part of their total, please."""
+    """Coordinator to node: all counted parties, and a request for its part of their total."""
 
     survivors: bytes
 
 
 class PartialTotal(Message, frozen=True, tag="nodes/part"):
-    """Node to coordinator: the total of its shares, and its shares of the noise seeds that are to be opened."""
+    """Node to coordinator: the total of its shares, and its shares of the noise seeds to open."""
 
     total: memoryview
     opened: bytes
@@ -76,12 +76,12 @@ def nodes_of(party: int, nodes: int, per_party: int) -> list[int]:
 
 
 def statement(label: str, sender: int, key: bytes) -> bytes:
-    """The statement that a party signs: its one-time key, and with it everything that is sealed under that key."""
+    """The statement that a party signs: its one-time key, hence everything sealed under that key."""
     return f"share/{label}/{sender}/".encode() + key
 
 
 def sealing_key(secret: bytes, public: bytes, sender_key: bytes, label: str, sender: int, node: int) -> bytes:
-    """The key of one party's message to one node, bound to both, to the sum and to the sender's one-time key."""
+    """The key for one party's message to one node, bound to both, the sum and the sender's one-time key."""
     return agree(secret, public, f"seal/{label}/{sender}/{address(node)}/".encode() + sender_key)
 
 

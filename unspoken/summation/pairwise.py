@@ -1,10 +1,10 @@
-"""Secure sum by pairwise keys: one round of keys, one masked vector, and no recovery.
+"""Secure sum by pairwise keys: one round of keys, one masked vector, no recovery from dropouts.
 
 Cross-silo, Algorithm 4 (fat clients). Each pair of neighbours agrees on a mask that one adds and the other subtracts,
-so the masks cancel in the sum. A party that vanishes before the keys are exchanged is left out; one that vanishes
-after leaves its masks behind, and the sum is given up. By default everyone masks with everyone, as in the paper; with
-`group` each party masks with so many others in a random graph (not in closed groups, whose totals would be revealed
-one by one), which is safe while the honest parties stay connected.
+so the masks cancel in the sum. A party that vanishes before the keys are exchanged is left out; if one vanishes later,
+its masks remain and the sum is aborted. By default everyone masks with everyone, as in the paper. With `group` each
+party masks with so many others in a random graph (not in closed groups, whose totals would be revealed one by one),
+which is safe while the honest parties stay connected.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from unspoken.types import Flags, Words
 
 class Options(Section):
     group: int | None = Field(
-        None, ge=2, description="with how many others each party masks, 2 or more; unset: with all of them"
+        None, ge=2, description="the number of others that each party masks with, 2 or more; unset: all"
     )
 
 
@@ -66,7 +66,7 @@ class PairwiseParty(NeighbourParty):
             raise Aborted("a party was asked for its vector before it knew its neighbours' keys")
         if not self.state.submitted:
             masked = add_masks(vector, self._masks_with(list(self.state.keys)), self._session)
-            # Kept as sent: a second vector under the same masks would reveal the difference.
+            # Kept as sent: two vectors under the same masks would reveal their difference.
             self.state.submitted = self._wrapped(Masked(memoryview(self._session.pack(masked)))).body
         return self._sent()
 
@@ -99,8 +99,8 @@ class PairwiseCoordinator(NeighbourCoordinator):
         if self.state.stage != "vectors" or missing:
             shown = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
             raise Aborted(
-                f"parties {shown} exchanged keys and sent no vector, and pairwise masks cannot be taken away without "
-                "theirs; nothing was revealed. Use secagg+ where parties may vanish"
+                f"parties {shown} exchanged keys but sent no vector, and their masks cannot be removed; nothing was "
+                "revealed. Use secagg+ where parties may vanish"
             )
         return []
 
@@ -139,7 +139,7 @@ class Pairwise(NeighbourProtocol):
     def notes(self) -> tuple[str, ...]:
         if self.session.least_survivors == self.session.parties:
             return ()
-        return ('parties may drop out before keys are exchanged only: "pairwise" cannot go on without one that did',)
+        return ('parties may drop out only before keys are exchanged: "pairwise" cannot recover from later dropouts',)
 
     def openable(self, colluding: int) -> Openable:
         exposure = self._cut_off(colluding)

@@ -1,31 +1,29 @@
-"""A list of all parties' tokens in an order that nobody knows, for sampling records whose owners stay hidden.
+"""A list of all parties' tokens in a secret order, for sampling records without knowing their owners.
 
 Algorithm 2 of "Differentially private cross-silo federated learning" (Section 3.4). Each party has a secret token for
-each record. It seals every token in a layer for each party; then party 0, 1, … in turn takes its layer off all onions,
-shuffles them, and publishes the new list. The last list is the tokens in the clear.
+each record. It seals every token in a layer for each party; then party 0, 1, … in turn removes its layer from all
+onions, shuffles them, and publishes the new list. The last list is the tokens in the clear.
 
-What holds (Theorem 1). To a curious coalition, also one of the coordinator and all but two parties, the honest parties'
-tokens are exchangeable: none can be told from another by whose it is. A malicious coalition can drop, replace, copy or
-alter onions, but an onion gets past an honest party only in the one list that this party ever peels, so a last list
-that has all honest tokens was shuffled by all honest parties. Every party knows its own onions in all their forms and
-looks for them in every list, signatures cover all that was published before, and the last list counts only when all
-parties have confirmed the same course of events. Otherwise nobody accepts a list, and the owner of a missing onion
-names the party after whose turn it was missing.
+Guarantees (Theorem 1). To a curious coalition, even of the coordinator and all but two parties, the honest parties'
+tokens are exchangeable: nobody can tell their owners. A malicious coalition can drop, replace, copy or alter onions,
+but an honest party peels one list only, so a last list with all honest tokens was shuffled by all honest parties. Every
+party knows its own onions in all their forms and looks for them in every list, signatures cover everything published
+before, and the last list counts only when all parties have confirmed the same history. Otherwise nobody accepts a list,
+and the owner of a missing onion names the party after whose turn it was missing.
 
-What does not. A party can refuse to go on: there is no list then, and all tokens are thrown away. A party can do with
-its own tokens as it likes (give some away, have more or fewer than it has records). The number of each party's tokens
-is seen by everyone: under add/remove neighbours that number itself would have to be hidden, so this fits the replace
-relation only.
+Limits. A party can stop the protocol: then there is no list, and all tokens are discarded. A party can do as it likes
+with its own tokens (give some away, have more or fewer than records). Everyone sees the number of each party's tokens:
+under add/remove neighbours that number would have to be hidden, so this fits the replace relation only.
 
-The seed. The last party chooses the order of the list, so what samples from it must not be known before. Every party
-commits to a secret number when it announces its key and reveals it with its confirmation: `seed` is made of all of
-them, and is as good as random if one party is honest. (The last to reveal could refuse, and then there is no list.)
+The seed. The last party chooses the order of the list, so the sampling from it must not be known before. Every party
+commits to a secret number when it announces its key, and reveals it with its confirmation: `seed` combines all of them
+and is uniform if one party is honest. (The last to reveal could refuse, and then there is no list.)
 
-One list serves one round: with public batches of the same list, a record would take part in many rounds by a single
-secret, its place, and the rounds' amplification would not compose. (The paper makes the list only once.)
+One list serves one round: with public batches from the same list, a record's part in many rounds would depend on a
+single secret, its position, and the amplification of the rounds would not compose. (The paper makes the list once.)
 
-Each party downloads all lists, about 24·N²·n bytes for N parties and n tokens: meant for some dozens of parties. An
-engine delivers the messages for one endpoint in their order.
+Each party downloads all lists, about 24·N²·n bytes for N parties and n tokens, so this is for some dozens of parties.
+An engine delivers the messages for one endpoint in order.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ class PartyState(ShuffleState, kw_only=True):
     shuffle_key: bytes
     part_of_seed: bytes
     marks: list[bytes] = []
-    """Digests of this party's onions in each of their forms, from all layers to none."""
+    """Digests of this party's onions in each of their forms, from all layers to none"""
 
 
 class ShuffleParty(ShuffleEndpoint):
@@ -89,7 +87,7 @@ class ShuffleParty(ShuffleEndpoint):
         return rows(self.state.own)
 
     def positions(self) -> Integers:
-        """The positions of this party's tokens in the list of all, in the order of its records."""
+        """The positions of this party's tokens in the whole list, in the order of its records."""
         place = {row.tobytes(): index for index, row in enumerate(self.all_tokens())}
         return np.array([place[row.tobytes()] for row in self.tokens], dtype=np.int64)
 
@@ -107,7 +105,7 @@ class ShuffleParty(ShuffleEndpoint):
         return self._answer()
 
     def _answer(self) -> list[Envelope]:
-        """The message that is due from this party after a stage, or another party's turn, has ended."""
+        """The message due from this party after a stage, or another party's turn, has ended."""
         match STAGES[self.state.stage]:
             case stage if stage is Submit:
                 return [self._signed(Submit, self._sealed())]
@@ -117,7 +115,7 @@ class ShuffleParty(ShuffleEndpoint):
                 return [self._signed(Confirm, self.state.part_of_seed)]
 
     def _sealed(self) -> bytes:
-        """This party's onions. Their forms are remembered, to be looked for in every list."""
+        """This party's onions; digests of their forms are kept, to find them in every list."""
         state = self.state
         if state.keys[self._index] != onion_key(state.layer_secret):
             raise Aborted("someone announced a key in this party's name")
@@ -126,13 +124,13 @@ class ShuffleParty(ShuffleEndpoint):
         return b"".join(form[0] for form in forms)
 
     def _peeled(self) -> bytes:
-        """The list without this party's layer, shuffled: once only, as a second list would tell onions apart."""
+        """The list without this party's layer, shuffled; once only, as a second list would tell onions apart."""
         state = self.state
         inner = peel(split(state.onions, self._parties - self._index), state.layer_secret)
         if len(set(inner)) != len(inner):
             raise Aborted("two onions hold the same token: someone copied one")
         order = permutation(len(inner), SecretStream(state.shuffle_key))
-        # Forgotten, so that who breaks in later does not learn the order either.
+        # Deleted, so that a later intruder does not learn the order either.
         state.layer_secret = state.shuffle_key = b""
         return b"".join(inner[index] for index in order)
 
@@ -140,7 +138,7 @@ class ShuffleParty(ShuffleEndpoint):
         marks, present = self.state.marks[self.state.turn], set(found)
         own = [marks[start : start + DIGEST_BYTES] for start in range(0, len(marks), DIGEST_BYTES)]
         if lost := sum(mark not in present for mark in own):
-            # The first list is of signed submissions: only a party that lost its state signs two.
+            # The first list holds signed submissions: only a party that lost its state signs two.
             guilty = f"party {self.state.turn - 1}" if self.state.turn else f"a second start of party {self._index}"
             raise Aborted(f"{guilty} dropped or changed {lost} of the {len(own)} onions of party {self._index}")
 
@@ -152,14 +150,14 @@ class ShuffleParty(ShuffleEndpoint):
 
 
 class ShuffleCoordinator(ShuffleEndpoint):
-    """Relays what parties publish, in one order for all. It sees how many tokens each party has."""
+    """Relays what parties publish, in one order for all. It sees the number of each party's tokens."""
 
     def __init__(self, session: ShuffleSession, roster: Roster) -> None:
         super().__init__(session, roster)
         self.state: ShuffleState = ShuffleState(after=beginning(self._label))
 
     def tokens(self) -> npt.NDArray[np.uint8]:
-        """The last list (n, 16); `Aborted` unless all parties confirmed it."""
+        """The last list (n, 16); `Aborted` unless all parties have confirmed it."""
         return self.all_tokens()
 
     def _step(self, incoming: bytes) -> list[Envelope]:
@@ -189,22 +187,22 @@ class RecordShuffle:
 
     @property
     def roster(self) -> Roster:
-        """The public keys of everyone for whom it makes endpoints."""
+        """The public keys of all who take part."""
         if self._roster is None:
             raise ValueError("Expected a roster: RecordShuffle needs the public keys to make endpoints.")
         return self._roster
 
     def party(self, index: int, identity: Identity, secrets: SecretStream, records: int) -> ShuffleParty:
-        """The endpoint of a party. Only it knows how many records it has, and everyone as soon as its onions come."""
+        """The endpoint of a party. Its number of records becomes public with its onions."""
         return ShuffleParty(self.session, self.roster, index, identity, records, secrets)
 
     def coordinator(self, secret: bytes, secrets: SecretStream) -> ShuffleCoordinator:
         return ShuffleCoordinator(self.session, self.roster)
 
     def upload_bytes(self, records: int, everyone: int) -> int:
-        """The most bytes that a party with so many records sends, if there are `everyone` records in all.
+        """The most bytes that a party with so many records sends, if there are `everyone` records in total.
 
-        The first party peels the longest onions, and the last has the longest number.
+        The first party publishes the longest onions, and the last has the longest index.
         """
         parties = self.session.parties
         label, sender = sizes.of_text(self.session.label()), sizes.of_integer(parties - 1)

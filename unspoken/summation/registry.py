@@ -1,4 +1,4 @@
-"""The protocols by the names that a study uses: ours, and those of other packages (see `unspoken.plugins`)."""
+"""The protocols by name, our own and those of other packages (see `unspoken.plugins`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ def protocol_of(study: Study) -> type[Protocol]:
     """The protocol that the study names."""
     kind = study.protocol_class
     if not issubclass(kind, Protocol):
-        raise plugins.PluginError(f'"{study.summation.protocol}" is no subclass of unspoken.summation.base.Protocol.')
+        raise plugins.PluginError(
+            f'"{study.summation.protocol}" is not a subclass of unspoken.summation.base.Protocol.'
+        )
     return kind
 
 
 def open_session(study: Study, session: Session, roster: Roster | None = None) -> Protocol:
-    """The study's protocol for one sum; with a roster (`Roster.of(study)`, or a simulated one) it makes endpoints."""
+    """The study's protocol for one sum; with a roster (`Roster.of(study)` or a simulated one) it can make endpoints."""
     protocol = protocol_of(study)
     try:
         return protocol(session, study.options("summation", protocol.options_type), roster)

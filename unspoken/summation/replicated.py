@@ -1,27 +1,27 @@
-"""Arithmetic on values that talliers share: pure functions of arrays, one round of messages a product.
+"""Arithmetic on replicated secret shares, with one round of messages a product.
 
-There are n = 2t + 1 talliers. A word x of 64 bits is the sum modulo 2⁶⁴ (or, bit by bit, the exclusive or) of shares
-x_A, one for each set A of t talliers, and tallier i holds those with i ∉ A. So any t + 1 talliers know x, and t of them
-lack exactly one share, that of the set they are (Cramer, Damgård and Ishai 2005). Sums cost nothing. Of a product, two
-sets of t never cover all talliers: each xₐyᵦ is in the hands of some tallier, and the n sums of what each computes add
-up to xy. From such terms zᵢ a sharing is made anew in one round, with numbers Sᵢ = {i+1, …, i+t} modulo n:
+There are n = 2t + 1 talliers. A word x of 64 bits is the sum modulo 2⁶⁴ (or the bitwise exclusive or) of shares x_A,
+one for each set A of t talliers, and tallier i holds those with i ∉ A. So any t + 1 talliers know x, and t of them lack
+exactly one share, that of their own set (Cramer, Damgård and Ishai 2005). Sums need no messages. For a product xy, two
+sets of t never cover all talliers, so each xₐyᵦ can be computed by some tallier, and the n talliers' sums zᵢ add up to
+xy. From such terms zᵢ a new sharing is made in one round, with Sᵢ = {i+1, …, i+t} modulo n:
 
-    tallier i sends wᵢ = zᵢ + ζᵢ − Σ R_A to the t talliers before it, over the A it is the first to hold;
+    tallier i sends wᵢ = zᵢ + ζᵢ − Σ R_A to the t talliers before it, over the A of which it is the first holder;
     the new share of Sᵢ is wᵢ, and that of any other set A is R_A.
 
 The ζᵢ add up to zero and come from keys of pairs of talliers; R_A comes from a key of all t + 1 holders of A. With
 three talliers every set is an Sᵢ, there are no R, and this is the scheme of Araki et al. 2016 and of ABY3.
 
-What holds. Let t talliers C and the coordinator put together all they know. They lack the keys that the t + 1 others
-have in pairs: to them the ζ of these are uniformly random but for their sum. If C is an Sᵢ, then wᵢ is the one word
-that no one in C receives, and the t other words are uniform. If it is not, C may see all t + 1 words, and in their sum
-is R_C, of a key that no one in C has: they are uniform too. All streams are fresh in every round. So whatever the
-values are, the whole view of C is uniformly random, and the one share that it lacks is fixed by the view and the value:
-an opening shows the value only. (`tests/summation/test_replicated.py` does this bijection for every C.) This is for
-curious talliers that keep to the protocol: one that sends other words changes the result, and nothing here notices.
+Security. Let a set C of t talliers and the coordinator pool all they know. They lack the pairwise keys of the t + 1
+others, so to them the others' ζ are uniformly random except for their sum. If C is an Sᵢ, no one in C receives the word
+wᵢ, and the t other words are uniform. Otherwise C may see all t + 1 words, but their sum contains R_C, from a key that
+no one in C has, so they are uniform too. All streams are fresh in every round. So for any values the whole view of C is
+uniformly random, and the view and the value determine the one share that C lacks: an opening shows the value only.
+(`tests/summation/test_replicated.py` checks this bijection for every C.) This holds for curious talliers that follow
+the protocol; one that sends wrong words changes the result, and nothing here detects it.
 
-A computation is written as a generator: it yields the words for the t talliers before this one, is sent a list of those
-that came from the t after it, nearest first, and returns its result. All yield arrays of the same shape.
+A computation is a generator: it yields the words for the t talliers before this one, is sent a list of the words from
+the t after it, nearest first, and returns its result. All talliers yield arrays of the same shape.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from unspoken.noise.stream import SecretStream
 Array: TypeAlias = NDArray[Any]
 """Unsigned words, of 64 bits or fewer"""
 Group: TypeAlias = tuple[int, ...]
-"""A set of t talliers, in ascending order: the name of the share that they lack"""
+"""A sorted set of t talliers, which names the share that they lack"""
 _T = TypeVar("_T")
 Interactive: TypeAlias = Generator[Array, list[Array], _T]
-"""A computation: yields what to send, is sent what was received"""
+"""A computation in rounds: yields what to send, is sent what was received"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Sharing:
 
     @property
     def threshold(self) -> int:
-        """t: so many talliers together know nothing."""
+        """t, the number of talliers that together learn nothing."""
         return (self.talliers - 1) // 2
 
     @cached_property
@@ -62,15 +62,15 @@ class Sharing:
         return list(combinations(range(self.talliers), self.threshold))
 
     def after(self, index: int) -> list[int]:
-        """Those that a tallier receives words from."""
+        """The talliers that a tallier receives words from."""
         return [(index + step) % self.talliers for step in range(1, self.threshold + 1)]
 
     def before(self, index: int) -> list[int]:
-        """Those that a tallier sends words to."""
+        """The talliers that a tallier sends words to."""
         return [(index - step) % self.talliers for step in range(1, self.threshold + 1)]
 
     def sent(self, index: int) -> Group:
-        """Sᵢ: the share that a tallier sends to its other holders.
+        """Sᵢ, the share that a tallier sends to its other holders.
 
         >>> [Sharing(5).sent(index) for index in range(5)]
         [(1, 2), (2, 3), (3, 4), (0, 4), (0, 1)]
@@ -85,7 +85,7 @@ class Sharing:
         return [index for index in range(self.talliers) if index not in group]
 
     def first_holder(self, group: Group) -> int:
-        """One of the first t + 1 talliers. Only one share is first held by the last of these.
+        """The first holder of a share, one of the first t + 1 talliers; the last of these is first for one share only.
 
         >>> [Sharing(5).first_holder(group) for group in [(1, 2), (0, 3), (0, 1)]]
         [0, 1, 2]
@@ -94,20 +94,21 @@ class Sharing:
 
     @property
     def lone(self) -> Group:
-        """The share of the first t talliers."""
+        """The share that the first t talliers lack."""
         return self.groups[0]
 
     @cached_property
     def masked(self) -> list[Group]:
-        """The shares that nobody sends: their holders draw them from a common key."""
+        """The shares that nobody sends; their holders draw them from a common key."""
         sent = {self.sent(index) for index in range(self.talliers)}
         return [group for group in self.groups if group not in sent]
 
     def products(self, index: int) -> list[tuple[list[int], list[int]]]:
-        """Σₖ (sum of some xₐ)·(sum of some yᵦ), over all A and B that this tallier is the first to hold both of.
+        """The products xₐyᵦ for which this tallier is the first to hold both shares, as pairs of sums.
 
-        As positions among its shares. It is the first if A ∪ B has all talliers below it. Sets A with the same D of
-        these in them go with the same B, those that have the rest: one product for each D, in place of one a pair.
+        Each pair has the positions of some xₐ and some yᵦ among its shares. It is the first if A ∪ B contains all
+        talliers below it. All A that contain the same subset D of these go with the same B, those that contain the
+        rest: so there is one product for each D instead of each pair.
 
         >>> Sharing(3).products(0), Sharing(3).products(1)
         ([([0, 1], [0, 1])], [([1], [0]), ([0], [0, 1])])
@@ -123,7 +124,7 @@ class Sharing:
 
 @dataclass(frozen=True)
 class ReplicatedShares:
-    """A tallier's shares of some values: an array for each share, one after the other."""
+    """A tallier's shares of some values: one array a share, stacked."""
 
     words: Array
 
@@ -148,7 +149,7 @@ class ReplicatedShares:
 
 
 def joined(parts: Iterable[ReplicatedShares]) -> ReplicatedShares:
-    """Shares of values one after the other, along their first axis."""
+    """Shares of values concatenated along their first axis."""
     return ReplicatedShares(np.concatenate([part.words for part in parts], axis=1))
 
 
@@ -166,9 +167,9 @@ BITS = Operations(np.bitwise_xor, np.bitwise_xor, np.bitwise_and)
 
 
 class Masks:
-    """A tallier's ζ and R, anew each time that it is asked.
+    """A tallier's ζ and R, fresh for each call.
 
-    A key serves for one session. All its holders take the same from its stream, round by round, and nothing twice.
+    A key serves one session. All its holders take the same words from its stream, round by round, and none twice.
     """
 
     def __init__(self, sharing: Sharing, index: int, pairs: Mapping[int, bytes], groups: Mapping[Group, bytes]) -> None:
@@ -177,7 +178,7 @@ class Masks:
         self._groups = {group: SecretStream(key) for group, key in groups.items()}
 
     def hide(self, terms: Array, operations: Operations) -> tuple[Array, dict[Group, Array]]:
-        """w, as it may be sent; and the shares R."""
+        """The word w to send, and the shares R."""
         hidden = terms.copy()
         for peer, stream in self._pairs.items():
             combine = operations.plus if peer > self._index else operations.minus
@@ -198,7 +199,7 @@ class SharedComputation:
         self._sent = [sharing.sent(tallier) for tallier in (index, *sharing.after(index))]
 
     def public(self, values: Array) -> ReplicatedShares:
-        """Shares of what all know: the lone share is it, and the others are zero."""
+        """Shares of public values: the lone share is the value, and the others are zero."""
         return self._lone(ReplicatedShares(np.broadcast_to(values, (len(self._held), *values.shape))))
 
     def reshare(self, terms: Array, operations: Operations) -> Interactive[ReplicatedShares]:
@@ -219,10 +220,10 @@ class SharedComputation:
     def parts(
         self, x: ReplicatedShares, inside: Operations, outside: Operations
     ) -> Interactive[list[ReplicatedShares]]:
-        """t + 1 values that `inside` puts together to x, each of them shared anew by `outside`. One round.
+        """Values that combine to x by `inside`, t + 1 of them, each shared anew by `outside`, in one round.
 
-        The sum of the shares that tallier j is the first to hold is known to it. For the first t talliers it is a term
-        of their own; for the next one it is the lone share, which stands as it is.
+        Tallier j knows the sum of the shares that it is the first to hold. For the first t talliers it is a term of
+        their own; for the next one it is the lone share, which stays as it is.
         """
         threshold = self.sharing.threshold
         terms = np.zeros((threshold, *x.words.shape[1:]), dtype=x.words.dtype)
@@ -233,7 +234,7 @@ class SharedComputation:
         return [*(shares[number] for number in range(threshold)), self._lone(x)]
 
     def _lone(self, x: ReplicatedShares) -> ReplicatedShares:
-        """Shares of the lone share alone."""
+        """Shares of the lone share as a value."""
         words = np.zeros(x.words.shape, dtype=x.words.dtype)
         if self.sharing.lone in self._held:
             place = self._held.index(self.sharing.lone)
@@ -242,7 +243,7 @@ class SharedComputation:
 
 
 def drawn(stream: SecretStream, like: Array) -> Array:
-    """The next words of a stream, as many as there are in an array."""
+    """The next words of a stream, in the shape of an array."""
     words = np.frombuffer(stream.take(like.nbytes), like.dtype.newbyteorder("<"))
     return words.astype(like.dtype, copy=False).reshape(like.shape)
 

@@ -1,17 +1,17 @@
-"""Secure aggregation with one coordinator, masks between parties, and recovery from dropouts: SecAgg and SecAgg+.
+"""SecAgg and SecAgg+: secure aggregation with masks between parties and recovery from dropouts.
 
 Bonawitz et al. 2017 (everyone masks with everyone) and Bell et al. 2020 (with a few random neighbours). Four rounds:
 
     keys      each party advertises two keys for this sum, signed by its identity in the roster
     shares    each party deals shares of its mask key, its self-mask seed and its noise seeds to its neighbours, sealed
     vectors   each party sends its vector + its own mask ± a mask for each neighbour
-    unmasking the parties that are left open, for each neighbour, the share of its self-mask seed if its vector arrived,
-              or else the share of its mask key: never both
+    unmasking each remaining party opens, for each neighbour, the share of its self-mask seed if its vector arrived, or
+              else the share of its mask key: never both
 
-Against whom. A curious coordinator together with any parties such that no honest party has `threshold` of them as
-neighbours sees, of the others, uniformly random words and the total. A party checks the signatures, the graph, and
-that enough neighbours are there; it answers one unmasking request, and no second one that differs. Every message is
-authenticated, and the opened seeds are checked against commitments, so what comes out is the exact total or nothing.
+Security. A curious coordinator together with any parties, as long as no honest party has `threshold` of them as
+neighbours, sees of the others uniformly random words and the total. A party checks the signatures, the graph, and that
+enough neighbours are present; it answers one unmasking request, and no second, different one. Every message is
+authenticated, and opened seeds are checked against commitments, so the result is the exact total or nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from unspoken.types import Words
 
 
 class Options(Section):
-    """SecAgg and SecAgg+ take everything they need from the study's parties and privacy."""
+    """SecAgg and SecAgg+ have no options: [parties] and [privacy] determine everything."""
 
 
 class PartyState(NeighbourState):
@@ -68,7 +68,7 @@ class PartyState(NeighbourState):
 
 
 class SecAggParty(NeighbourParty):
-    """One party. Its vector is needed for a moment only; everything else is a few keys and shares."""
+    """One party. Besides its vector, which is not kept, it holds a few keys and shares."""
 
     def __init__(
         self, session: Session, roster: Roster, degree: Degree, index: int, identity: Identity, secrets: SecretStream
@@ -107,12 +107,12 @@ class SecAggParty(NeighbourParty):
         if not state.submitted:
             masked = self._session.pack(add_masks(vector, [(state.self_seed, True), *state.masks], self._session))
             hashes = [commitment(self._label, self._index, seed) for seed in (state.self_seed, *state.noise_seeds)]
-            # Kept as sent: a second vector under the same masks would reveal the difference.
+            # Kept as sent: two vectors under the same masks would reveal their difference.
             state.submitted = self._wrapped(Masked(memoryview(masked), hashes)).body
         return self._sent()
 
     def _deal(self) -> Deal:
-        """Share what the neighbours may have to open for this party."""
+        """Shares of the secrets that the neighbours may have to open for this party."""
         state = self.state
         receivers = list(state.keys)
         secrets = [state.mask_secret, state.self_seed, *state.noise_seeds]
@@ -138,15 +138,15 @@ class SecAggParty(NeighbourParty):
             or len(set(senders)) != len(senders)
             or not state.keys.keys() >= set(senders)
         ):
-            raise Aborted("shares came from a party that is no neighbour, or twice from the same party")
+            raise Aborted("shares came twice from the same party, or from one that is not a neighbour")
         if len(senders) < self._degree.threshold:
-            raise Aborted(f"shares came from {len(senders)} neighbours only; {self._degree.threshold} are needed")
-        # Agreed on now, so that nothing but the cipher runs when the vector is there.
+            raise Aborted(f"shares came from only {len(senders)} neighbours; {self._degree.threshold} are needed")
+        # Agreed on now, so that only the cipher runs once the vector is there.
         state.masks = self._masks_with(senders)
         state.inbox = dict(zip(senders, relay.sealed, strict=True))
 
     def _open(self, request: Unmask) -> Opened:
-        """One share for each neighbour: of its seeds if its vector is in the total, of its mask key if not."""
+        """One share for each neighbour: of its seeds if its vector is in the total, else of its mask key."""
         state, session = self.state, self._session
         if not state.submitted:
             raise Rejected("unmasking was asked for before this party had sent its vector")
@@ -186,9 +186,9 @@ class SecAgg(NeighbourProtocol):
         if self.openable(session.colluding).alone:
             raise Unsuitable(
                 "privacy.colluding",
-                f"comes to {session.colluding} of {session.parties} parties, but where "
-                f"{session.parties - session.least_survivors} may drop out any {self.degree.threshold} can unmask "
-                'another; lower colluding or dropouts, have more parties, or use "compute-nodes"',
+                f"comes to {session.colluding} of {session.parties} parties, but if "
+                f"{session.parties - session.least_survivors} may drop out, any {self.degree.threshold} can unmask "
+                'another; lower colluding or dropouts, use more parties, or use "compute-nodes"',
             )
 
     @property
@@ -196,7 +196,7 @@ class SecAgg(NeighbourProtocol):
         return True
 
     def openable(self, colluding: int) -> Openable:
-        """Colluders unmask a neighbour if they hold `threshold` of its shares: for sure, or by the graph's dice."""
+        """Colluders unmask a neighbour if they hold `threshold` of its shares, surely or by chance of the graph."""
         session = self.session
         exposure = surrounded(session.parties, colluding, self.degree) + self._cut_off(colluding)
         return Openable(session.least_survivors, exposure, alone=exposure >= 1.0)

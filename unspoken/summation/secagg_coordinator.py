@@ -36,7 +36,7 @@ class CoordinatorState(MeetingState):
 
 
 class SecAggCoordinator(NeighbourCoordinator):
-    """Collects until told to go on (a deadline is the engine's business), then goes on with whoever is there."""
+    """Collects messages until the engine closes a stage, then continues with the parties present."""
 
     setup_stages = 2
 
@@ -73,7 +73,7 @@ class SecAggCoordinator(NeighbourCoordinator):
     def finish(self) -> list[Envelope]:
         state = self.state
         if state.stage not in ("vectors", "unmasking"):
-            raise Aborted("the coordinator was told to finish the sum before vectors could be sent")
+            raise Aborted("the coordinator was told to finish the sum before the stage of vectors")
         check_survivors(len(state.commitments), self._session)
         state.stage = "unmasking"
         state.settled = sorted(state.commitments)
@@ -134,7 +134,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         state.answers[sender] = opened
 
     def _shares(self, kind: Literal["alive", "gone"]) -> dict[int, tuple[Words, Words]]:
-        """The opened shares by the party they are of: the points, and the shares (points, secrets, symbols)."""
+        """The opened shares by owner: the points, and the shares (points, secrets, symbols)."""
         answers = self.state.answers
         owners = np.concatenate([np.array(getattr(a, kind), dtype=np.int64) for a in answers.values()])
         senders = np.repeat(np.array(list(answers), dtype=np.uint64), [len(getattr(a, kind)) for a in answers.values()])
@@ -148,7 +148,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         }
 
     def _combined(self, kind: Literal["alive", "gone"], party: int, position: int) -> bytes:
-        """One of a party's secrets, from as many shares as are needed."""
+        """One of a party's secrets, combined from `threshold` shares."""
         if kind not in self._opened_shares:
             self._opened_shares[kind] = self._shares(kind) if self.state.answers else {}
         none = np.empty(0, dtype=np.uint64)
@@ -170,7 +170,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         return seed
 
     def _pair_seeds(self, party: int) -> list[tuple[bytes, bool]]:
-        """The masks that survivors had in common with a party that is gone, with the sign that takes them away."""
+        """The masks that survivors have in common with a party that is gone, with the sign that removes them."""
         secret = self._combined("gone", party, 0) if self._has_survivors(party) else b""
         if secret and public_key(secret) != self.state.keys[party].mask_key:
             raise Aborted(f"the opened shares of party {party} do not give its mask key; nothing was revealed")

@@ -11,12 +11,12 @@ from unspoken.summation.introductions import Introduce
 from unspoken.summation.keys import agree
 
 SHARE_BYTES = 4 * shamir.SYMBOLS
-"""The size of a share of one secret."""
+"""The size of a share of one secret"""
 COMMITMENT_BYTES = 32
 
 
 class Deal(Message, frozen=True, tag="secagg/deal"):
-    """Party to coordinator: sealed shares, one for each neighbour in the order of their numbers."""
+    """Party to coordinator: sealed shares, one for each neighbour, in the order of their indices."""
 
     receivers: list[int]
     sealed: list[bytes]
@@ -37,13 +37,13 @@ class Masked(Message, frozen=True, tag="secagg/masked"):
 
 
 class Unmask(Message, frozen=True, tag="secagg/unmask"):
-    """Coordinator to party: whose vectors have arrived."""
+    """Coordinator to party: the parties whose vectors have arrived."""
 
     survivors: bytes
 
 
 class Opened(Message, frozen=True, tag="secagg/opened"):
-    """Party to coordinator: shares of the seeds of neighbours that are in, of the mask keys of the others."""
+    """Party to coordinator: shares of the seeds of neighbours in the total, and of the mask keys of the others."""
 
     alive: list[int]
     alive_shares: bytes
@@ -56,10 +56,10 @@ FromParty: TypeAlias = Deal | Masked | Opened
 
 
 def sealing_key(secret: bytes, public: bytes, label: str, one: int, other: int) -> bytes:
-    """The key of the two messages between a pair of neighbours, one each way."""
+    """The key for the two messages between a pair of neighbours, one in each direction."""
     return agree(secret, public, f"seal/{label}/{min(one, other)}/{max(one, other)}".encode())
 
 
 def commitment(label: str, sender: int, seed: bytes) -> bytes:
-    """The hash of a random 32-byte seed tells nothing about it, and fixes it."""
+    """The hash of a random 32-byte seed, which binds to it and reveals nothing about it."""
     return hashlib.sha256(f"seed/{label}/{sender}/".encode() + seed).digest()

@@ -1,7 +1,7 @@
-"""Shamir's secret sharing: any `threshold` of a secret's shares give it back, fewer say nothing about it.
+"""Shamir's secret sharing: any `threshold` shares of a secret recover it, and fewer reveal nothing.
 
 Arithmetic is modulo the prime p = 2³¹ − 1: products fit 64 bits and reduce by shifts, without tables or branches on
-secrets. A secret of 32 bytes is nine numbers of at most 30 bits, shared by nine polynomials.
+secrets. A secret of 32 bytes is nine numbers of at most 30 bits, each shared by its own polynomial.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def split(secrets: list[bytes], points: Words, threshold: int, stream: SecretStr
 
 
 def combine(shares: Words, points: Words) -> bytes:
-    """The secret from `threshold` of its shares (threshold, symbols); something else if any is wrong."""
+    """The secret from `threshold` shares (threshold, symbols); another value if any share is wrong."""
     weights = weights_at_zero(points)
     prime = np.uint64(PRIME)
     symbols = (shares * weights[:, None] % prime).sum(axis=0) % prime
@@ -56,7 +56,7 @@ def _symbols(secret: bytes) -> Words:
 
 
 def _uniform(count: int, stream: SecretStream) -> Words:
-    """Numbers from 0 to p − 1, uniform: a 31-bit draw that equals p is drawn again."""
+    """Uniform numbers from 0 to p − 1; a 31-bit draw that equals p is repeated."""
     drawn = np.frombuffer(stream.take(4 * count), dtype="<u4").astype(np.uint64) & np.uint64(PRIME)
     while (again := np.flatnonzero(drawn == PRIME)).size:
         drawn[again] = np.frombuffer(stream.take(4 * again.size), dtype="<u4").astype(np.uint64) & np.uint64(PRIME)
@@ -65,13 +65,13 @@ def _uniform(count: int, stream: SecretStream) -> Words:
 
 @numba.njit(cache=True, nogil=True)
 def _reduced(value: np.uint64) -> np.uint64:
-    """A number below 2⁶² modulo 2³¹ − 1, up to one multiple of it: below 2³² (congruent, not canonical)."""
+    """A number below 2³² congruent to a number below 2⁶², modulo 2³¹ − 1 (not canonical)."""
     return (value & np.uint64(0x7FFFFFFF)) + (value >> np.uint64(31))
 
 
 @numba.njit(cache=True, nogil=True)
 def _evaluate(coefficients: Words, points: Words, shares: Words) -> None:
-    """Horner's rule at every point, for all columns at once; the constants stand in the first row."""
+    """Evaluate polynomials by Horner's rule at every point, one a column; the first row has the constants."""
     degree, columns = coefficients.shape[0] - 1, coefficients.shape[1]
     value = np.empty(columns, dtype=np.uint64)
     for index in range(points.size):

@@ -1,20 +1,19 @@
-"""The public course of a shuffle: its signed messages, and all checks of them that need no secret.
+"""The public part of a shuffle: its signed messages, and all checks that need no secret.
 
-See `record_shuffle` for the protocol and for what it protects against whom.
+See `record_shuffle` for the protocol and its security.
 """
 
 from __future__ import annotations
 
 import hashlib
-from abc import abstractmethod
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from unspoken.noise.stream import KEY_BYTES
-from unspoken.summation.base import NO_ATTEMPT, Aborted, Endpoint, Envelope, Message, Rejected, Roster, decode
+from unspoken.summation.abortable import AbortableEndpoint, AbortableState
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Message, Rejected, Roster, decode
 from unspoken.summation.keys import verify
 from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, split
 
@@ -26,35 +25,35 @@ class ShuffleSession:
     """The facts that all endpoints of one list of tokens agree on."""
 
     study: str
-    """The study's digest."""
+    """The study's digest"""
     name: str
-    """The name of this list within the study, used once."""
+    """The name of this list within the study, used once"""
     parties: int
     attempt: bytes = NO_ATTEMPT
-    """Which try at this list it is: an identifier that is never used twice."""
+    """The identifier of this attempt at the list, never used twice"""
 
     def label(self) -> str:
-        """Binds messages to this study, this list and this try at it."""
+        """The text that binds messages to this study, list and attempt."""
         return f"tokens/{self.parties}/{self.study}/{self.name}/{self.attempt.hex()}"
 
 
 class Signed(Message, frozen=True):
-    """A party's message, relayed by the coordinator to everyone as it is."""
+    """A party's message, relayed unchanged by the coordinator to everyone."""
 
     session: str
     sender: int
     after: bytes
-    """Digest of all that was published before."""
+    """The digest of everything published before"""
     body: memoryview
     signature: bytes
 
 
 class Announce(Signed, frozen=True, tag="tokens/announce"):
-    """The key of the party's layer, and the digest of its secret part of the seed."""
+    """The key of the party's layer, and a commitment to its part of the seed."""
 
 
 class Submit(Signed, frozen=True, tag="tokens/submit"):
-    """The party's own onions, one after the other."""
+    """The party's own onions, concatenated."""
 
 
 class Publish(Signed, frozen=True, tag="tokens/publish"):
@@ -62,49 +61,39 @@ class Publish(Signed, frozen=True, tag="tokens/publish"):
 
 
 class Confirm(Signed, frozen=True, tag="tokens/confirm"):
-    """The list is complete, and has all tokens of this party; and the party's part of the seed."""
+    """The party's part of the seed; confirms that the list is complete and has all its tokens."""
 
 
 STAGES: tuple[type[Signed], ...] = (Announce, Submit, Publish, Confirm)
-"""The kinds of messages that are due from every party, one after the other."""
+"""The types of messages due from every party, in order"""
 
 
-class ShuffleState(msgspec.Struct):
-    """The public state: the same at every endpoint that has taken the same messages."""
+class ShuffleState(AbortableState):
+    """The public state, the same at every endpoint that has taken the same messages."""
 
     after: bytes
     stage: int = 0
     bodies: dict[int, bytes] = {}
-    """The bodies of this stage by party: keys, or onions."""
+    """The bodies of this stage (keys or onions) by party"""
     keys: list[bytes] = []
     commitments: list[bytes] = []
     parts_of_seed: list[bytes] = []
     counts: list[int] = []
     onions: bytes = b""
     turn: int = 0
-    failed: str = ""
 
 
-class ShuffleEndpoint(Endpoint):
-    """Takes what parties publish, and checks all of it that can be checked without a secret."""
+class ShuffleEndpoint(AbortableEndpoint):
+    """Takes what parties publish, and makes all checks that need no secret."""
 
     state: ShuffleState
 
     def __init__(self, session: ShuffleSession, roster: Roster) -> None:
         self._roster, self._parties, self._label = roster, session.parties, session.label()
 
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-        try:
-            return self._step(incoming)
-        except Aborted as error:
-            self.state.failed = str(error)
-            raise
-
     @property
     def complete(self) -> bool:
-        """True if all parties have confirmed the list."""
+        """Whether all parties have confirmed the list."""
         return self.state.stage == len(STAGES)
 
     @property
@@ -117,7 +106,7 @@ class ShuffleEndpoint(Endpoint):
         return [party for party in range(self._parties) if party not in self.state.bodies]
 
     def all_tokens(self) -> npt.NDArray[np.uint8]:
-        """The tokens of all parties (n, 16), in the order that nobody knows; `Aborted` unless all confirmed them."""
+        """The tokens of all parties (n, 16), in secret order; `Aborted` unless all parties have confirmed them."""
         if self.state.failed:
             raise Aborted(self.state.failed)
         if not self.complete:
@@ -125,7 +114,7 @@ class ShuffleEndpoint(Endpoint):
         return rows(self.state.onions)
 
     def seed(self) -> int:
-        """A public seed that nobody knew, or could choose, before the list was fixed; `Aborted` without a list."""
+        """A public seed that nobody could know or choose before the list was fixed; `Aborted` without a list."""
         self.all_tokens()
         return int.from_bytes(hashlib.sha256(b"".join(self.state.parts_of_seed)).digest()[:16])
 
@@ -134,12 +123,8 @@ class ShuffleEndpoint(Endpoint):
         """The number of tokens of each party; empty until all have submitted theirs."""
         return tuple(self.state.counts)
 
-    @abstractmethod
-    def _step(self, incoming: bytes) -> list[Envelope]:
-        """`step`, called only while nothing has failed."""
-
     def _take(self, incoming: bytes) -> None:
-        """Take a party's message: `Rejected` if it is not due or not signed, `Aborted` if it is signed and wrong."""
+        """Take a party's message; `Rejected` if it is not due or not signed, `Aborted` if it is signed but wrong."""
         message: Signed = decode(incoming, Announce | Submit | Publish | Confirm)
         sender = message.sender
         if message.session != self._label:
@@ -150,7 +135,7 @@ class ShuffleEndpoint(Endpoint):
             raise Rejected(f"{type(message).__name__} came from party {sender} when it was not due")
         verify(self._roster.parties[sender], statement(message), message.signature, f"party {sender}")
         if message.after != self.state.after:
-            raise Aborted(f"party {sender} signed another course of events than the one published here")
+            raise Aborted(f"party {sender} signed a different history than the one published here")
         match message:
             case Announce():
                 self._take_key(sender, message.body)
@@ -168,7 +153,7 @@ class ShuffleEndpoint(Endpoint):
                 f"party {sender} announced a key and a digest of {len(key)} bytes; {KEY_BYTES + DIGEST_BYTES} were due"
             )
         if key[:KEY_BYTES] in [body[:KEY_BYTES] for body in state.bodies.values()]:
-            raise Aborted(f"party {sender} announced a key that is another party's")
+            raise Aborted(f"party {sender} announced the key of another party")
         if len(bodies := self._gather(sender, key)) == self._parties:
             state.keys = [body[:KEY_BYTES] for body in bodies]
             state.commitments = [body[KEY_BYTES:] for body in bodies]
@@ -205,7 +190,7 @@ class ShuffleEndpoint(Endpoint):
             self._close_stage(b"".join(bodies))
 
     def _checked_digest(self, publisher: str) -> bytes:
-        """The digest of the present list, whose onions must all differ: a copy would mark what it is a copy of."""
+        """The digest of the present list, whose onions must all differ, as a copy would mark its original."""
         found = digests(split(self.state.onions, self._parties - self.state.turn))
         if len(set(found)) != len(found):
             raise Aborted(f"the list of {publisher} has the same onion twice: someone copied it")
@@ -213,10 +198,10 @@ class ShuffleEndpoint(Endpoint):
         return b"".join(found)
 
     def _look_at(self, found: list[bytes]) -> None:
-        """A party looks for its own onions."""
+        """Check a list of digests; a party looks for its own onions."""
 
     def _gather(self, sender: int, body: memoryview) -> list[bytes]:
-        """Keep one party's part of a stage: all parts so far, in the parties' order."""
+        """Keep one party's body of a stage, and return all bodies so far, in the parties' order."""
         self.state.bodies[sender] = bytes(body)
         return [self.state.bodies[party] for party in sorted(self.state.bodies)]
 
@@ -230,7 +215,7 @@ class ShuffleEndpoint(Endpoint):
 
 
 def statement(message: Signed) -> bytes:
-    """The statement that a party signs: this body, in this stage of this list, after all that was published."""
+    """The statement that a party signs: this body, in this stage of this list, after everything published before."""
     kind = message.__struct_config__.tag
     return (
         f"{kind}/{message.session}/{message.sender}/".encode() + message.after + hashlib.sha256(message.body).digest()

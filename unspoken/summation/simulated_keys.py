@@ -1,8 +1,7 @@
-"""Keys for simulations: the one place where somebody knows everybody's secrets.
+"""Keys for simulations: the only place that knows everybody's secrets.
 
-A study that runs for real names the public keys in its [roster], and each participant has a secret of its own. A
-simulation makes all of them up, from one stream of secrets, and only when they are needed: a million parties cost
-nothing up front.
+A real study lists the public keys in its [roster], and each participant has its own secret. A simulation makes up all
+of them from one stream of secrets, on demand: a million parties cost nothing up front.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ AnyProtocol = TypeVar("AnyProtocol", bound=Protocol)
 
 
 class SimulatedIdentities(Sequence[bytes]):
-    """The identities of all parties of a simulation, made from one secret when they are first needed.
+    """The identities of all parties of a simulation, made on demand from one secret.
 
-    As a sequence it is what a roster needs: the public keys.
+    As a sequence it holds the public keys, for a roster.
     """
 
     def __init__(self, root: bytes, parties: int) -> None:
@@ -49,11 +48,11 @@ class SimulatedIdentities(Sequence[bytes]):
 
 
 class SimulatedKeys:
-    """The secrets of everyone who takes part in a simulation, and the roster that goes with them."""
+    """The secrets of all who take part in a simulation, and the matching roster."""
 
     def __init__(self, secrets: SecretStream, parties: int, helpers: int = 0) -> None:
         self.coordinator = secrets.key()
-        """The coordinator's X25519 key."""
+        """The coordinator's X25519 key"""
         self._identities = SimulatedIdentities(secrets.key(), parties)
         self._helpers = [(secrets.key(), secrets.key()) for _ in range(helpers)]
         self._coordinator_root = secrets.key()
@@ -73,12 +72,12 @@ class SimulatedKeys:
         return self._helpers[index][1]
 
     def coordinator_secrets(self) -> SecretStream:
-        """The coordinator's own secrets, from their beginning."""
+        """The coordinator's own stream of secrets, from its beginning."""
         return SecretStream(self._coordinator_root)
 
 
 class SimulatedEndpoints(Generic[AnyProtocol]):
-    """A protocol whose endpoints are all in one process, with keys that are made up."""
+    """A protocol with all endpoints in one process, and made-up keys."""
 
     def __init__(self, protocol: AnyProtocol, secrets: SecretStream) -> None:
         self.keys = SimulatedKeys(secrets, protocol.session.parties, len(protocol.helper_addresses))

@@ -1,6 +1,6 @@
-"""The size of messages on the wire, by arithmetic: how long MessagePack's encoding of a message is.
+"""The size of messages in MessagePack, computed without encoding them.
 
-A plan states what a party will upload before there are keys, vectors or neighbours. See
+A plan states what a party will upload, before there are keys, vectors or neighbours. See
 https://github.com/msgpack/msgpack/blob/master/spec.md for the lengths of headers.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from unspoken.summation.base import Message
 
 _INTEGERS = ((1 << 7, 1), (1 << 8, 2), (1 << 16, 3), (1 << 32, 5), (1 << 64, 9))
-"""Whole numbers below a limit take so many bytes."""
+"""Limits, and the bytes of integers below them"""
 
 
 def of_integer(value: int) -> int:
-    """The size of a whole number from 0 to 2⁶⁴ − 1.
+    """The size of an integer from 0 to 2⁶⁴ − 1.
 
     >>> [of_integer(value) for value in (127, 128, 256, 65_536)]
     [1, 2, 3, 5]
@@ -22,7 +22,7 @@ def of_integer(value: int) -> int:
 
 
 def of_range(start: int, stop: int) -> int:
-    """The size of a list of the whole numbers from `start` to `stop` − 1.
+    """The size of a list of the integers from `start` to `stop` − 1.
 
     >>> of_range(120, 130)
     13
@@ -54,7 +54,7 @@ def of_text(text: str) -> int:
 
 
 def of_header(items: int) -> int:
-    """The size of what stands before the items of a list.
+    """The size of the header of a list.
 
     >>> of_header(15), of_header(16)
     (1, 3)
@@ -63,5 +63,5 @@ def of_header(items: int) -> int:
 
 
 def of_message(kind: type[Message], *fields: int) -> int:
-    """The size of a message whose fields have these sizes: a list of its tag and its fields."""
+    """The size of a message whose fields have these sizes; it is a list of tag and fields."""
     return of_header(1 + len(fields)) + of_text(str(kind.__struct_config__.tag)) + sum(fields)

@@ -1,7 +1,7 @@
 """The tallier's side of a vote: it keeps parts of ballots, and computes the winners with the other talliers.
 
-See `tally` for the protocol and for what it protects against whom. The computation is a generator, which cannot be
-dumped; the words that it was sent can, and given them again it comes to the same point and says the same.
+See `tally` for the protocol and its security. The computation is a generator, which cannot be dumped. The words that it
+was sent can, and replaying them brings it to the same point.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.summation.abortable import AbortableEndpoint, AbortableState
 from unspoken.summation.argmax import argmax, orders
 from unspoken.summation.ballots import (
     AGREEMENT,
@@ -40,7 +41,6 @@ from unspoken.summation.ballots import (
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
-    Endpoint,
     Envelope,
     Rejected,
     Roster,
@@ -56,11 +56,11 @@ from unspoken.summation.replicated import SUMS, Array, Group, Interactive, Masks
 
 
 class TallierSetup(msgspec.Struct, frozen=True):
-    """All that a tallier must know to begin."""
+    """Everything that a tallier needs to begin."""
 
     poll: Poll
     parties: list[bytes]
-    """Their public keys, as in a roster"""
+    """The parties' public keys, as in a roster"""
     coordinator: bytes
     talliers: tuple[bytes, ...]
     index: int
@@ -74,30 +74,29 @@ class TallierSetup(msgspec.Struct, frozen=True):
         return Tallier(self.poll, roster, self.index, self.key, SecretStream(self.secret))
 
 
-class TallierState(msgspec.Struct):
+class TallierState(AbortableState):
     secret: bytes
     """The key for this vote only"""
     seed: bytes
-    """This tallier's say in how ties are broken"""
+    """This tallier's contribution to the seed that breaks ties"""
     root: bytes
     """The root of its contributions to the keys of groups"""
     begun: bool = False
     asked: bool = False
-    """True while the coordinator waits to hear whose ballots there are."""
+    """True while the coordinator waits for the list of ballots"""
     ballots: dict[int, tuple[bytes, bytes]] = {}
-    """A party's one-time key, and the part that it sent"""
+    """Each party's one-time key, and the part that it sent"""
     peers: dict[int, Introduction] = {}
     agreements: dict[int, Agreement] = {}
     survivors: bytes = b""
     early: dict[int, dict[int, bytes]] = {}
-    """Words of rounds that this tallier has not come to, by round and sender"""
+    """Words of future rounds, by round and sender"""
     received: list[list[bytes]] = []
-    """The words of all rounds so far: with them the computation can be done again up to here"""
+    """The words of all rounds so far, to replay the computation"""
     opening: bytes = b""
-    failed: str = ""
 
 
-class Tallier(Endpoint):
+class Tallier(AbortableEndpoint):
     """A helper's side. It begins by itself, or when it first hears from the coordinator."""
 
     def __init__(self, poll: Poll, roster: Roster, index: int, key: bytes, secrets: SecretStream) -> None:
@@ -124,15 +123,6 @@ class Tallier(Endpoint):
             for words in self.state.received:
                 self._resume(words)
 
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-        try:
-            return self._step(incoming)
-        except Aborted as error:
-            self.state.failed = str(error)
-            raise
-
     def _step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return self._begin()
@@ -154,7 +144,7 @@ class Tallier(Endpoint):
                 return self._hear(request)
 
     def _begin(self) -> list[Envelope]:
-        """Tell the other talliers a key for this vote, once."""
+        """Send the other talliers a key for this vote, once."""
         if self.state.begun:
             return []
         self.state.begun = True
@@ -166,7 +156,7 @@ class Tallier(Endpoint):
         ]
 
     def _take(self, ballot: Ballot) -> None:
-        """Check who sent it, open it, and keep it until it is counted."""
+        """Check the sender, decrypt the ballot, and keep it until it is counted."""
         if self.state.survivors:
             raise Rejected("a ballot came after the count had begun")
         heard = np.zeros(self._poll.parties, dtype=np.bool_)
@@ -186,14 +176,14 @@ class Tallier(Endpoint):
         return explicit_part(party, self._poll) == self._index
 
     def _held(self) -> list[Envelope]:
-        """Answer the coordinator's roll, once the other talliers are known."""
+        """Answer the coordinator's request for ballots, once the other talliers are known."""
         if not self.state.asked or len(self.state.peers) < len(self._peers):
             return []
         self.state.asked = False
         return [self._answer(Held(sorted(self.state.ballots)))]
 
     def _count(self, count: Count) -> list[Envelope]:
-        """Fix the list of parties: there is one only, as two would reveal a difference."""
+        """Fix the only list of parties to count, as two would reveal a difference."""
         state = self.state
         survivors = from_bitmap(count.survivors, self._poll.parties)
         if state.survivors:
@@ -216,22 +206,22 @@ class Tallier(Endpoint):
         return sent + self._go_on()
 
     def _counted(self) -> bytes:
-        """Digest of the parties that are counted, and of the one-time keys that tell which of their messages."""
+        """A digest of the counted parties, and of the one-time keys that identify their messages."""
         keys = b"".join(key for key, _ in self.state.ballots.values())
         return hashlib.sha256(self._label.encode() + self.state.survivors + keys).digest()
 
     def _common(self, peer: int) -> list[Group]:
-        """The shares that are drawn from a key, if this tallier and another one hold them."""
+        """The shares drawn from a key that this tallier and another one both hold."""
         return [group for group in self._sharing.masked if self._index not in group and peer not in group]
 
     def _contribution(self, group: Group) -> bytes:
         return hmac.digest(self.state.root, f"group/{self._label}/{group}".encode(), "sha256")
 
     def _hear(self, relay: Relay) -> list[Envelope]:
-        """Another tallier's message: open it, and go on if it is what was waited for."""
+        """Decrypt another tallier's message, and continue if it was awaited."""
         state, peer, number = self.state, relay.peer, relay.number
         if peer not in self._introductions:
-            raise Rejected(f"tallier {self._index} got a message from tallier {peer}, which it does not talk to")
+            raise Rejected(f"tallier {self._index} got a message from tallier {peer}, which is not another tallier")
         if state.opening:
             raise Rejected(f"message {number} of {address(peer)} came after the winners were opened")
         if number == INTRODUCTION:
@@ -263,7 +253,7 @@ class Tallier(Endpoint):
         return bool(self.state.survivors) and len(self.state.agreements) == len(self._peers)
 
     def _go_on(self) -> list[Envelope]:
-        """Compute as far as the words that are there allow."""
+        """Compute as far as the words received allow."""
         if not self._agreed:
             return []
         sent = []
@@ -298,7 +288,7 @@ class Tallier(Endpoint):
         self._sent = next(self._computation)
 
     def _group_keys(self) -> dict[Group, bytes]:
-        """A key for each share that is drawn from one: all its holders have a part in it, and no one else knows it."""
+        """The keys of the shares that are drawn; all holders of a share contribute to its key, only they know it."""
         parts = {
             peer: dict(zip(self._common(peer), self.state.agreements[peer].keys, strict=True)) for peer in self._peers
         }
@@ -310,7 +300,7 @@ class Tallier(Endpoint):
         }
 
     def _compute(self, computation: SharedComputation) -> Interactive[ReplicatedShares]:
-        """Add up the ballots, put each query's classes in its order, and find the largest."""
+        """Add the ballots, put each query's classes in its order, and find the largest."""
         poll, session, ballots = self._poll, self._session, self.state.ballots
         total = np.zeros(session.length, dtype=np.uint64)
         for party in filter(self._is_explicit, ballots):
@@ -327,7 +317,7 @@ class Tallier(Endpoint):
         return hashlib.sha256(b"".join(seeds[tallier] for tallier in range(self._poll.talliers))).digest()
 
     def _resume(self, received: list[bytes]) -> ReplicatedShares | None:
-        """Give the computation what was received: the winners if it is over, else there is something to send."""
+        """Resume the computation with the words received; returns the winners once it is over."""
         if self._computation is None:
             raise Aborted("words of the computation came before it had begun")
         like = self._sent
@@ -347,7 +337,7 @@ class Tallier(Endpoint):
         return [self._to_peer(peer, FIRST_ROUND + len(self.state.received), words) for peer in self._before]
 
     def _open(self, winners: ReplicatedShares) -> Envelope:
-        """The shares of the winners for the coordinator; everything else is forgotten."""
+        """The shares of the winners for the coordinator; everything else is deleted."""
         shares = memoryview(winners.words.astype("<u8").tobytes())
         survivors, opening = self.state.survivors, msgspec.msgpack.encode(Opening(shares))
         self.state = TallierState(b"", b"", b"", begun=True, survivors=survivors, opening=opening)
@@ -356,7 +346,7 @@ class Tallier(Endpoint):
         return self._framed(opening)
 
     def _pair_key(self, purpose: str, sender: int, receiver: int) -> bytes:
-        """A key that this tallier and another one have in common, for one purpose and in this direction."""
+        """A common key of this tallier and another one, for one purpose and direction."""
         if (purpose, sender, receiver) not in self._pair_keys:
             keys = {peer: introduction.key for peer, introduction in self.state.peers.items()}
             other = keys[receiver if sender == self._index else sender]

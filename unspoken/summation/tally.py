@@ -1,30 +1,29 @@
 """A secure vote: talliers find, for each query, the class with the largest total, and open nothing else.
 
-Each party has a ballot of Q queries × K classes, whole numbers with its share of the noise in them. It splits them
-into n parts that add up to them modulo 2⁶⁴, one for each of n = 2t + 1 talliers: n − 1 of the parts are 32-byte seeds,
-and one is explicit, so a party uploads one vector. Each tallier adds up the parts of the same parties. In the first
-round the talliers make a replicated sharing of the n sums (see `replicated`), and on that they compute the argmax (see
-`argmax`): with three talliers 1 + 11·⌈log₂ K⌉ rounds (13 with five, 14 with seven), each one message from every tallier
-to the t before it.
+Each party has ballots of Q queries × K classes, integers that include its share of the noise. It splits them into n
+parts that add up to them modulo 2⁶⁴, one for each of n = 2t + 1 talliers: n − 1 parts are 32-byte seeds and one is
+explicit, so a party uploads one vector. Each tallier adds the parts of the same parties. In the first round the
+talliers make a replicated sharing of the n sums (see `replicated`), and on it they compute the argmax (see `argmax`).
+With three talliers this takes 1 + 11·⌈log₂ K⌉ rounds (13 with five, 14 with seven); in each, every tallier sends one
+message to the t before it.
 
-Against whom. At most t talliers are curious, together with the coordinator and any parties: they see uniformly random
-words and the winners. Nothing is open below the agreed number of parties, and talliers that were told different lists,
-or got messages of one party that do not belong together, notice it before they combine anything. As no two talliers get
-the same part, whatever a party sends is some ballot, and cannot make shares contradict each other. (Were it to send
-C(n, t) shares itself, talliers would have to compare them and to add up C(n − 1, t) times as much, and any t + 1 would
-know its ballot.) What talliers say to each other is sealed under keys made for this one vote, so the coordinator that
-relays it sees only how long it is; a message that was altered, doubled or turned elsewhere is rejected. When a tallier
-dies there is no result; but from the moment that the first tallier opens its shares curious ones may know the winners,
-so count a vote as spent once its count has begun.
+Security. At most t curious talliers, together with the coordinator and any parties, see uniformly random words and the
+winners. Nothing opens below the agreed number of parties. Talliers that were given different lists, or got messages of
+one party that do not belong together, notice it before they combine anything. No two talliers get the same part, so
+whatever a party sends is some ballot, and cannot make shares inconsistent. (If a party sent all C(n, t) shares itself,
+talliers would have to compare them and add C(n − 1, t) times as much, and any t + 1 would know its ballot.) Messages
+between talliers are sealed under keys made for this vote, so the coordinator that relays them sees only their length;
+an altered, repeated or misdirected one is rejected. If a tallier dies there is no result. But once the first tallier
+has opened its shares, curious ones may know the winners, so count a vote as spent once its count has begun.
 
-What does not hold. t + 1 talliers together know the totals, and all n every ballot. A tallier that deviates can change
-the winners: shares that do not agree at the opening are noticed, a wrong word before it need not be. (What comes out
-still depends on the ballots through their noisy totals only, so that a guarantee which would allow to publish these is
-not touched.) A party can vote with any numbers. That only one list is ever counted rests on the talliers' states: dump
-before sending.
+Limits. Any t + 1 talliers together know the totals, and all n every ballot. A tallier that deviates can change the
+winners: inconsistent shares are noticed at the opening, but a wrong word before it may not be. (The output still
+depends on the ballots only through their noisy totals, so a guarantee that would allow to publish these still holds.) A
+party can vote with any numbers. That only one list is ever counted rests on the talliers' states: dump before sending.
 
-Ties. Before ballots are combined the talliers commit to seeds, and reveal them with the list of parties: together they
-give each query an order of the classes, and of equal totals the first in that order wins, each with equal probability.
+Ties. Before ballots are combined, the talliers commit to seeds, and they reveal them with the list of parties. Together
+the seeds give each query an order of the classes; among equal totals the first in that order wins, so each has the same
+probability.
 """
 
 from __future__ import annotations
@@ -81,10 +80,13 @@ class Options(Section):
     """The keys of [summation] for a secure vote."""
 
     talliers: Literal[3, 5, 7] = Field(
-        3, description="3, 5 or 7: how many talliers; fewer than half of them may be curious"
+        3, description="3, 5 or 7: the number of talliers, of which fewer than half may be curious"
     )
     deadline: float = Field(
-        60.0, gt=0.0, le=3600.0, description="a number of seconds above 0 and up to 3600 for a tallier to answer in"
+        60.0,
+        gt=0.0,
+        le=3600.0,
+        description="a number above 0 and up to 3600: the seconds within which a tallier must answer",
     )
 
 
@@ -101,7 +103,7 @@ class CoordinatorState(msgspec.Struct):
 
 
 class TallyCoordinator(Coordinator):
-    """Relays what talliers say to each other, unread, names the parties to count, and learns the winners."""
+    """Relays the talliers' sealed messages, names the parties to count, and learns the winners."""
 
     def __init__(self, poll: Poll, roster: Roster, secret: bytes) -> None:
         self._poll, self._session, self._sharing = poll, poll.session, poll.sharing
@@ -112,7 +114,7 @@ class TallyCoordinator(Coordinator):
         self.state: CoordinatorState = CoordinatorState(settled=np.zeros(poll.parties, dtype=np.bool_))
 
     def settle(self) -> list[Envelope]:
-        """Ask whose ballots have arrived; may be repeated until the count begins."""
+        """Ask which ballots have arrived; may be repeated until the count begins."""
         if self.state.counting:
             return []
         self.state.asked = list(self._talliers)
@@ -148,28 +150,28 @@ class TallyCoordinator(Coordinator):
 
     @property
     def waiting_for(self) -> list[str]:
-        """The talliers that hold the vote up: of those that owe an answer, the ones that have said least."""
+        """The talliers that delay the vote: of those that owe an answer, the ones that sent the fewest messages."""
         silent = self._unopened if self.state.counting else self.state.asked
         least = min((self.state.relayed.get(tallier, 0) for tallier in silent), default=0)
         return [address(tallier) for tallier in silent if self.state.relayed.get(tallier, 0) == least]
 
     def survivors(self) -> Flags:
-        """A flag for each party: is it counted?"""
+        """A flag for each party: whether it is counted."""
         return self.state.settled
 
     def winners(self) -> Integers:
-        """The number of the class with the largest total, for each query; `Aborted` unless all talliers opened it."""
+        """The class with the largest total for each query; `Aborted` unless all talliers have opened it."""
         if self.state.failed:
             raise Aborted(self.state.failed)
         if self._unopened:
             missing = ", ".join(address(tallier) for tallier in self._unopened)
-            # To t curious talliers and the coordinator, the shares of one other tallier are the winners.
+            # With the shares of one other tallier, t curious talliers and the coordinator know the winners.
             known = "count the vote as spent" if self.state.openings else "nothing was revealed"
             raise Aborted(f"no shares of the winners came from {missing}; {known}")
         return self._combined().astype(np.int64)
 
     def total(self) -> Words:
-        """The winners, as an engine asks for what a protocol has found out."""
+        """The winners, under the name by which an engine asks for a result."""
         return self.winners().astype(np.uint64)
 
     @property
@@ -209,7 +211,7 @@ class TallyCoordinator(Coordinator):
             self._check_openings()
 
     def _check_openings(self) -> None:
-        """Each share comes from the t + 1 talliers that hold it: they must say the same."""
+        """Check that the t + 1 holders of each share have opened the same, and that winners are classes."""
         for group in self._sharing.groups:
             first, *others = self._sharing.holders(group)
             for other in others:
@@ -222,7 +224,7 @@ class TallyCoordinator(Coordinator):
             raise Aborted(self.state.failed)
 
     def _opened(self, tallier: int, group: Group) -> Words:
-        """A share of the winners, as one of its holders has it."""
+        """A share of the winners as opened by one of its holders."""
         shares = np.frombuffer(self.state.openings[tallier], "<u8").reshape(-1, self._poll.queries)
         words: Words = shares[self._sharing.held(tallier).index(group)]
         return words
@@ -242,7 +244,7 @@ class TallyCoordinator(Coordinator):
 
 
 class Tally(Protocol):
-    """A vote in place of a sum: its session must say what the queries are."""
+    """A vote instead of a sum; its session must have the shape of a vote."""
 
     options_type = Options
     serves = frozenset({"vote"})
@@ -251,14 +253,14 @@ class Tally(Protocol):
         if (vote := session.vote) is None:
             raise Unsuitable(
                 "summation.protocol",
-                'is "tally", which counts votes only, and the method needs sums; use one that adds, such as '
+                'is "tally", which only counts votes, but the method needs sums; use a protocol for sums, such as '
                 '"compute-nodes"',
             )
         facts = (session.study, session.name, session.parties, session.least_survivors)
         shape = (vote.queries, vote.classes, vote.bound)
         self.poll = Poll(*facts, *shape, talliers=options.talliers, attempt=session.attempt)
         self.deadline = options.deadline
-        """The number of seconds in which a tallier must answer."""
+        """The seconds within which a tallier must answer"""
         super().__init__(self.poll.session, options, roster)
 
     @property
@@ -280,7 +282,7 @@ class Tally(Protocol):
         return {"bits": 64, "talliers": self.poll.talliers, "rounds": self.poll.rounds}
 
     def upload_bytes(self) -> int:
-        """One tallier gets the ballots under masks, the others get the seeds of the masks."""
+        """The bytes of one party: masked ballots for one tallier, seeds of the masks for the others."""
         last, explicit = self.poll.parties - 1, explicit_part(self.poll.parties - 1, self.poll)
         label, sender = sizes.of_text(self.session.label()), sizes.of_integer(last)
         key, signature = sizes.of_bytes(PUBLIC_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
@@ -306,6 +308,6 @@ class Tally(Protocol):
         return Tallier(self.poll, self.roster, index, secret, secrets)
 
     def setup(self, index: int, secret: bytes, root: bytes) -> TallierSetup:
-        """The facts that a tallier needs to begin in another process. Its own secrets are drawn from `root`."""
+        """Everything that a tallier needs to begin in another process; its secrets are drawn from `root`."""
         roster = self.roster
         return TallierSetup(self.poll, list(roster.parties), roster.coordinator, roster.helpers, index, secret, root)

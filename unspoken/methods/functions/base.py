@@ -34,7 +34,7 @@ class PreliminarySum:
     sensitivity: float
     record_bound: float
     share: float
-    """Its weight when μ² is divided; the function's own total has weight 1."""
+    """The weight of this sum when μ² is divided; the function's own total has weight 1."""
 
 
 class Function(Workload):

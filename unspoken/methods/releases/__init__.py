@@ -1,5 +1,6 @@
-"""What becomes public at the end of a study: one of five kinds, each of which predicts, is saved and described its own
-way. Nobody asks for the kind.
+"""The releases: the five kinds of results that become public at the end of a study.
+
+Each predicts, is saved and is described in its own way. Nobody asks for the kind.
 """
 
 from unspoken.methods.releases.base import Release

@@ -1,4 +1,4 @@
-"""What every release can do.
+"""The interface of every release.
 
 Features are those of the study's records (`data.files.Records`): a table's numbers scaled to [−1, 1] and its
 categories as indicators, a matrix as it is; in both the constant is not yet appended and nothing is clipped.
@@ -21,16 +21,16 @@ from unspoken.types import Floats, Labels
 
 
 class Release(ABC):
-    """What becomes public."""
+    """The result of a study, which becomes public."""
 
     kind: ClassVar[Literal["model", "statistics"]] = "model"
     """The word for it in names of files and in certificates"""
     suffix: ClassVar[str]
-    """How the name of its file ends"""
+    """The suffix of its file's name"""
     details: dict[str, Any]
     """Facts for the certificate, such as the number of records"""
     link: Link | None
-    """How the scores of a classification become probabilities; None: they do not"""
+    """The link from a classification's scores to probabilities; None: it has none"""
 
     @abstractmethod
     def scores(self, study: Study, features: Floats) -> Floats:
@@ -63,14 +63,14 @@ class Release(ABC):
         return probabilities(self.scores(study, features), self.link)
 
     def metrics(self, study: Study, test: Records, train: Records | None = None) -> dict[str, float]:
-        """How good it is on the test records; the guarantee does not cover these numbers."""
+        """The quality on the test records. The guarantee does not cover these numbers."""
         predicted = self.predict(study, test.features)
         if study.task == "regression":
             return {"mse": float(((predicted - test.labels) ** 2).mean())}
         return {"accuracy": float((predicted == test.labels).mean())}
 
     def attributes(self, study: Study) -> dict[str, Any]:
-        """What a scikit-learn estimator with this model shows beside its predictions."""
+        """The attributes of a scikit-learn estimator with this model, such as `coef_`."""
         return {}
 
     def to_json(self) -> dict[str, Any]:

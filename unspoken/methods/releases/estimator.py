@@ -22,7 +22,7 @@ class FittedEstimator(ScikitModel):
     link = None
 
     def scores(self, study: Study, features: Floats) -> Floats:
-        """Those of its `decision_function`, or its probabilities, or else 1 for the class that it predicts."""
+        """The values of its `decision_function`, or its probabilities, or else 1 for the class that it predicts."""
         if hasattr(self.model, "decision_function"):
             found = self.model.decision_function(features)
             # One column of two classes: so their difference is that column again.

@@ -20,7 +20,7 @@ class LinearModel(ScikitModel):
     """One row of weights an output, for the constant last if the study has one."""
 
     weights: Floats
-    """In a regression one row, which gives labels scaled to [−1, 1] by their public bounds."""
+    """A regression has one row, which gives labels scaled to [−1, 1] by their public bounds."""
     link: Link | None
     details: dict[str, Any]
 
@@ -29,7 +29,7 @@ class LinearModel(ScikitModel):
         return scores
 
     def metrics(self, study: Study, test: Records, train: Records | None = None) -> dict[str, float]:
-        """With training records, a regression's `coefficient_error` is ‖w − w*‖/d (CAPE, Section 5.2), w* their
+        """Also, given training records, a regression's `coefficient_error`: ‖w − w*‖/d (CAPE, Section 5.2), w* their
         least-squares model without privacy, both for labels scaled to [−1, 1]."""
         metrics = super().metrics(study, test)
         if train is not None and study.task == "regression":

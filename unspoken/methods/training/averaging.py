@@ -50,9 +50,8 @@ class ClippedUpdates(LocalTraining):
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         weights = given(query.parameters)
-        return Contribution.without_exact(
-            [self._update(weights, block, party, context.secrets) for party, context in enumerate(contexts)]
-        )
+        rows = [self._update(weights, block, party, context.secrets) for party, context in enumerate(contexts)]
+        return Contribution(np.stack(rows))
 
     def _update(self, weights: Floats, block: Block, party: int, secrets: SecretStream) -> Floats:
         """A party's clipped update; zeros if it sits this round out."""
@@ -102,7 +101,7 @@ class AveragedModels(LocalTraining):
                 "method.local_rate",
                 f"is {self.options.local_rate:g}, with which a party's training goes beyond floating point; lower it",
             )
-        return Contribution.without_exact(rows)
+        return Contribution(np.stack(rows))
 
     def conclude(self, ask: Ask) -> Conversation:
         weights = self.model.initial()

@@ -33,7 +33,7 @@ class Batches(ABC):
     """A way to sample the records of each round."""
 
     by_tokens: ClassVar[bool]
-    """Does a shuffled list of tokens, made anew in each round, decide?"""
+    """Does a shuffled list of tokens decide which records are in a batch? It is made anew in each round."""
 
     def __init__(self, study: Study, options: GradientOptions) -> None:
         self._study, self._parties = study, study.parties
@@ -55,7 +55,7 @@ class Batches(ABC):
 
     @abstractmethod
     def is_taken(self, count: int, context: PartyContext) -> Flags:
-        """Which of a party's records are in the round's batch."""
+        """Flags of those of a party's records that are in the round's batch."""
 
 
 class PoissonBatches(Batches):

@@ -23,7 +23,7 @@ NAME = "gradient"
 
 
 class GradientDescent(Training[GradientOptions]):
-    """In each round the gradients of a batch are clipped and added up, and the coordinator makes a step.
+    """Rounds in which the gradients of a batch are clipped and added up, and the coordinator makes a step.
 
     A party with no record in the batch contributes zeros, under noise like any other.
     """
@@ -99,7 +99,7 @@ class GradientDescent(Training[GradientOptions]):
         labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
         counts = np.array([len(rows) for rows in taken])
         sums = self.projection.sums(weights, features, labels, counts, query.turn)
-        return Contribution.without_exact(sums)
+        return Contribution(sums)
 
     def conclude(self, ask: Ask) -> Conversation:
         weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)

@@ -1,0 +1,41 @@
+"""A coordinator that adds the parties' vectors as they come, for sums that hide nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+
+from unspoken.summation.base import Coordinator, Envelope, Session, check_label, check_sender, check_survivors
+from unspoken.types import Flags, Words
+
+
+class AddingState(msgspec.Struct):
+    seen: np.ndarray
+    total: np.ndarray
+
+
+class AddingCoordinator(Coordinator):
+    """Adds vectors; what a message looks like is up to its subclass."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self.state: AddingState = AddingState(np.zeros(session.parties, dtype=np.bool_), session.zeros())
+
+    def finish(self) -> list[Envelope]:
+        check_survivors(int(self.state.seen.sum()), self._session)
+        return []
+
+    def survivors(self) -> Flags:
+        return self.state.seen
+
+    def total(self) -> Words:
+        return self._session.reduce(self.state.total)
+
+    def _check(self, label: str, sender: int) -> None:
+        """Refuse a message of another sum, from a stranger, or a second one from the same party."""
+        check_label(label, self._session)
+        check_sender(sender, self._session, self.state.seen)
+
+    def _add(self, sender: int, vector: memoryview) -> None:
+        self.state.total += self._session.unpack(vector)
+        self.state.seen[sender] = True
