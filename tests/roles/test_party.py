@@ -325,6 +325,48 @@ def test_what_is_not_kept_does_not_leave(kind: str, protocol: str, public: Path)
         assert store.writes >= 2
 
 
+@SCENE
+def test_an_error_on_the_way_changes_nothing(kind: str, protocol: str, public: Path) -> None:
+    """An error of ours while the victim makes its vector: asked again, it goes on as if nothing had been."""
+    cast = Cast(study_of(public, kind, protocol))
+    method: Any = cast.method
+    contribute, errors = method.contribute, 0
+
+    def broken(request: Any, block: Any, contexts: Any = ()) -> Any:
+        raise ArithmeticError("broken")
+
+    def fail(to: str, body: bytes) -> None:
+        nonlocal errors
+        if to != VICTIM:
+            return
+        kept, store = cast.kept(VICTIM), cast.stores[VICTIM]
+        # Which messages make it contribute is found out at a copy.
+        cast.stores[VICTIM] = copy = MemoryStore()
+        if kept is not None:
+            copy.write("party", kept)
+        method.contribute = broken
+        try:
+            if _breaks(cast.party(0), body):
+                errors += 1
+                with pytest.raises(ArithmeticError):
+                    cast.parties[VICTIM].receive(body)
+        finally:
+            method.contribute, cast.stores[VICTIM] = contribute, store
+        assert cast.kept(VICTIM) == kept
+
+    cast.before = fail
+    assert cast.totals() == honest(public, kind, protocol)[0]
+    assert errors == sum(planned.count for planned in cast.plan.sums)
+
+
+def _breaks(party: Party, body: bytes) -> bool:
+    try:
+        party.receive(body)
+    except ArithmeticError:
+        return True
+    return False
+
+
 def test_a_vector_that_left_is_on_record_before(public: Path) -> None:
     """When a vector has left, the store says that its turn is spent, and has forgotten what its noise was made of."""
     cast = Cast(study_of(public, "turns", "compute-nodes"))
