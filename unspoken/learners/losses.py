@@ -58,6 +58,14 @@ class Loss(ABC):
     def values(self, scores: Floats, targets: Floats) -> Floats:
         """The loss of each record; the scores' shape without its last axis."""
 
+    def soft_slopes(self, scores: Floats, shares: Floats) -> Floats:
+        """The slopes for soft labels: each label's slopes, weighted by its share."""
+        return self.slopes(scores, shares)
+
+    def soft_values(self, scores: Floats, shares: Floats) -> Floats:
+        """The loss for soft labels: each label's loss, weighted by its share."""
+        return self.values(scores, shares)
+
 
 class OneVersusRest(Loss):
     """One binary loss per class (for two classes: a single one); scores are signed margins.
@@ -82,6 +90,22 @@ class OneVersusRest(Loss):
         """
         positive = np.arange(self.classes) if self.outputs > 1 else np.array([1])
         return np.where(labels[..., None] == positive, 1.0, -1.0)
+
+    def soft_slopes(self, scores: Floats, shares: Floats) -> Floats:
+        ones = np.ones_like(scores)
+        mixed: Floats = shares * self.slopes(scores, ones)
+        mixed += (1.0 - shares) * self.slopes(scores, -ones)
+        return mixed
+
+    def soft_values(self, scores: Floats, shares: Floats) -> Floats:
+        signs = np.ones_like(scores)
+        # One output at a time: a sum over outputs would mix their shares.
+        each = [
+            shares[..., k] * self.values(scores[..., k : k + 1], signs[..., k : k + 1])
+            + (1.0 - shares[..., k]) * self.values(scores[..., k : k + 1], -signs[..., k : k + 1])
+            for k in range(self.outputs)
+        ]
+        return np.asarray(np.sum(each, axis=0))
 
 
 @dataclass(frozen=True)
@@ -195,24 +219,10 @@ class SoftLabelLoss(Loss):
         return np.asarray(labels[..., None] == positive, dtype=np.float64)
 
     def slopes(self, scores: Floats, targets: Floats) -> Floats:
-        if isinstance(self.loss, CrossEntropy):
-            return self.loss.slopes(scores, targets)
-        ones = np.ones_like(scores)
-        mixed: Floats = targets * self.loss.slopes(scores, ones)
-        mixed += (1.0 - targets) * self.loss.slopes(scores, -ones)
-        return mixed
+        return self.loss.soft_slopes(scores, targets)
 
     def values(self, scores: Floats, targets: Floats) -> Floats:
-        if isinstance(self.loss, CrossEntropy):
-            return self.loss.values(scores, targets)
-        signs = np.ones_like(scores)
-        # One output at a time: a sum over outputs would mix their shares.
-        each = [
-            targets[..., k] * self.loss.values(scores[..., k : k + 1], signs[..., k : k + 1])
-            + (1.0 - targets[..., k]) * self.loss.values(scores[..., k : k + 1], -signs[..., k : k + 1])
-            for k in range(self.outputs)
-        ]
-        return np.asarray(np.sum(each, axis=0))
+        return self.loss.soft_values(scores, targets)
 
 
 def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smoothing: float) -> Loss:

@@ -70,7 +70,7 @@ def degree_for(parties: int, corrupt: int, dropouts: int) -> Degree:
 
 
 def complete_degree(parties: int, dropouts: int) -> Degree:
-    """The complete graph; its threshold is the number of a survivor's neighbours that survive at least."""
+    """The complete graph; the threshold is the least number of survivors beside a surviving party."""
     return Degree(parties - 1, max(1, parties - dropouts - 1))
 
 
