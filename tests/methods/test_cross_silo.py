@@ -638,7 +638,9 @@ def test_enclaves_need_no_share_for_the_curious() -> None:
     assert ratio == pytest.approx(math.sqrt(3 / 4), rel=1e-3)
     assert with_them.guarantee.epsilon == pytest.approx(without.guarantee.epsilon, rel=1e-3)
     assert "trusted execution environments" in with_them.guarantee.sentence()
-    with pytest.raises(StudyError, match="has enclaves, which know no colluders, and colluding; remove one"):
+    with pytest.raises(
+        StudyError, match="sets both enclaves and colluding; enclaves already exclude colluders, so remove one"
+    ):
         study(enclaves=True, colluding=1)
 
 

@@ -165,7 +165,7 @@ def test_parties_may_vanish_from_a_vote_and_too_many_end_it(tmp_path: Path) -> N
 
 def test_talliers_serve_votes_only(tmp_path: Path) -> None:
     content = study(tmp_path).model_dump(exclude_none=True)
-    with pytest.raises(StudyError, match='is "tally", which counts votes only'):
+    with pytest.raises(StudyError, match='is "tally", which only counts votes'):
         method_for(make_study({**content, "method": {"name": "helmet"}, "summation": {"protocol": "tally"}})).plan()
 
 
@@ -501,7 +501,7 @@ def test_another_file_of_public_records_than_the_study_means_is_refused(method: 
     assert any(note.endswith(f"SHA-256 {digest}") for note in method_for(agreed).plan().notes)
     np.savez(tmp_path / "public.npz", X=np.zeros((20, 2)))
     with pytest.raises(
-        StudyError, match=rf'public_sha256 is "{digest}", but .*public.npz has the SHA-256 [0-9a-f]+: use the file'
+        StudyError, match=rf'public_sha256 is "{digest}", but .*public.npz has the SHA-256 [0-9a-f]+; use the file'
     ):
         method_for(agreed).plan()
     content["method"]["public_sha256"] = "12"

@@ -17,7 +17,7 @@ from unspoken.learners.linear import LinearLearner
 from unspoken.methods import planning
 from unspoken.methods.multiparty import Multiparty
 from unspoken.methods.voting import Voting
-from unspoken.summation import base, ideal, secagg
+from unspoken.summation import adding, base, secagg
 
 MEAN = Case("moments", (), "statistics", {"group": 3})
 SVM = Case("helmet", (("learner", "svm"), ("regularization", 20.0)), "classification")
@@ -95,7 +95,7 @@ def test_a_threshold_that_colluders_reach_leaves_too_little_noise(monkeypatch: p
 
 
 def test_a_total_over_too_few_parties_is_noticed(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (base, ideal):
+    for module in (base, adding):
         monkeypatch.setattr(module, "check_survivors", lambda count, session: None)
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         test_every_promise.test_one_dropout_more_than_planned_for_reveals_nothing("ideal", public)

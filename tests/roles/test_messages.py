@@ -93,7 +93,7 @@ def test_one_byte_too_many_is_rejected() -> None:
         (Ask(ATTEMPT[:-1], "sum", "model", 0), "attempt of 15 bytes"),
         (Carried(ATTEMPT + b"1", memoryview(b"x")), "attempt of 17 bytes"),
         (Carried(ATTEMPT, memoryview(b"")), "empty"),
-        (Assist(ATTEMPT, "sum", "model", 0), "not of a kind"),
+        (Assist(ATTEMPT, "sum", "model", 0), "a type that this endpoint does not take"),
     ],
 )
 def test_messages_that_no_party_takes_are_rejected(message: Any, words: str) -> None:

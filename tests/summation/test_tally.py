@@ -952,7 +952,7 @@ def test_parameters_that_cannot_be_right_are_refused(wrong: dict[str, int]) -> N
 def test_ballots_beyond_the_bound_or_of_another_shape_are_refused() -> None:
     vote = Vote(bound=10)
     for number in (11, -11, -(2**63)):
-        with pytest.raises(ValueError, match="beyond the bound=10"):
+        with pytest.raises(ValueError, match="within the bound=10"):
             vote.party(0).submit(np.full((4, 3), number))
     with pytest.raises(ValueError, match="Expected 4 × 3 64-bit"):
         vote.party(0).submit(np.zeros((4, 4), dtype=np.int64))
@@ -1006,7 +1006,7 @@ def test_a_study_says_how_many_talliers_there_are(options: dict[str, Any], talli
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"talliers": 4}, r"\[summation\] talliers is 4, but should be 3, 5 or 7: how many talliers"),
+        ({"talliers": 4}, r"\[summation\] talliers is 4, but should be 3, 5 or 7: the number of talliers"),
         ({"talliers": 9}, r"\[summation\] talliers is 9, but should be 3, 5 or 7"),
         ({"talliers": "3"}, r'\[summation\] talliers is "3", but should be 3, 5 or 7'),
         ({"deadline": 0}, r"\[summation\] deadline is 0, but should be a number above 0 and up to 3600: the seconds"),
