@@ -49,6 +49,6 @@ def runs(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
 
 @pytest.fixture
 def only_with_soak(request: pytest.FixtureRequest) -> None:
-    """For what takes long and tests the benchmarks rather than the package."""
+    """For what takes long and compares accuracy or speed, rather than what is right."""
     if not request.config.getoption("--soak"):
         pytest.skip("runs with --soak")

@@ -364,6 +364,7 @@ def test_processes_are_for_talliers_only(tmp_path: Path) -> None:
         unspoken.simulate(study(tmp_path), *arrays, processes=True)
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_a_student_learns_more_when_labels_spread_to_public_records_nearby(tmp_path: Path) -> None:
     """The same noisy winners of 60 queries, and 240 public records that were not asked about.
 
