@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECOVERED = "recovered"
@@ -120,20 +120,20 @@ def resident_bytes() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
-class PeakMemory:
-    """Samples the resident memory while a block of code runs; `above` is how far it rose over the start."""
+class Sampling:
+    """Looks at something again and again while a block of code runs, and once more in the end."""
 
-    def __init__(self, interval: float = 0.005) -> None:
+    def __init__(self, interval: float) -> None:
         self._interval = interval
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.start = self.peak = resident_bytes()
+        self.own_seconds = 0.0
+        """The processor seconds that looking took"""
 
-    @property
-    def above(self) -> int:
-        return self.peak - self.start
+    def sample(self) -> None:
+        raise NotImplementedError
 
-    def __enter__(self) -> PeakMemory:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -145,7 +145,24 @@ class PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(self._interval):
-            self.peak = max(self.peak, resident_bytes())
+            self.sample()
+        self.sample()
+        self.own_seconds = time.thread_time()
+
+
+class PeakMemory(Sampling):
+    """Samples the resident memory while a block of code runs; `above` is how far it rose over the start."""
+
+    def __init__(self, interval: float = 0.005) -> None:
+        super().__init__(interval)
+        self.start = self.peak = resident_bytes()
+
+    @property
+    def above(self) -> int:
+        return self.peak - self.start
+
+    def sample(self) -> None:
+        self.peak = max(self.peak, resident_bytes())
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

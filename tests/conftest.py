@@ -1,9 +1,14 @@
-"""What all tests share: one thread each, the same examples every time, and --soak for longer runs with fresh ones."""
+"""What all tests share: one thread each, the same examples and secrets every time, and --soak for longer runs with
+fresh ones."""
 
 from __future__ import annotations
 
+import gc
+import hashlib
 import os
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Generator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -13,30 +18,57 @@ from hypothesis import HealthCheck, settings
 for _name in ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA"):
     os.environ[f"{_name}_NUM_THREADS"] = "1"
 os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
+# Workers, and dozens of programs that tests start, need not compile the same modules again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # How long an example takes says more of what else the machine does than of the test.
 settings.register_profile(
-    "default", max_examples=50, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "default", max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.register_profile("soak", settings.get_profile("default"), max_examples=200, derandomize=False, print_blob=True)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak", action="store_true", help="more runs with faults, more repetitions, more examples, and fresh ones"
     )
+    parser.addoption("--flower", action="store_true", help="studies over a real Flower federation on this machine")
+    parser.addoption("--cluster", action="store_true", help="what runs on a Ray cluster, which is started for it")
+    parser.addoption("--soak-times", type=int, default=1, help="so many times as many random runs as --soak has")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    examples = {"max_examples": 60 * config.getoption("--soak-times"), "derandomize": False, "print_blob": True}
+    settings.register_profile("soak", settings.get_profile("default"), **examples)
     settings.load_profile("soak" if config.getoption("--soak") else "default")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is there when all tests are imported stays: the garbage collector need not look at it again and again."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whatever does more with --soak is marked, so that `--soak -m soak` runs nothing twice for nothing."""
     for item in items:
+        if item.get_closest_marker("long"):
+            item.add_marker("soak")
+            item.add_marker(pytest.mark.skipif(not config.getoption("--soak"), reason="runs with --soak"))
+        if item.get_closest_marker("flower"):
+            item.add_marker(pytest.mark.skipif(not config.getoption("--flower"), reason="runs with --flower"))
+        if item.get_closest_marker("cluster"):
+            item.add_marker(pytest.mark.skipif(not config.getoption("--cluster"), reason="runs with --cluster"))
+        # Random records fit no study. Where it matters what a holder is told, a test asks for the warning.
+        item.add_marker(pytest.mark.filterwarnings("ignore::unspoken.errors.DataWarning"))
         by_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if by_hypothesis or {"runs", "only_with_soak"} & set(getattr(item, "fixturenames", ())):
+        if by_hypothesis or {"runs", "seeds", "only_with_soak"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("soak")
 
 
@@ -48,7 +80,44 @@ def runs(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
 
 
 @pytest.fixture
+def seeds(request: pytest.FixtureRequest) -> Callable[[int, int], range]:
+    """Of random runs: `seeds(20, 100)` is 0 … 19, 0 … 99 with --soak, and 0 … 999 with --soak-times 10 as well."""
+    soak, times = (request.config.getoption(option) for option in ("--soak", "--soak-times"))
+    return lambda few, many: range(many * times if soak else few)
+
+
+@pytest.fixture
 def only_with_soak(request: pytest.FixtureRequest) -> None:
     """For what takes long and compares accuracy or speed, rather than what is right."""
     if not request.config.getoption("--soak"):
         pytest.skip("runs with --soak")
+
+
+@pytest.fixture
+def seeded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """What the operating system draws for this test is the same every time, so that chance does not fail it.
+
+    Whoever compares two ways to learn calls it before each, so that both meet the same noise.
+    """
+    from unspoken.noise.stream import SecretStream  # after the number of threads is set
+
+    key, lock = hashlib.sha256(request.node.nodeid.encode()).digest(), threading.Lock()
+
+    def begin() -> None:
+        stream = SecretStream(key)
+
+        def urandom(count: int, /) -> bytes:
+            with lock:
+                return stream.take(count)
+
+        monkeypatch.setattr(os, "urandom", urandom)
+
+    begin()
+    return begin
+
+
+@pytest.fixture(autouse=True)
+def _same_every_time(request: pytest.FixtureRequest) -> None:
+    """Fresh secrets are for --soak, as fresh examples are."""
+    if not request.config.getoption("--soak"):
+        request.getfixturevalue("seeded")

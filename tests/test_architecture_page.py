@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from test_architecture import FLOORS
+
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 DRAWING = ROOT / "docs" / "images" / "architecture.svg"
@@ -80,3 +82,8 @@ def test_every_room_and_module_is_in_the_list() -> None:
     package = ROOT / "unspoken"
     everything = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     assert sorted(room for line in rooms() for room in line) == sorted(everything - {"__init__", "__main__"})
+
+
+def test_the_list_has_the_floors_that_imports_are_checked_by() -> None:
+    floors = [sorted(floor - {"__init__", "__main__"}) for floor in FLOORS]
+    assert [sorted(line) for line in rooms()] == [floor for floor in floors if floor]

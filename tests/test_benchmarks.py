@@ -24,8 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(autouse=True)
-def importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Benchmarks are run from the clone, in which they are a package."""
+def importable(monkeypatch: pytest.MonkeyPatch, seeded: Callable[[], None]) -> None:
+    """Benchmarks are run from the clone, in which they are a package, and learn the same every time."""
     monkeypatch.syspath_prepend(str(ROOT))
 
 
@@ -110,10 +110,10 @@ def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written
 
 @pytest.mark.usefixtures("only_with_soak")
 def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
-    # The mean of three runs was 87.6 with a standard deviation of 1.3, so 78 fails by chance less often than 1e-6.
+    # A run has a standard deviation of 3 points, so 10 below the mean of three fails by chance less often than 1e-6.
     result = run("helmet.accuracy")
     assert claims(result)["accuracy"][0]["measured"] < 10.0
-    assert result["experiments"][0]["tuned_on_test"]
+    assert {row["unit"] for row in result["digits"]["rows"]} == {"record", "party"}
 
 
 def test_every_benchmark_is_listed_with_its_claim() -> None:
@@ -123,7 +123,7 @@ def test_every_benchmark_is_listed_with_its_claim() -> None:
     for program in programs:
         name = f"{program.parent.name}.{program.stem}"
         text = program.read_text(encoding="utf-8")
-        assert text.startswith('"""Claim: ') or program.stem in ("page", "plots"), name
+        assert text.startswith('"""Claim: ') or program.stem in ("page", "plots", "scattering"), name
         assert f"\n{name} " in listed, name
 
 
@@ -135,6 +135,16 @@ def test_a_page_is_what_its_committed_numbers_say(paper: str) -> None:
     assert page.text(numbers) == written, f"run `python -m benchmarks.{paper}.page`"
 
 
+@pytest.mark.usefixtures("only_with_soak")
+def test_exchanges_and_studies_across_processes_are_measured() -> None:
+    result = run_apart("network.speed")
+    assert claims(result)["resumes"][0]["holds"], result["large"]
+    assert result["many"]["parties"] == 3
+    assert 0.0 < result["empty"]["seconds"] <= result["empty"]["median"]
+    assert result["overhead"]["over_local"] > 0.0
+
+
+@pytest.mark.usefixtures("only_with_soak")
 def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) -> None:
     result = run("secure_sum.speed")
     found = claims(result)
@@ -145,13 +155,57 @@ def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) ->
     assert len(run("secure_sum.growth", "--results", numbers)["by_parties"]) == 3
     call("secure_sum.plots", "--results", numbers, "--output", str(tmp_path))
     assert has_pictures(tmp_path, "secure_sum")
+    roles = run("secure_sum.store", "--folder", str(tmp_path))["roles"]
+    assert all(0 < role["store_processor"] < role["processor"] for role in roles.values())
+
+
+@pytest.mark.cluster
+def test_engines_have_the_same_totals_and_are_timed() -> None:
+    pytest.importorskip("ray", reason="needs Ray: pip install 'unspoken[ray]'")
+    result = run_apart("scale.engines", "--engines", "local,ray2")
+    assert [claim["holds"] for claim in claims(result)["same"]] == [True] * 4
+    for name in ("ideal", "nodes", "secagg", "long"):
+        found = result[name]["engines"]
+        assert found["local"]["processor_seconds"]["driver"] > 0.0
+        assert found["ray2"]["processor_seconds"]["tasks"] > 0.0
+        assert found["ray2"]["projected_parties_a_second"] > 0.0
+    assert result["nodes"]["engines"]["ray2"]["busiest_helper"] > 0.0
+    assert result["task"]["task_seconds"] > 0.0
+    assert result["folder"]["parties_a_second"] > 0.0
 
 
 @pytest.mark.usefixtures("only_with_soak")
-def test_moments_beat_blind_averaging_on_digits() -> None:
-    # Five points above at epsilon 4, with a standard deviation of 0.6 for the mean of three runs.
-    result = run("moments.accuracy")
-    assert claims(result)["gain"][0]["holds"], result
+def test_moments_learn_without_tuning_and_more_epsilon_does_not_hurt() -> None:
+    # Goals have room for two standard errors of three runs, which is more than the rule needs but in one of 20 runs.
+    found = claims(run("moments.accuracy"))
+    assert sum(not goal["holds"] for goal in found["goal"]) <= 1, found
+    assert found["monotone"][0]["holds"], found
+
+
+def test_on_no_data_set_of_the_page_does_more_epsilon_cost_accuracy_beyond_chance() -> None:
+    accuracy = importlib.import_module("benchmarks.moments.accuracy")
+    kept = json.loads(accuracy.RESULTS.read_text("utf-8"))
+    sets = {name: part for name, part in kept.items() if name not in ("quick", "claims")}
+    assert {"adult", "digits", "breast cancer", "wine", "cifar-10"} <= sets.keys()
+    for name, part in sets.items():
+        made = claims({"claims": accuracy.make_claims(name, part)})
+        assert made["monotone"][0]["holds"], made
+        # A goal may be missed by what the page tells: a tenth of a point.
+        assert all(goal["measured"] > goal["at_least"] - 0.1 for goal in made.get("goal", [])), made
+
+
+def test_on_no_data_set_of_the_page_do_public_records_hurt_beyond_chance() -> None:
+    accuracy = importlib.import_module("benchmarks.public.accuracy")
+    made = claims({"claims": accuracy.make_claims(json.loads(accuracy.FILE.read_text("utf-8")))})
+    assert len(made["harmless"]) > 10
+    assert [claim for claim in made["harmless"] if not claim["holds"]] == []
+
+
+@pytest.mark.usefixtures("only_with_soak")
+def test_public_records_help_where_noise_is_large() -> None:
+    # Three runs gain 2 points with moments, with a standard deviation of 1.1: too little to tell. So 15 of them.
+    made = claims(run("public.accuracy", "--repeats", "15"))
+    assert all(claim["measured"] > 0.0 for claim in made["gain"]), made
 
 
 def test_cape_is_fast_in_all_of_its_parts() -> None:
@@ -159,6 +213,28 @@ def test_cape_is_fast_in_all_of_its_parts() -> None:
     assert set(claims(result)) == {"moments", "message", "solving"}
     assert all(seconds > 0.0 for seconds in result["seconds"].values())
     assert claims(result)["message"][0]["holds"]
+
+
+def test_a_site_that_vanishes_costs_cape_nothing_if_messages_come_first() -> None:
+    beyond = importlib.import_module("benchmarks.cape.beyond")
+    for setting in beyond.vanished():
+        first, after, conv = (setting["curves"][name] for name in ("noise-first", "messages-first", "conv"))
+        assert first[-1] > conv[-1] > 1.3 * after[-1]
+        assert after == sorted(after, reverse=True)
+    assert beyond.weights_lost(beyond.sizes_of(20_000, 0.2)) == pytest.approx(1.0)
+    assert beyond.weights_lost(beyond.sizes_of(20_000, 0.96)) > 300.0
+
+
+CAPE_PICTURES = (
+    "network",
+    "synthetic_loss",
+    "synthetic_error",
+    "delta",
+    "ablation",
+    "iterations",
+    "unequal",
+    "vanished",
+)
 
 
 @pytest.mark.usefixtures("only_with_soak")
@@ -177,9 +253,10 @@ def test_cape_beats_independent_noise_and_its_figures_are_written(
         assert first["paper"] > first["exact"]
         assert last["paper"] < last["exact"] / 10.0
     assert "| 0.5 | 0.0185 |" in (tmp_path / "cape.md").read_text(encoding="utf-8")
-    assert has_pictures(
-        tmp_path, *(f"cape_{name}" for name in ("network", "synthetic_loss", "synthetic_error", "delta"))
-    )
+    assert has_pictures(tmp_path, *(f"cape_{name}" for name in CAPE_PICTURES))
+
+
+CROSS_SILO = ("sampling", "accuracy", "nodes", "projection", "samplings", "larger", "pairs")
 
 
 @pytest.mark.usefixtures("only_with_soak")
@@ -205,7 +282,7 @@ def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_pa
         row["epsilon"] for row in result["weakening"][0]["rows"]
     )
     assert "## Where it falls short" in (tmp_path / "cross_silo.md").read_text(encoding="utf-8")
-    assert has_pictures(tmp_path, *(f"cross_silo_{name}" for name in ("sampling", "accuracy", "nodes", "projection")))
+    assert has_pictures(tmp_path, *(f"cross_silo_{name}" for name in CROSS_SILO))
 
 
 def test_votes_and_neighbours_are_timed() -> None:

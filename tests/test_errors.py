@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from unspoken.comparison import plot
+from unspoken.comparison.plots import plot
 from unspoken.errors import UnspokenError
 
 ROOT = Path(__file__).parent.parent

@@ -49,7 +49,13 @@ def _run(program: str) -> None:
     exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})  # noqa: S102 (it is our own)
 
 
-@pytest.mark.parametrize("page", ["README.md", *(f"docs/{file.name}" for file in (ROOT / "docs").glob("*.md"))])
+def test_the_imports_that_contributing_lists_for_a_method_are_there() -> None:
+    (listed,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL | re.M)
+    assert "DeclaredSum" in listed
+    _run(listed)
+
+
+@pytest.mark.parametrize("page", ["README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))])
 def test_every_link_to_a_file_leads_somewhere(page: str) -> None:
     links = re.findall(r"\]\(([^)#]+)\)", (ROOT / page).read_text("utf-8"))
     missing = [link for link in links if "://" not in link and not (ROOT / page).parent.joinpath(link).exists()]

@@ -5,7 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.sparse import csr_array
 from sklearn.datasets import load_digits
 
 import unspoken
@@ -71,7 +73,7 @@ def test_the_result_has_the_documented_fields() -> None:
     fields = simulation.to_json()
     plan = simulation.plan.to_json()
     assert {key: fields[key] for key in plan} == plan
-    assert fields.keys() - plan.keys() == {"metrics", "survivors", "seconds", "bytes"}
+    assert fields.keys() - plan.keys() == {"simulation", "metrics", "survivors", "seconds", "bytes"}
     assert fields["survivors"] == 9
     assert fields["seconds"] > 0
     assert fields["bytes"] > 9 * plan["upload_bytes"] * 0.9
@@ -79,7 +81,7 @@ def test_the_result_has_the_documented_fields() -> None:
 
 def test_the_accuracy_is_that_of_the_released_model() -> None:
     simulation = unspoken.simulate(STUDY, FEATURES, LABELS, GROUPS, X_test=FEATURES, y_test=LABELS)
-    assert simulation.metrics == {"accuracy": simulation.model.score(FEATURES, LABELS)}
+    assert simulation.metrics["accuracy"] == simulation.model.score(FEATURES, LABELS)
 
 
 def digits() -> tuple[np.ndarray, np.ndarray]:
@@ -124,8 +126,11 @@ def test_progress_is_told_until_all_parties_are_done() -> None:
     assert calls[-1][1:] == (10, 10)
 
 
-def test_a_study_in_python_may_use_numpy_numbers() -> None:
-    study = changed(parties={"count": np.int64(10)}, privacy={"epsilon": np.float64(5.0)})
+@pytest.mark.parametrize("classes", [2, np.int64(2), range(2), np.arange(2), [0, 1]])
+def test_a_study_in_python_may_use_numpy_numbers_and_ranges(classes: Any) -> None:
+    study = changed(
+        parties={"count": np.int64(10)}, privacy={"epsilon": np.float64(5.0)}, data={"features": 3, "classes": classes}
+    )
     assert unspoken.simulate(study, FEATURES, LABELS, GROUPS).plan.trust.parties == 10
 
 
@@ -142,9 +147,16 @@ def test_a_study_in_python_may_use_numpy_numbers() -> None:
         ),
         ({"X": FEATURES[:, :2]}, r"^the training arrays: X has the shape \(60, 2\), but the study's \[data\] features"),
         ({"y": LABELS + 1}, r"^the training arrays: y\[\d+\] is 2, but the study's \[data\] classes asks for"),
+        ({"y_test": LABELS}, "^y_test is given without X_test; give both, or neither\\.$"),
+        ({"drop": 1.5}, r"^drop is 1\.5, but should be from 0 to the number of parties"),
+        ({"drop": "1"}, "^drop is '1', but should be"),
+        ({"seed": -1}, "^seed is -1, but should be a whole number from 0 up"),
+        ({"seed": "x"}, "^seed is 'x', but should be"),
+        ({"study": None}, "^the study is None, but should be a Study, the path of a study file, or a dictionary"),
+        ({"X": csr_array(FEATURES)}, r"^the training arrays: X is sparse, .* give X\.toarray\(\)"),
         ({"y": LABELS[:-1]}, r"^the training arrays: y has the shape \(59\), but X has 60 rows"),
         ({"X_test": FEATURES[:, :2], "y_test": LABELS}, r"^the test arrays: X has the shape \(60, 2\)"),
-        ({"X_test": FEATURES}, r"^the test arrays: y has the shape \(\), but X has 60 rows"),
+        ({"X_test": FEATURES}, r"^the test arrays: y is missing; each of the 60 rows of X needs one label\.$"),
         ({"drop": -1}, r"^drop is -1, but should be from 0 to the number of parties, 10\.$"),
         ({"drop": 11}, r"^drop is 11, but should be from 0 to the number of parties, 10\.$"),
         ({"study": changed(privacy={"epsilon": 0})}, r"^the study: \[privacy\] epsilon is 0, but should be"),
@@ -161,6 +173,58 @@ def test_a_study_of_a_table_does_not_take_arrays() -> None:
     study = changed()
     study["data"] = {"label": "y", "classes": ["a", "b"], "columns": {"x": {"min": 0, "max": 1}}}
     with pytest.raises(
-        UnspokenError, match=r"^the study: \[data\] describes a table, but arrays were given; describe a"
+        UnspokenError, match=r"^the study: \[data\] describes a table, but arrays were given; give a data"
     ):
         unspoken.simulate(study, FEATURES, LABELS, GROUPS)
+
+
+TABLE_STUDY = changed(privacy={"epsilon": 20.0}) | {
+    "data": {"label": "died", "classes": ["no", "yes"], "columns": {"age": {"min": 0, "max": 100}}},
+    "method": {"name": "moments"},
+}
+PEOPLE = pd.DataFrame({"age": RNG.uniform(0, 100, 200), "hospital": [f"h{row % 10}" for row in range(200)]})
+PEOPLE["died"] = np.where(PEOPLE["age"] > 50, "yes", "no")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"X": PEOPLE, "groups": "hospital"},
+        {"X": PEOPLE, "groups": PEOPLE["hospital"]},
+        {"X": PEOPLE.drop(columns=["died", "hospital"]), "y": PEOPLE["died"], "groups": np.arange(200) % 10},
+    ],
+)
+def test_a_study_of_a_table_takes_data_frames(arguments: dict[str, Any]) -> None:
+    done = unspoken.simulate(TABLE_STUDY, **arguments, X_test=PEOPLE)
+    assert done.metrics["accuracy"] > 0.8
+    # The column that names the parties is no feature: the model has the age and a constant.
+    assert done.outcome.release.weights.shape[1] == 2
+    assert done.model.predict(PEOPLE[["age"]]).tolist()[:3] == done.model.predict(PEOPLE).tolist()[:3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"groups": None}, "^groups is missing; it should name the party of each record, or a data frame's column"),
+        ({"groups": "ward"}, "^the training table: lacks the column 'ward' that names the parties; the file has"),
+        ({"X": FEATURES, "groups": "ward"}, "describes a table, but arrays were given; give a data frame"),
+        ({"y": ["no"]}, r"^y has the shape \(1,\), but the data frame has 200 rows; give one each\.$"),
+        (
+            {"X": PEOPLE.assign(age=[*PEOPLE["age"][:7], np.nan, *PEOPLE["age"][8:]])},
+            r"^the training table, row 7, column 'age': is 'nan', .* 1 of 200 values is missing \(0\.5 %\): give them",
+        ),
+        ({"X_test": PEOPLE.assign(died="maybe")}, "^the test table, row 0, column 'died': is 'maybe', but the study's"),
+        (
+            {"X": PEOPLE.assign(hospital=["", *PEOPLE["hospital"][1:]])},
+            "row 0, column 'hospital': is empty, but",
+        ),
+    ],
+)
+def test_a_data_frame_that_does_not_fit_is_told(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UnspokenError, match=message):
+        unspoken.simulate(**{"study": TABLE_STUDY, "X": PEOPLE, "groups": "hospital"} | arguments)
+
+
+def test_arrays_have_no_column_of_parties() -> None:
+    with pytest.raises(UnspokenError, match=r"^groups is 'ward', but only a data frame has columns; name the party of"):
+        unspoken.simulate(STUDY, FEATURES, LABELS, "ward")

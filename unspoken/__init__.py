@@ -1,7 +1,7 @@
 """Learn one model together without sharing data, with differential privacy that holds against everyone.
 
 >>> import unspoken
->>> model = unspoken.PrivateClassifier(method="helmet", epsilon=1.0, delta=1e-6)
+>>> model = unspoken.PrivateClassifier(epsilon=1.0, delta=1e-6)
 """
 
 from __future__ import annotations
@@ -10,11 +10,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unspoken.data.checking import check as check
+    from unspoken.errors import DataWarning as DataWarning
+    from unspoken.errors import PrivacyWarning as PrivacyWarning
     from unspoken.errors import UnspokenError as UnspokenError
     from unspoken.estimators import PrivateClassifier as PrivateClassifier
     from unspoken.estimators import PrivateRegressor as PrivateRegressor
+    from unspoken.privacy.ledger import Ledger as Ledger
+    from unspoken.report.convictions import Convictions as Convictions
+    from unspoken.report.convictions import EvidenceError as EvidenceError
+    from unspoken.report.convictions import verify_evidence as verify_evidence
+    from unspoken.report.verification import CertificateError as CertificateError
+    from unspoken.report.verification import Verified as Verified
+    from unspoken.report.verification import verify as verify
     from unspoken.simulation import Simulation as Simulation
     from unspoken.simulation import compute as compute
+    from unspoken.simulation import functional_mechanism as functional_mechanism
     from unspoken.simulation import simulate as simulate
     from unspoken.study import Study as Study
     from unspoken.study import make_study as make_study
@@ -22,15 +33,26 @@ if TYPE_CHECKING:
 
 # Imported on first use, so that `import unspoken` and `unspoken --help` are quick.
 _HOMES = {
+    "CertificateError": "unspoken.report.verification",
+    "Convictions": "unspoken.report.convictions",
+    "DataWarning": "unspoken.errors",
+    "EvidenceError": "unspoken.report.convictions",
+    "PrivacyWarning": "unspoken.errors",
+    "Ledger": "unspoken.privacy.ledger",
     "PrivateClassifier": "unspoken.estimators",
     "PrivateRegressor": "unspoken.estimators",
     "Simulation": "unspoken.simulation",
     "Study": "unspoken.study",
     "UnspokenError": "unspoken.errors",
+    "Verified": "unspoken.report.verification",
+    "check": "unspoken.data.checking",
     "compute": "unspoken.simulation",
+    "functional_mechanism": "unspoken.simulation",
     "make_study": "unspoken.study",
     "read_study": "unspoken.study",
     "simulate": "unspoken.simulation",
+    "verify": "unspoken.report.verification",
+    "verify_evidence": "unspoken.report.convictions",
 }
 
 __all__ = sorted(_HOMES)

@@ -2,4 +2,6 @@
 
 from unspoken.cli import app
 
-app(prog_name="unspoken")
+# Processes that a command starts import this module under another name.
+if __name__ == "__main__":
+    app(prog_name="unspoken")

@@ -6,8 +6,11 @@ same model and guarantee on a network.
 
 from __future__ import annotations
 
+import inspect
+import math
 import warnings
-from numbers import Integral
+from collections.abc import Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -18,16 +21,20 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from unspoken import defaults
 from unspoken.data.files import Records
-from unspoken.data.splits import split
+from unspoken.data.numeric import numeric_features
+from unspoken.data.parties import dealt_parties, named_groups, number_parties
+from unspoken.data.public import with_public
+from unspoken.data.scaling import Scaling
+from unspoken.errors import PrivacyWarning
 from unspoken.methods.registry import METHODS
-from unspoken.simulation import Simulation, number_parties, simulate_records, sizes_of
-from unspoken.study import DEFAULT_PROTOCOL, Study, make_study
+from unspoken.privacy.ledger import Ledger
+from unspoken.report.certificate import certificate
+from unspoken.report.remarks import remarks
+from unspoken.simulation import Simulation, simulate_records, sizes_of, warn
+from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers, Labels
-
-
-class PrivacyWarning(UserWarning):
-    """Something was taken from the data although the guarantee treats it as public."""
 
 
 class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
@@ -35,30 +42,42 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     _task: str
 
-    def _learn(self, features: Floats, labels: Labels, groups: npt.ArrayLike | None) -> None:
+    def _validated(self, X: Any, y: Any, groups: Any, **checks: Any) -> tuple[Floats, npt.NDArray[Any], Any]:
+        """The features, the labels, and the party of each row, which a data frame's column may name."""
+        self._party_column = groups if isinstance(groups, str) else None
+        groups = groups if groups is None else named_groups(groups, X)
+        rows = numeric_features(X, self._party_column, type(self).__name__)
+        return *validate_data(self, rows, y, dtype=np.float64, ensure_min_samples=2, **checks), groups
+
+    def _learn(self, features: Floats, labels: Labels, groups: npt.ArrayLike | None, public: Any = None) -> None:
         parties = self._parties(labels, groups)
+        names = list(getattr(self, "feature_names_in_", map("x{}".format, range(features.shape[1]))))
+        self._scaling = Scaling.of(self.bounds, names)
+        records = Records(self._scaling.apply(features), labels)
         self._study = self._make_study(features.shape[1], parties)
-        simulation = simulate_records(self._study, Records(features, labels), parties)
+        self._study = self._study if public is None else with_public(self._study, public, self._scaling.apply)
+        simulation = simulate_records(self._study, records, parties, ledger=self.ledger)
         self._keep(simulation)
+        outside = self._scaling.remarks(features, names)
+        classes = getattr(self, "classes_", None)
+        warn([*outside, *remarks(simulation.plan, records, self._release, classes=classes)], stacklevel=3)
 
     def _keep(self, simulation: Simulation) -> None:
         self._release = simulation.outcome.release
         self.plan_, self.guarantee_ = simulation.plan, simulation.plan.guarantee
-        self.certificate_ = simulation.certificate
+        self.certificate_ = certificate(simulation.plan, simulation.outcome)
         for name in ("coef_", "intercept_"):  # of an earlier fit
             self.__dict__.pop(name, None)
-        self.__dict__.update(self._release.attributes(self._study))
+        self.__dict__.update(self._scaling.in_units(self._release.attributes(self._study)))
 
     def _checked(self, X: npt.ArrayLike) -> Floats:
         check_is_fitted(self)
-        features: Floats = validate_data(self, X, dtype=np.float64, reset=False)
-        return features
+        rows = numeric_features(X, self._party_column, type(self).__name__)
+        return self._scaling.apply(validate_data(self, rows, dtype=np.float64, reset=False))
 
     def _parties(self, labels: Labels, groups: npt.ArrayLike | None) -> Integers:
         if groups is None:
-            if not isinstance(self.parties, Integral) or self.parties < 2:
-                raise ValueError(f"Expected a whole number of parties, 2 or more, got parties={self.parties!r}.")
-            return split("iid", labels, min(int(self.parties), len(labels)), self.seed)
+            return dealt_parties(labels, self.parties, self.seed, _default(self, "parties"))
         parties = number_parties(groups, len(labels))
         if parties.max() == 0:
             raise ValueError("Expected groups to name at least two parties, got only one.")
@@ -70,20 +89,22 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
     def _method_options(self) -> dict[str, Any]:
         """The study's [method] without the name."""
+        if not isinstance(self.options, Mapping | None):
+            raise ValueError(f'Expected a dictionary, such as {{"steps": 16}}, got options={self.options!r}.')
         return dict(self.options or {})
+
+    def _norm(self, features: int) -> dict[str, Any]:
+        """The norm to clip records to: by default that of features within their bounds; without them, the method's."""
+        if self.norm is None and self.bounds is None:
+            return {}
+        return {"norm": math.sqrt(features + bool(self.intercept)) if self.norm is None else self.norm}
 
     def _make_study(self, features: int, parties: Integers) -> Study:
         content = {
             "study": {"name": type(self).__name__, "task": self._task},
-            "data": {"features": features, "norm": self.norm, "intercept": self.intercept, **self._data()},
+            "data": {"features": features, "intercept": self.intercept, **self._norm(features), **self._data()},
             "parties": sizes_of(parties, self.unit),
-            "privacy": {
-                "epsilon": self.epsilon,
-                "delta": self.delta,
-                "unit": self.unit,
-                "colluding": self.colluding,
-                "dropouts": self.dropouts,
-            },
+            "privacy": {key: getattr(self, key) for key in ("epsilon", "delta", "unit", "colluding", "dropouts")},
             "method": {"name": self.method, **self._method_options()},
             "summation": {"protocol": self.protocol},
         }
@@ -96,6 +117,20 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
+def _refuse(unserved: dict[str, Any]) -> None:
+    """Refuse arguments of `fit` that other estimators have; None is as good as not given."""
+    unserved = {name: value for name, value in unserved.items() if name != "sample_weight" or value is not None}
+    if "sample_weight" in unserved:
+        raise TypeError("sample_weight is not served: the promise rests on records that count alike; leave it out.")
+    if unserved:
+        raise TypeError(f"fit() got an unexpected keyword argument {next(iter(unserved))!r}")
+
+
+def _default(estimator: BaseEstimator, parameter: str) -> Any:
+    """The default of a parameter."""
+    return inspect.signature(type(estimator).__init__).parameters[parameter].default
+
+
 def _gives_probabilities(estimator: PrivateClassifier) -> bool:
     if hasattr(estimator, "_release"):
         return estimator._release.has_probabilities
@@ -103,35 +138,45 @@ def _gives_probabilities(estimator: PrivateClassifier) -> bool:
     return method is None or method.gives_probabilities(estimator._method_options())
 
 
+_OF_SOME_METHODS = ("learner", "regularization", "weights", "radius", "solver")
+"""Parameters that only some methods have"""
+
+
 class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[misc]
     """A classifier learnt from many parties' records with differential privacy.
 
     Parameters
     ----------
-    method : "helmet" (blind averaging of the parties' models), "moments" (a model from secure sums over all records,
-        for any distribution over parties), "cape" (correlated noise), "cross-silo" (private SGD of a PyTorch model, in
-        `options`), or a baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "fedavg", "fedsgd",
-        "none".
+    method : "moments" (a model from secure sums over all records; nothing to tune), "helmet" (blind averaging of the
+        parties' models), "cape" (correlated noise), "cross-silo" (private SGD of a PyTorch model, in `options`), or a
+        baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "fedavg", "fedsgd", "none".
     learner : for helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
     unit : the protected unit: "record", "party", or {"group": k} for any k records.
     colluding, dropouts : parties that may pool their knowledge, and that may vanish; fractions or whole numbers.
-    regularization : Λ, for helmet; larger means less noise and simpler models.
-    norm : every record, its constant 1 included, is clipped to this L2 norm in training. Scale features by *public*
-        bounds first. Records are not clipped in prediction, except for PyTorch models.
-    intercept : whether to append a constant 1 to each record.
+    regularization : Λ, for helmet; larger means less noise and simpler models. By default a rule chooses it from
+        epsilon and the number of parties and records; `plan_.facts` has it.
+    bounds : (low, high), *public* bounds of the features, two numbers or one each a feature. Features are clipped to
+        them and scaled to [−1, 1], also in prediction. By default features are taken as they are.
+    norm : every record, its constant included, is clipped to this L2 norm in training. By default no record is
+        clipped that lies within bounds, or without them has features of norm 1. Records are not clipped in prediction,
+        except for PyTorch models.
+    intercept : whether to append a constant to each record: 1, or for helmet a smaller one, by a rule.
     classes : all possible labels. By default they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
     weights, radius, solver : for helmet, as in a study's [method].
     options : further keys of the method, as in a study's [method]; for example {"function": "network", "hidden": 32}
         for cape.
-    protocol : the summation, "compute-nodes" or "ideal".
+    protocol : the summation: "compute-nodes", "secagg+", "secagg", "pairwise", or "ideal", which adds in the clear.
     parties : the number of parties to split the rows over when `fit` gets no groups.
     seed : the public seed of that split; the noise has none.
+    ledger : an `unspoken.Ledger` that fits are charged to, also those of clones: its `guarantee(delta)` is of them all.
+        It holds if rows, and their parties, were chosen without regard to records and labels, none twice in a fit: in a
+        search by `cv=KFold(…)`, where `cv=5` would look at labels. Scores, and what is chosen by them, it leaves out.
 
     Attributes
     ----------
-    classes_, n_features_in_ : the labels, and the number of features.
+    classes_, n_features_in_, feature_names_in_ : the labels, the number of features, and a data frame's names of them.
     coef_, intercept_ : the released model, unless it is a network.
     guarantee_ : the guarantee (`guarantee_.sentence()` says it in words).
     plan_, certificate_ : the plan, and what happened.
@@ -141,7 +186,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     def __init__(
         self,
-        method: str = "helmet",
+        method: str = defaults.METHOD,
         learner: str = "softmax",
         *,
         epsilon: float = 1.0,
@@ -149,17 +194,19 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         unit: str | dict[str, int] = "record",
         colluding: float = 0,
         dropouts: float = 0,
-        regularization: float = 0.1,
-        norm: float = 1.0,
+        regularization: float | None = None,
+        bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        norm: float | None = None,
         intercept: bool = True,
         classes: npt.ArrayLike | None = None,
         weights: str | None = None,
         radius: float | None = None,
         solver: str = "certified",
         options: dict[str, Any] | None = None,
-        protocol: str = DEFAULT_PROTOCOL,
+        protocol: str = defaults.PROTOCOL,
         parties: int = 10,
         seed: int = 0,
+        ledger: Ledger | None = None,
     ) -> None:
         self.method = method
         self.learner = learner
@@ -169,6 +216,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         self.colluding = colluding
         self.dropouts = dropouts
         self.regularization = regularization
+        self.bounds = bounds
         self.norm = norm
         self.intercept = intercept
         self.classes = classes
@@ -179,13 +227,15 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         self.protocol = protocol
         self.parties = parties
         self.seed = seed
+        self.ledger = ledger
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> PrivateClassifier:
-        """Learn from the records X, y; groups names the party of each row."""
-        features, targets = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
+    def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None, **unserved: Any) -> PrivateClassifier:
+        """Learn from X, y; groups: the party of each row, or a data frame's column of it; public: rows like X."""
+        _refuse(unserved)
+        features, targets, groups = self._validated(X, y, groups)
         check_classification_targets(targets)
         self.classes_, labels = self._encode(targets)
-        self._learn(features, labels, groups)
+        self._learn(features, labels, groups, public)
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -218,7 +268,14 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
 
     def _method_options(self) -> dict[str, Any]:
         method = METHODS.get(self.method)
-        own = {} if method is None else {name: getattr(self, name) for name in method.estimator_parameters}
+        taken = () if method is None else method.estimator_parameters
+        for name in _OF_SOME_METHODS:
+            if method is not None and name not in taken and getattr(self, name) != _default(self, name):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is for other methods than {self.method!r}, which would ignore it; "
+                    "leave it out, or pass the method's own keys in options={…}."
+                )
+        own = {name: getattr(self, name) for name in taken}
         return {name: value for name, value in own.items() if value is not None} | super()._method_options()
 
     def _encode(self, y: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Integers]:
@@ -250,17 +307,20 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     Parameters
     ----------
-    method : "moments" (a secure sum of second moments), "cape" (messages with correlated noise), or a baseline: "conv",
-        "local", "central", "dp-fm", "objective-perturbation", "none".
+    method : "moments" (secure sums over all records; nothing to tune), "cape" (messages with correlated noise), or a
+        baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "none".
     label_bounds : the smallest and the largest possible label; labels are clipped to them. By default they are taken
         from y, with a `PrivacyWarning`: the guarantee does not cover what they reveal.
-    norm : every record, its constant 1 included, is clipped to this L2 norm in training. Scale features by *public*
-        bounds first, so that hardly any is longer: records are not clipped in prediction.
-    epsilon, delta, unit, colluding, dropouts, intercept, options, protocol, parties, seed : see `PrivateClassifier`.
+    bounds : (low, high), *public* bounds of the features: see `PrivateClassifier`.
+    norm : every record, its constant 1 included, is clipped to this L2 norm in training. By default no record is
+        clipped that lies within bounds, or without them has features of norm 1. Hardly any should be longer: records
+        are not clipped in prediction.
+    epsilon, delta, unit, colluding, dropouts, intercept, options, protocol, parties, seed, ledger : see
+        `PrivateClassifier`.
 
     Attributes
     ----------
-    coef_, intercept_, n_features_in_ : the released model, in the units of the label.
+    coef_, intercept_, n_features_in_ : the released model, in the units of the label, before predictions are clipped.
     guarantee_, plan_, certificate_ : see `PrivateClassifier`.
     """
 
@@ -268,7 +328,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     def __init__(
         self,
-        method: str = "moments",
+        method: str = defaults.METHOD,
         *,
         epsilon: float = 1.0,
         delta: float = 1e-6,
@@ -276,12 +336,14 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         colluding: float = 0,
         dropouts: float = 0,
         label_bounds: tuple[float, float] | None = None,
-        norm: float = 1.0,
+        bounds: tuple[npt.ArrayLike, npt.ArrayLike] | None = None,
+        norm: float | None = None,
         intercept: bool = True,
         options: dict[str, Any] | None = None,
-        protocol: str = DEFAULT_PROTOCOL,
+        protocol: str = defaults.PROTOCOL,
         parties: int = 10,
         seed: int = 0,
+        ledger: Ledger | None = None,
     ) -> None:
         self.method = method
         self.epsilon = epsilon
@@ -290,23 +352,26 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         self.colluding = colluding
         self.dropouts = dropouts
         self.label_bounds = label_bounds
+        self.bounds = bounds
         self.norm = norm
         self.intercept = intercept
         self.options = options
         self.protocol = protocol
         self.parties = parties
         self.seed = seed
+        self.ledger = ledger
 
-    def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, groups: npt.ArrayLike | None = None) -> PrivateRegressor:
-        """Learn from the records X, y; groups names the party of each row."""
-        features, targets = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+    def fit(self, X: Any, y: Any, groups: Any = None, **unserved: Any) -> PrivateRegressor:
+        """Learn from X, y; groups: the party of each row, or a data frame's column of it."""
+        _refuse(unserved)
+        features, targets, groups = self._validated(X, y, groups, y_numeric=True)
         labels = np.asarray(targets, dtype=np.float64)
-        self._bounds = self._label_bounds(labels)
+        self._scaled_from = self._label_bounds(labels)
         self._learn(features, labels, groups)
         return self
 
     def predict(self, X: npt.ArrayLike) -> Floats:
-        """The predicted label of each row; neither rows nor labels are clipped."""
+        """The predicted label of each row, clipped to label_bounds; rows are not clipped to the norm."""
         features = self._checked(X)
         return np.asarray(self._release.predict(self._study, features))
 
@@ -320,7 +385,7 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
             )
             low, high = float(labels.min()), float(labels.max())
             return (low, high) if low < high else (low - 1.0, low + 1.0)
-        if np.shape(self.label_bounds) != (2,):
+        if np.shape(self.label_bounds) != (2,) or not all(isinstance(bound, Real) for bound in self.label_bounds):
             raise ValueError(f"Expected label_bounds=(smallest, largest), got label_bounds={self.label_bounds!r}.")
         low, high = (float(bound) for bound in self.label_bounds)
         return low, high
@@ -331,4 +396,4 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
         return tags
 
     def _data(self) -> dict[str, Any]:
-        return {"label_bounds": list(self._bounds)}
+        return {"label_bounds": list(self._scaled_from)}

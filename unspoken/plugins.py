@@ -7,9 +7,14 @@ pyproject.toml. Only the class that is asked for is imported.
 from __future__ import annotations
 
 import difflib
+import sys
+import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import TracebackType
 from typing import Generic, TypeVar
 
 from unspoken.errors import UnspokenError
@@ -70,11 +75,10 @@ def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # typ
         )
     try:
         found = entry.load()
-    except Exception as error:
-        why = " ".join(f"{type(error).__name__}: {error}".split())
+    except (Exception, SystemExit) as error:
         raise PluginError(
-            f'"{name}" of the package "{_package(entry)}" cannot be imported ({why}); repair, update or uninstall that '
-            "package."
+            f'"{name}" of the package "{_package(entry)}" cannot be imported ({_why(error)}); repair, update or '
+            "uninstall that package."
         ) from error
     if not (isinstance(found, type) and issubclass(found, base)):
         raise PluginError(
@@ -82,6 +86,45 @@ def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # typ
             f"{base.__module__}.{base.__qualname__}; update or uninstall that package."
         )
     return found
+
+
+@contextmanager
+def answerable(group: str, name: str, mistakes: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Tells whatever goes wrong in another package's class as that package's mistake, with the place in its code.
+
+    Errors that a person can correct pass, but for `mistakes`: those that only the class itself can have caused. Errors
+    in our own classes pass, too: they are ours to repair.
+    """
+    try:
+        yield
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None:
+            raise  # standard output is closed or full
+        entry = _declared(group).get(name, [None])[0]
+        if entry is None or _package(entry) == _OURS:
+            raise
+        if isinstance(error, UnspokenError) and not isinstance(error, mistakes):
+            raise
+        raise PluginError(
+            f'"{name}" of the package "{_package(entry)}" failed{_place(entry, error.__traceback__)} ({_why(error)}); '
+            "repair, update or uninstall that package."
+        ) from error
+
+
+def _place(entry: EntryPoint, trace: TracebackType | None) -> str:
+    """The innermost line of the package's own code in a traceback, in the words of a message."""
+    top = sys.modules.get(entry.module.partition(".")[0])
+    file = getattr(top, "__file__", None)
+    if file is None:
+        return ""
+    home = Path(file).parent if hasattr(top, "__path__") else Path(file)
+    frames = [frame for frame in traceback.extract_tb(trace) if Path(frame.filename).is_relative_to(home)]
+    return f" at {frames[-1].filename}, line {frames[-1].lineno}" if frames else ""
+
+
+def _why(error: BaseException) -> str:
+    """The kind of an error and its message, on one line."""
+    return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
 
 
 def package_of(group: str, name: str) -> tuple[str, str] | None:
@@ -97,10 +140,9 @@ class Group(Mapping[str, type[Kind]], Generic[Kind]):
         self._group, self._base = group, base
 
     def __getitem__(self, name: str) -> type[Kind]:
-        try:
-            return find(self._group, name, self._base)
-        except UnknownName:
-            raise KeyError(name) from None
+        if name not in self:
+            raise KeyError(name)
+        return find(self._group, name, self._base)
 
     def usable(self) -> Iterator[tuple[str, type[Kind]]]:
         """Names and classes, without those that cannot be imported."""

@@ -35,7 +35,7 @@ def lost(sweeps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for sweep in sweeps:
         ours = next(iter(sweep["curves"]))
         metrics = [name for name in ("loss", "error", "test", "train") if name in sweep["curves"][ours][0]]
-        others = [label for label in sweep["curves"] if label not in (ours, "not private")]
+        others = [label for label in sweep["curves"] if not label.startswith(ours) and label != "not private"]
         for other, metric, place in product(others, metrics, range(len(sweep["values"]))):
             mine, theirs = sweep["curves"][ours][place], sweep["curves"][other][place]
             behind = mine[metric] - theirs[metric]

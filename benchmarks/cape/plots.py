@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.cape.sweeps import SEPARATION_ACCURACY
+from benchmarks.cape.plots_beyond import draw_iterations, draw_unequal, draw_vanished
+from benchmarks.cape.sweeps import PAPER, SEPARATION_ACCURACY
 from benchmarks.common import RECOVERED, Numbers, legend_below, pyplot, save, stays
 
 STYLES: dict[str, dict[str, Any]] = {
     "capeFM": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
+    PAPER: {"color": "#56b4e9", "marker": "P", "ls": "--"},
+    "capeFM without reshaping": {"color": "#009e73", "marker": "^"},
+    "capeFM without repair": {"color": "#cc79a7", "marker": "D", "ls": ":"},
     "CAPE": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
     "conv": {"color": "#d55e00", "marker": "s"},
     "local": {"color": "#009e73", "marker": "^"},
@@ -22,6 +26,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "not private": {"color": "0.2", "ls": "-.", "lw": 1.4},
 }
 """Colours that colour-blind people can tell apart (Okabe & Ito), and markers besides."""
+METRICS = {"loss": "loss (1/N)‖y − Xw‖²", "error": "err_w = ‖w* − w‖/D"}
 AXES = {"epsilon": "ε", "records": "N, records of all sites", "delta": "δ"}
 
 
@@ -32,6 +37,10 @@ def draw_all(measured: Numbers, folder: Path) -> None:
         ("synthetic", "synthetic_loss", loss, "Linear regression on synthetic data, S = 5 (CAPE, Figure 3)"),
         ("synthetic", "synthetic_error", error, "Error of the coefficients, synthetic data, S = 5 (CAPE, Figure 7)"),
         ("real", "real_loss", loss, "Linear regression on real data, S = 5 (CAPE, Figure 4)"),
+        ("ablation", "ablation", draw_ablation, "What our settings of capeFM do, S = 5"),
+        ("iterations", "iterations", draw_iterations, "Gradient descent, two-layer network, S = 4"),
+        ("unequal", "unequal", draw_unequal, "Unequal sites: linear regression on synthetic data"),
+        ("vanished", "vanished", draw_vanished, "Noise in the total if sites vanish"),
         ("deltas", "delta", draw_deltas, "δ of CAPE: what Theorem 1 promises and what is true (CAPE, Figures 5 and 6)"),
     )
     for part, name, draw, title in pictures:
@@ -46,7 +55,7 @@ def draw_all(measured: Numbers, folder: Path) -> None:
 
 def draw_sweeps(sweeps: list[dict[str, Any]], metric: str) -> Any:
     """A row for each data set, a column for each axis, one legend below."""
-    label = {"loss": "loss (1/N)‖y − Xw‖²", "error": "err_w = ‖w* − w‖/D"}[metric]
+    label = METRICS[metric]
     sets = list(dict.fromkeys(sweep["set"] for sweep in sweeps))
     size = (12.5, 3.7 * len(sets) + 0.9)
     figure, panels = pyplot().subplots(len(sets), 3, figsize=size, sharey="row", squeeze=False, layout="constrained")
@@ -57,6 +66,18 @@ def draw_sweeps(sweeps: list[dict[str, Any]], metric: str) -> Any:
         row[0].set_ylabel(f"{name.split(', S')[0]}\n\n{label}")
         limit(row[0], of_set, metric)
     legend_below(figure, [panels[0][0]], 4)
+    return figure
+
+
+def draw_ablation(sweeps: list[dict[str, Any]]) -> Any:
+    """Loss and error of one sweep."""
+    (sweep,) = sweeps
+    figure, panels = pyplot().subplots(1, 2, figsize=(10.5, 4.8), layout="constrained")
+    for panel, metric, label in zip(panels, METRICS, METRICS.values(), strict=True):
+        draw_panel(panel, sweep, metric)
+        panel.set_ylabel(label)
+        limit(panel, sweeps, metric)
+    legend_below(figure, [panels[0]], 4)
     return figure
 
 

@@ -25,6 +25,7 @@ from typing import Any, get_args
 
 import numpy as np
 
+from benchmarks.cape.beyond import ablation, iterations, unequal, vanished
 from benchmarks.cape.data import (
     HEALTH_RECORDS,
     Regression,
@@ -77,6 +78,10 @@ def parts(quick: bool, runs: int) -> dict[str, Callable[[], Any]]:
         "published": lambda: [as_published_sweep(quick, runs)],
         "repairs": lambda: repairs(quick, runs),
         "correlation": lambda: correlations(quick, runs),
+        "ablation": lambda: ablation(quick, runs),
+        "iterations": lambda: iterations(quick, runs),
+        "unequal": lambda: unequal(quick, runs),
+        "vanished": vanished,
         "secure": lambda: secure_run(quick),
         "deltas": lambda: [delta_curves(*setting) for setting in DELTA_SETTINGS],
     }

@@ -128,7 +128,7 @@ class _Site:
         return self.sign(words)
 
     def common(self) -> Words:
-        return self._planned.noise.prepared(self._planned.dimension, self._secrets.common(0))
+        return self._planned.noise.prepared(self._planned.dimension, self._secrets.common(0), self._secrets.index)
 
     def noise(self) -> Words:
         source = self._secrets.noise(common=self._secrets.common(0))

@@ -60,8 +60,11 @@ _PERTURBED = tuple(
     for regularization, radius in ((1e-2, 2.0), (1e-3, 2.0), (1e-4, 4.0), (1e-5, 4.0))
 )
 
+PAPER = "capeFM, the paper's settings"
+"""Correlation S, no reshaping, the pseudo-inverse; but both orders in one release, and the true ε."""
 REGRESSIONS = (
     Curve("capeFM", "cape"),
+    Curve(PAPER, "cape", ({"published": True},)),
     Curve("conv", "conv"),
     Curve("local", "local"),
     Curve("objective perturbation", "objective-perturbation", _PERTURBED, _PURE),
@@ -69,6 +72,13 @@ REGRESSIONS = (
     Curve("dp-fm, tight sensitivity", "dp-fm", ({"sensitivity": "tight"},), _PURE),
     Curve("not private", "none", ({},), frozenset()),
 )
+ABLATION = (
+    *REGRESSIONS[:2],
+    Curve("capeFM without reshaping", "cape", ({"reshape": False},)),
+    Curve("capeFM without repair", "cape", ({"repair": "none"},)),
+    *(curve for curve in REGRESSIONS if curve.label in ("conv", "not private")),
+)
+"""What each of our settings does."""
 CURATED = (*REGRESSIONS, Curve("central", "central"))
 """With a curator whom everyone trusts, for comparison."""
 NETWORKS = (

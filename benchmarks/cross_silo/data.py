@@ -91,11 +91,13 @@ class HeldParties(Federation):
         """The same parties again, if they were asked for before."""
         return cls(images, parties)
 
-    def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
-        for start in range(0, self.parties, most):
-            part = slice(start, start + most)
-            indices = np.arange(self.parties)[part]
-            yield indices, Block(self._features[part], self._labels[part], np.full(len(indices), self.each))
+    def layout(self, most: int = BLOCK_PARTIES) -> Iterator[Integers]:
+        everyone = np.arange(self.parties)
+        return (everyone[start : start + most] for start in range(0, self.parties, most))
+
+    def block(self, parties: Integers) -> Block:
+        part = slice(int(parties[0]), int(parties[-1]) + 1)
+        return Block(self._features[part], self._labels[part], np.full(len(parties), self.each))
 
     def counts(self) -> Integers:
         return np.full(self.parties, self.each)

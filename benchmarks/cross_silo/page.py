@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 from benchmarks.cross_silo.findings import accuracy_rows, derived
+from benchmarks.cross_silo.page_more import larger, pairs, samplings
 from benchmarks.cross_silo.plots import draw_all
 from benchmarks.cross_silo.runs import RESULTS
-from unspoken.privacy.integer import LARGEST_EPSILON
+from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON
+
+_HERE = Path(__file__).parent
+"""The parts of the page without numbers are in files here."""
 
 
 def main() -> None:
@@ -18,8 +23,17 @@ def main() -> None:
 def text(measured: Numbers) -> str:
     """The whole page."""
     result = derived(measured)
-    makers = (_opening, _figure_2, _figure_1, _sampling, _figure_3, _figure_4, _weakening, _short)
-    return joined([*(make(result) for make in makers), _AGAIN])
+    first, last = (_opening, _table), (_weakening, _training, _short)
+    figures = (_figure_2, samplings, _figure_1, _sampling, _figure_3, _figure_4, larger, pairs)
+    return joined([*(make(result) for make in (*first, *figures, *last)), _AGAIN])
+
+
+def _table(result: dict[str, Any]) -> str:
+    return _HERE.joinpath("paper.md").read_text(encoding="utf-8").strip()
+
+
+def _training(result: dict[str, Any]) -> str:
+    return _HERE.joinpath("training.md").read_text(encoding="utf-8").strip()
 
 
 def _opening(result: dict[str, Any]) -> str:
@@ -35,12 +49,23 @@ edit.{quick_note(result)}
   linear (the paper's has two hidden layers behind convolutions), so accuracies are not to be compared with the paper's.
 - A record may be replaced by any other; ε is that of all rounds together, δ = 1e-5. Of 10 parties 3 collude with the
   coordinator, and the noise is enough without theirs. ε is computed numerically, by `unspoken.privacy.subsampled`.
-- Points are means of {result["runs"]} runs with fresh noise and batches; bars go from the least to the best of them.
+- Points are means of {result["runs"]} runs with fresh noise and batches, unless a section says otherwise; bars go from
+  the least to the best of them.{_reduced(result)}
 - Learning rates (of `fedavg`: the clipping norm) are the best of three on a tenth of the training records kept aside,
   for every method and point. As in the paper, that choice is not covered by ε.
 - Accuracy is measured with the ideal sum. One run of {secure["records"]:,} records through SecAgg: planned noise
   {secagg["noise"] / ideal["noise"]:.4f} times the ideal sum's, accuracy {100 * secagg["accuracy"]:.1f} % against
   {100 * ideal["accuracy"]:.1f} %."""
+
+
+def _reduced(result: dict[str, Any]) -> str:
+    """What was measured in a reduced setting."""
+    if not (parts := result.get("reduced")):
+        return ""
+    return (
+        f"\n- Measured with `--reduced` on a busy machine, with fewer points and runs: {', '.join(parts)}. Their times "
+        "are processor times, and rough."
+    )
 
 
 def _figure_2(result: dict[str, Any]) -> str:
@@ -166,7 +191,7 @@ A plan for ε = 1 keeps a promise, a weaker one, when more parties collude than 
 
 
 def _bounded(epsilon: float) -> str:
-    return f"{epsilon:.2f}" if epsilon <= LARGEST_EPSILON else f"above {LARGEST_EPSILON:g}"
+    return f"{epsilon:.2f}" if epsilon <= LARGEST_PLANNED_EPSILON else f"above {LARGEST_PLANNED_EPSILON:g}"
 
 
 def _short(result: dict[str, Any]) -> str:
@@ -190,7 +215,7 @@ _AGAIN = """## Again
 
 ```sh
 pip install -e '.[torch,benchmarks]'
-OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --cifar FEATURES.npz  # the numbers: a quarter of an hour
+OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --cifar FEATURES.npz  # the numbers: below an hour on idle cores
 OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --quick               # a small setting, in the terminal only
 python -m benchmarks.cross_silo.page                                         # this page and its pictures, in seconds
 OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.speed                      # speed

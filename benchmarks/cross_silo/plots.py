@@ -24,6 +24,9 @@ KINDS = {"structured": {"color": "#0072b2", "marker": "o"}, "gaussian": {"color"
 def draw_all(result: Numbers, folder: Path) -> None:
     draw_rates(result["rates"], folder / "cross_silo_sampling.png")
     draw_nodes(result["nodes"], folder / "cross_silo_nodes.png")
+    draw_samplings(result, folder / "cross_silo_samplings.png")
+    draw_larger(result, folder / "cross_silo_larger.png")
+    draw_pairs(result["pairs"], folder / "cross_silo_pairs.png")
     for draw, part, name in (
         (draw_accuracy, "accuracy", "cross_silo_accuracy.png"),
         (draw_projections, "projections", "cross_silo_projection.png"),
@@ -129,6 +132,62 @@ def draw_projections(result: dict[str, Any], path: Path) -> None:
     panel.grid(alpha=0.25)
     panel.legend(fontsize=9, frameon=False, loc="lower right")
     panel.set_title(f"{result['data']}, ε = {found['epsilon']:g} (cross-silo, Figure 4)", fontsize=11)
+    save(figure, path)
+
+
+def draw_samplings(result: dict[str, Any], path: Path) -> None:
+    """Figure 2 with both samplings."""
+    found = result["samplings"]
+    figure, panel = pyplot().subplots(figsize=(7.2, 4.6), layout="constrained")
+    for (label, points), color in zip(
+        found["curves"].items(), ("#0072b2", "#0072b2", "#e69f00", "#e69f00"), strict=True
+    ):
+        style = {"marker": "o"} if "Poisson" in label else {"marker": "s", "ls": "--"}
+        _curve(panel, found["epsilons"], points, label, {"color": color, **style})
+    panel.set(xlabel="ε of a record", ylabel="accuracy on test records, %")
+    _epsilons(panel, found["epsilons"])
+    panel.legend(fontsize=9, frameon=False, loc="lower right")
+    panel.set_title(f"{found['data']}, 10 parties × {found['records'] // 10:,} (cross-silo, Figure 2)", fontsize=11)
+    save(figure, path)
+
+
+def draw_larger(result: dict[str, Any], path: Path) -> None:
+    """Figure 4 for larger networks: accuracy, and the time of a round."""
+    found = result["larger"]
+    figure, panels = pyplot().subplots(1, 2, figsize=(10.4, 4.4), layout="constrained")
+    for network, color, marker in zip(found["networks"], ("#0072b2", "#d55e00"), ("o", "s"), strict=False):
+        points, label = network["points"], f"{network['weights']:,} weights"
+        sizes = [point["size"] for point in points]
+        _curve(panels[0], sizes, points, label, {"color": color, "marker": marker})
+        for name, line in (("compute-nodes", "-"), ("ideal", ":")):
+            seconds = [point["seconds"][name] for point in points]
+            panels[1].plot(sizes, seconds, color=color, marker=marker, ms=4.5, ls=line, label=f"{label}, {name}")
+    panels[0].set(ylabel="accuracy on test records, %")
+    panels[1].set(ylabel="processor seconds of a round")
+    panels[1].set_ylim(bottom=0.0)
+    for panel in panels:
+        panel.set(xscale="log", xlabel="k, numbers that a gradient is projected to (right end: all)")
+        panel.grid(alpha=0.25)
+        panel.legend(fontsize=9, frameon=False)
+    figure.suptitle(f"{found['data']}, ε = {found['epsilon']:g} (cross-silo, Figure 4)", fontsize=11)
+    save(figure, path)
+
+
+def draw_pairs(found: dict[str, Any], path: Path) -> None:
+    """Figure 5."""
+    figure, panel = pyplot().subplots(figsize=(7.2, 4.4), layout="constrained")
+    styles = (("#0072b2", "o", "-"), ("#009e73", "^", "-"), ("#d55e00", "s", "--"))
+    for (name, folds), (color, marker, line) in zip(found["folds"].items(), styles, strict=True):
+        panel.plot(found["parties"], folds, color=color, marker=marker, ls=line, lw=1.8, label=name)
+    for count, fold in list(zip(found["parties"], found["folds"]["pairwise"], strict=True))[:-1]:
+        panel.plot([count, found["parties"][-1]], [fold, fold], color="#0072b2", ls=":", lw=1)
+        panel.annotate(f"groups of {count}", (found["parties"][-1], fold), fontsize=8, ha="right", va="bottom")
+    panel.axhline(1.0, color="0.4", ls=":", lw=1.2, label="the ideal sum")
+    panel.set(xlabel="parties", ylabel="time of a round over the ideal sum's", xticks=found["parties"])
+    panel.set_ylim(bottom=0.0)
+    panel.grid(alpha=0.25)
+    panel.legend(fontsize=9, frameon=False, loc="upper left")
+    panel.set_title(f"A round of {found['weights']:,} weights (cross-silo, Figure 5)", fontsize=11)
     save(figure, path)
 
 

@@ -44,7 +44,7 @@ class Setting:
     projection: int | None = None
 
     def study(self, protocol: str) -> Study:
-        extra = {} if protocol == "ideal" else {"nodes": self.nodes}
+        extra = {"nodes": self.nodes} if protocol == "compute-nodes" else {}
         method = {"name": "cross-silo", "model": "mlp", "rounds": 1, "rate": self.rate, "clip": CLIP}
         projected = {} if self.projection is None else {"projection": self.projection}
         return study(
@@ -91,11 +91,13 @@ class Setting:
         spent = [self._party(index, method, planned, made, post) for index in range(self.parties)]
         works, draws = zip(*spent, strict=True)
         post.settle()
+        post.send(post.timed(COORDINATOR, coordinator.agree))
         post.send(post.timed(COORDINATOR, coordinator.finish))
         words = post.timed(COORDINATOR, coordinator.total)
         started = time.thread_time()
         if made.protocol.reveals_contributions:
-            words += planned.noise.at_once(planned.dimension, SecretStream(), Participation(self.parties, self.parties))
+            there = Participation(self.parties, self.parties)
+            words[: planned.dimension] += planned.noise.at_once(planned.dimension, SecretStream(), there)
         drawn_once = time.thread_time() - started
         coordinating = post.seconds.pop(COORDINATOR)
         return {
@@ -115,10 +117,14 @@ class Setting:
         request = Sum("gradient", TorchModel("mlp", PIXELS, CLASSES, "cross-entropy", self.hidden, 0).initial(), 0)
         started = time.thread_time()
         party = made.party(index, SecretStream())
-        vector = planned.encoding.encode(method.contribute(request, block, [PartyContext(SecretStream())]).noisy)[0]
+        contribution = method.contribute(request, block, [PartyContext(SecretStream())])
+        counts = contribution.exact.astype(np.int64).view(np.uint64)
+        vector = np.concatenate([planned.encoding.encode(contribution.noisy), counts], axis=1)[0]
         drawing = time.thread_time()
         if not made.protocol.reveals_contributions:
-            vector += planned.noise.added(planned.dimension, NoiseSource(SecretStream(), party.seeds))
+            vector[: planned.dimension] += planned.noise.added(
+                planned.dimension, NoiseSource(SecretStream(), party.seeds)
+            )
         drawn = time.thread_time()
         envelopes = party.submit(vector)
         work = time.thread_time() - drawn + drawing - started

@@ -1,6 +1,6 @@
 """Claim: with secure sums, training across parties is about as accurate as with a trusted curator, at the same ε.
 
-Figures 1 to 4 of the cross-silo paper (Heikkilä et al. 2020) again, with what it leaves out: ε when more parties
+Figures 1 to 5 of the cross-silo paper (Heikkilä et al. 2020) again, with what it leaves out: ε when more parties
 collude than was planned for, and the honest price of batches without replacement. Every point is the mean of `--runs`
 runs with fresh noise and batches, shown with the least and the best of them. Settings (learning rates; the clipping
 norm of `fedavg`) are chosen from three by one run on a tenth of the training records kept aside, for each method and
@@ -17,23 +17,22 @@ plots of them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from benchmarks.common import conclude, measure_parts, run_options, runs_of, say
-from benchmarks.cross_silo.data import HeldParties, Images, load
+from benchmarks.cross_silo.data import Images, load
 from benchmarks.cross_silo.findings import derived, show
+from benchmarks.cross_silo.more import larger_networks, pair_sweep, sampling_sweep
+from benchmarks.cross_silo.points import COLLUDING, DELTA, PARTIES, Curve, measured, run_study, study_of
 from benchmarks.cross_silo.rounds import Setting
 from benchmarks.images import add_cifar, add_fashion
-from benchmarks.studies import Finished, Study, method_for, plan_of, run, share_right, study
+from benchmarks.studies import plan_of, share_right
 from unspoken.privacy.subsampled import Rounds, effective_rate, epsilon_of
 
 RESULTS = Path(__file__).with_name("results.json")
-PARTIES, COLLUDING, DELTA = 10, 3, 1e-5
 EPSILONS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 PROJECTED_EPSILON = 1.7
 """The paper's, in its Figure 4."""
@@ -42,18 +41,23 @@ PAPER_RATE, PAPER_ROUNDS = 0.008, 1_250
 
 
 def main() -> None:
-    parser = run_options(__doc__, RESULTS, (3, 2))
+    parser = run_options(__doc__, RESULTS, (5, 2))
+    parser.add_argument("--reduced", action="store_true", help="fewer points of the parts that take long")
     add_cifar(parser)
     add_fashion(parser)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     runs, images = runs_of(arguments), load(arguments.cifar, arguments.fashion, arguments.quick)
-    heading = {"quick": arguments.quick, "runs": runs, "data": images.name}
-    result = measure_parts(arguments, heading, parts(images, arguments.quick, runs))
+    heading: dict[str, Any] = {"quick": arguments.quick}
+    if not arguments.only:
+        heading |= {"data": images.name, "runs": runs}
+    if arguments.reduced:
+        heading["reduced"] = list(arguments.only or ("samplings", "larger", "pairs"))
+    result = measure_parts(arguments, heading, parts(images, arguments.quick, runs, arguments.reduced))
     conclude(arguments, derived(result), show)
 
 
-def parts(images: Images, quick: bool, runs: int) -> dict[str, Callable[[], Any]]:
+def parts(images: Images, quick: bool, runs: int, reduced: bool = False) -> dict[str, Callable[[], Any]]:
     """Everything that takes time."""
     epsilons = (0.5, 4.0) if quick else EPSILONS
     sets = [images] if quick or len(images.labels) < 10_000 else [images, images.part(10)]
@@ -69,6 +73,9 @@ def parts(images: Images, quick: bool, runs: int) -> dict[str, Callable[[], Any]
             *([] if quick else [weakened(images, 100, 33)]),
         ],
         "sampling": lambda: sampling_costs(quick),
+        "samplings": lambda: sampling_sweep(sets[-1], (0.5, 4.0) if quick else EPSILONS[1:5], runs, reduced),
+        "larger": lambda: larger_networks(sets[-1], quick, reduced, runs),
+        "pairs": lambda: pair_sweep(quick, reduced),
     }
 
 
@@ -94,16 +101,6 @@ def sampling_rates(parties: int = 100, each: int = 600) -> dict[str, Any]:
 
 
 # --- Figure 2 --------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Curve:
-    """A method, and the options of which the best on records kept aside is taken."""
-
-    label: str
-    method: str
-    choices: tuple[dict[str, Any], ...]
-    private: bool = True
 
 
 def accuracy_sweep(images: Images, epsilons: Sequence[float], runs: int) -> dict[str, Any]:
@@ -153,46 +150,6 @@ def party_sweep(images: Images, epsilons: Sequence[float], quick: bool, runs: in
         points = [measured(images, curve, parties, epsilon, runs, extra) for epsilon in epsilons]
         found[f"fedavg, {parties} parties"] = points
     return {"epsilons": list(epsilons), "curves": found}
-
-
-def measured(
-    images: Images, curve: Curve, parties: int, epsilon: float, runs: int, extra: dict[str, Any] | None = None
-) -> dict[str, Any]:
-    """Mean, least and largest accuracy, and the options that were chosen."""
-    options = dict(curve.choices[0])
-    if len(curve.choices) > 1:
-        aside = images.validation()
-        scores = [accuracy(aside, curve.method, parties, epsilon, each | (extra or {})) for each in curve.choices]
-        options = dict(curve.choices[int(np.argmax(scores))])
-    found = [accuracy(images, curve.method, parties, epsilon, options | (extra or {})) for _ in range(runs)]
-    return {"mean": float(np.mean(found)), "least": min(found), "best": max(found), "options": options}
-
-
-def accuracy(images: Images, method: str, parties: int, epsilon: float, keys: dict[str, Any]) -> float:
-    agreed = study_of(images, method, parties, epsilon, keys)
-    return share_right(agreed, run_study(images, agreed).release, images.test_features, images.test_labels)
-
-
-def run_study(images: Images, agreed: Study) -> Finished:
-    return run(method_for(agreed), HeldParties.of(images, agreed.parties.count))
-
-
-def study_of(
-    images: Images, method: str, parties: int, epsilon: float, keys: dict[str, Any], protocol: str = "ideal"
-) -> Study:
-    each = len(images.labels) // parties
-    return study(
-        {"features": images.features.shape[1], "norm": 1.0, "classes": 10},
-        {"count": parties, "records": each, "max_records": each},
-        {
-            "epsilon": epsilon,
-            "delta": DELTA,
-            "colluding": COLLUDING if parties == PARTIES else parties // 3,
-            "unit": "party" if method == "fedavg" else "record",
-        },
-        {"name": method, "model": "linear", "rounds": images.rounds, "rate": images.rate, **keys},
-        protocol,
-    )
 
 
 def secure_run(images: Images) -> dict[str, Any]:

@@ -22,8 +22,8 @@ import numpy as np
 from sklearn.svm import LinearSVC
 
 from benchmarks.common import Numbers, claim, conclude, measure_parts, run_options, say, show_table
+from benchmarks.helmet.hinge import hinge_objective, weighted_average_descent
 from benchmarks.studies import Floats
-from unspoken.learners.hinge import hinge_objective, weighted_average_descent
 
 RESULTS = Path(__file__).with_name("convergence.json")
 FITTED_FROM = 32

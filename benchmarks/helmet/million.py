@@ -37,17 +37,17 @@ class GeneratedFederation(Federation):
         self._seed = seed
         self._means = 0.3 * np.random.default_rng(seed).standard_normal((CLASSES, FEATURES))
 
-    def blocks(self, most: int = BLOCK_PARTIES) -> Iterator[tuple[Integers, Block]]:
-        size = max(1, BLOCK_BYTES // (RECORDS * FEATURES * 8))
-        for start in range(0, self.parties, size):
-            yield np.arange(start, min(start + size, self.parties)), self.block(start, size)
+    def layout(self, most: int = BLOCK_PARTIES) -> Iterator[Integers]:
+        size = min(most, BLOCK_BYTES // (RECORDS * FEATURES * 8))
+        return (np.arange(start, min(start + size, self.parties)) for start in range(0, self.parties, size))
 
-    def block(self, start: int, size: int) -> Block:
+    def block(self, parties: Integers) -> Block:
         began = time.perf_counter()
-        rng = np.random.default_rng((self._seed, start))
-        shape = (min(size, self.parties - start), RECORDS)
-        labels = rng.integers(CLASSES, size=shape)
-        vectors = rng.standard_normal((*shape, FEATURES))
+        shape = (len(parties), RECORDS)
+        labels, vectors = np.empty(shape, dtype=np.int64), np.empty((*shape, FEATURES))
+        for row, party in enumerate(parties.tolist()):
+            rng = np.random.default_rng((self._seed, party))
+            labels[row], vectors[row] = rng.integers(CLASSES, size=RECORDS), rng.standard_normal((RECORDS, FEATURES))
         vectors += self._means[labels]
         vectors /= np.sqrt(np.einsum("bnd,bnd->bn", vectors, vectors))[:, :, None]
         self.seconds += time.perf_counter() - began
@@ -64,7 +64,7 @@ def measure(arguments: argparse.Namespace) -> Numbers:
     )
     federation, memory = GeneratedFederation(parties, seed=0), list[float]()
     outcome = run(method_for(agreed), federation, progress=tenths(memory)).outcome
-    test = federation.block(0, 1000)
+    test = federation.block(np.arange(1000))
     features: Floats = test.features.reshape(-1, FEATURES)
     # What blocks happen to be in flight makes single samples differ by some tens of MB.
     growth = float(np.median(memory[5:]) - np.median(memory[:5])) / 1e9

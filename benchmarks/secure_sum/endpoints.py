@@ -15,19 +15,28 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import secagg, shamir
-from unspoken.summation.base import COORDINATOR, Message, Session, address_of, bitmap
-from unspoken.summation.graph import neighbours_of
-from unspoken.summation.introductions import NONCE_BYTES, Advertise, Framed, Introduce
-from unspoken.summation.keys import TAG_BYTES, Channel, seal
+from unspoken.summation.base import COORDINATOR, Message, Session, address_of
+from unspoken.summation.incoming import bitmap
+from unspoken.summation.introductions import Advertise, Framed, Introduce, introduced
+from unspoken.summation.keys import TAG_BYTES, Channel, agreement_key, seal, verified_once
 from unspoken.summation.secagg import SecAggPlus
 from unspoken.summation.secagg_messages import (
+    MARK_BYTES,
     SHARE_BYTES,
+    Agreed,
+    Begin,
+    Checked,
     Deal,
     Masked,
     Opened,
     Relay,
+    Survivors,
     Unmask,
+    agreed_statement,
     commitment,
+    dealt_statement,
+    marks_of,
+    masked_statement,
     sealing_key,
 )
 from unspoken.summation.simulated_keys import SimulatedEndpoints
@@ -48,38 +57,45 @@ def session(parties: int, length: int, bits: int, *, opening: bool = False) -> S
 
 
 def time_client(protocol: SecAggPlus) -> dict[str, float]:
-    """One party through all four rounds, its neighbours made up."""
+    """One party through all rounds, its neighbours made up; everyone signs."""
     agreed, label = protocol.session, protocol.session.label()
     endpoints = SimulatedEndpoints(protocol, SecretStream())
-    nonce = SecretStream().take(NONCE_BYTES)
-    neighbours = graph_of(protocol, nonce, 0)
-    others: dict[int, Any] = {other: endpoints.party(other, SecretStream()) for other in neighbours}
-    advertised = [advertisement(others[other].step(b"")[0].body) for other in neighbours]
-    clock = {"keys": 0.0, "shares": 0.0, "mask": 0.0, "unmask": 0.0}
-    party = timed(clock, "keys", lambda: endpoints.party(0, SecretStream()))
+    list(endpoints.keys.roster.parties)  # makes them all before the clock starts
+    clock = dict.fromkeys(("keys", "shares", "mask", "agree", "unmask"), 0.0)
+    verified_once.cache_clear()
+    party: Any = timed(clock, "keys", lambda: endpoints.party(0, SecretStream()))
     mine = advertisement(timed(clock, "keys", lambda: party.step(b""))[0].body)
-    channel = Channel(endpoints.keys.coordinator, mine.cipher_key, label, COORDINATOR, address_of(0))
-    introduction = channel.wrap(msgspec.msgpack.encode(Introduce(nonce, advertised)))
-    timed(clock, "shares", lambda: party.step(introduction))
+    channel = Channel(endpoints.keys.coordinator.agreement_secret, mine.cipher_key, label, COORDINATOR, address_of(0))
+
+    def send(stage: str, message: Message) -> None:
+        wrapped = channel.wrap(msgspec.msgpack.encode(message))
+        timed(clock, stage, lambda: party.step(wrapped))
+
+    # As many choose this party as it chooses itself: about half of them are the same where the graph is dense.
+    draws = np.random.default_rng(0).random(agreed.parties) < protocol.graph.degree.neighbours / (agreed.parties - 1)
+    dealers = [other for other in range(1, agreed.parties) if draws[other]]
+    others: dict[int, Any] = {
+        other: endpoints.party(other, SecretStream()) for other in sorted({*dealers, *party.state.chosen})
+    }
+    shown = {other: introduced(advertisement(endpoint.step(b"")[0].body)) for other, endpoint in others.items()}
+    choosers = [shown[other] for other in dealers if other not in party.state.chosen]
+    send("shares", Introduce([shown[other] for other in party.state.chosen], choosers))
     share = os.urandom((2 + agreed.components) * SHARE_BYTES)
     sealed = [
         seal(sealing_key(others[other].state.cipher_secret, mine.cipher_key, label, other, 0), int(other > 0), share)
-        for other in neighbours
+        for other in dealers
     ]
-    relay = channel.wrap(msgspec.msgpack.encode(Relay(neighbours, sealed)))
-    timed(clock, "shares", lambda: party.step(relay))
+    marks = b"".join(marks_of(label, other, 0, share) for other in dealers)
+    send("shares", Relay(dealers, sealed, marks))
+    everyone = bitmap(np.ones(agreed.parties, dtype=np.bool_))
+    send("shares", Begin(everyone))
     vector = np.zeros(agreed.length, dtype=np.uint64)
     timed(clock, "mask", lambda: party.submit(vector))
-    request = channel.wrap(msgspec.msgpack.encode(Unmask(bitmap(np.ones(agreed.parties, dtype=np.bool_)))))
-    timed(clock, "unmask", lambda: party.step(request))
-    return {**clock, "whole": sum(clock.values())}
-
-
-def graph_of(protocol: SecAggPlus, nonce: bytes, party: int) -> list[int]:
-    """A party's neighbours, if the coordinator has drawn this nonce."""
-    seed = nonce + protocol.session.label().encode()
-    found: list[int] = neighbours_of(party, protocol.session.parties, protocol.degree.neighbours, seed).tolist()
-    return found
+    send("agree", Survivors(everyone))
+    statement = agreed_statement(label, everyone, everyone)
+    signatures = b"".join(endpoints.keys.identity(index).sign(statement) for index in range(agreed.parties))
+    send("unmask", Unmask(everyone, everyone, signatures, [], b""))
+    return {**clock, "masks": float(len(others)), "whole": sum(clock.values())}
 
 
 def advertisement(body: bytes) -> Advertise:
@@ -104,10 +120,10 @@ def time_bare_aes(streams: int, size: int) -> float:
 
 def time_server(protocol: SecAggPlus) -> dict[str, float]:
     """All that the coordinator does for n parties of which 5 % vanish before their vectors come."""
-    agreed, degree, label = protocol.session, protocol.degree, protocol.session.label()
+    agreed, label = protocol.session, protocol.session.label()
     endpoints = SimulatedEndpoints(protocol, SecretStream())
     coordinator: Any = endpoints.coordinator()
-    clock = {"keys": 0.0, "shares": 0.0, "vectors": 0.0, "unmask": 0.0}
+    clock = dict.fromkeys(("keys", "shares", "vectors", "agree", "unmask"), 0.0)
     parties: list[Any] = [endpoints.party(index, SecretStream()) for index in range(agreed.parties)]
     list(endpoints.keys.roster.parties)  # makes them all before the clock starts
     for body in [party.step(b"")[0].body for party in parties]:
@@ -116,21 +132,33 @@ def time_server(protocol: SecAggPlus) -> dict[str, float]:
 
     def receive(stage: str, sender: int, message: Message) -> None:
         """A message as the party would have wrapped it, taken by the coordinator."""
-        secret, peer = parties[sender].state.cipher_secret, endpoints.keys.roster.coordinator
+        secret, peer = parties[sender].state.cipher_secret, agreement_key(endpoints.keys.roster.coordinator)
         body = Channel(secret, peer, label, address_of(sender), COORDINATOR).wrap(msgspec.msgpack.encode(message))
         framed = msgspec.msgpack.encode(Framed(label, sender, memoryview(body)))
         timed(clock, stage, lambda: coordinator.step(framed))
 
-    graph = [graph_of(protocol, coordinator.state.nonce, index) for index in range(agreed.parties)]
-    sealed = bytes((2 + agreed.components) * SHARE_BYTES + TAG_BYTES)
+    degree, secrets = protocol.graph.degree, 2 + agreed.components
+    graph = [party.state.chosen for party in parties]
+    sealed = [bytes(secrets * SHARE_BYTES + TAG_BYTES)] * degree.neighbours
+    marks = bytes(degree.neighbours * secrets * MARK_BYTES)
+    for index, party in enumerate(parties):
+        hashes = [commitment(label, index, seed) for seed in (party.state.self_seed, *party.state.noise_seeds)]
+        signature = endpoints.keys.identity(index).sign(dealt_statement(label, index, marks, hashes))
+        receive("shares", index, Deal(sealed, marks, hashes, signature))
+    timed(clock, "shares", coordinator.advance)
     for index in range(agreed.parties):
-        receive("shares", index, Deal(graph[index], [sealed] * degree.neighbours))
+        receive("shares", index, Checked([]))
     timed(clock, "shares", coordinator.advance)
     survivors = range(agreed.least_survivors)
     vector = agreed.pack(np.zeros(agreed.length, dtype=np.uint64))
+    dealers = bitmap(np.ones(agreed.parties, dtype=np.bool_))
     for index in survivors:
-        hashes = [commitment(label, index, parties[index].state.self_seed)]
-        receive("vectors", index, Masked(memoryview(vector), hashes))
+        signature = endpoints.keys.identity(index).sign(masked_statement(label, index, dealers))
+        receive("vectors", index, Masked(memoryview(vector), signature))
+    timed(clock, "agree", coordinator.agree)
+    statement = agreed_statement(label, dealers, bitmap(coordinator.survivors()))
+    for index in survivors:
+        receive("agree", index, Agreed(endpoints.keys.identity(index).sign(statement)))
     timed(clock, "unmask", coordinator.finish)
     for index, opened in enumerate(made_up_shares(parties, graph, degree.threshold, len(survivors))):
         receive("unmask", index, opened)
@@ -141,7 +169,7 @@ def time_server(protocol: SecAggPlus) -> dict[str, float]:
 
 
 def made_up_shares(parties: list[Any], graph: list[list[int]], threshold: int, survivors: int) -> Iterator[Opened]:
-    """What each survivor opens: shares of its neighbours' seeds if they survived, else of their mask keys."""
+    """What each survivor opens: shares of the seeds of those who chose it if they survived, else of their mask keys."""
     shares = [
         shamir.split(
             [party.state.mask_secret, party.state.self_seed],
@@ -152,9 +180,13 @@ def made_up_shares(parties: list[Any], graph: list[list[int]], threshold: int, s
         for party, neighbours in zip(parties, graph, strict=True)
     ]
     place = [{other: position for position, other in enumerate(neighbours)} for neighbours in graph]
+    dealers: list[list[int]] = [[] for _ in parties]
+    for dealer, neighbours in enumerate(graph):
+        for other in neighbours:
+            dealers[other].append(dealer)
     for index in range(survivors):
-        alive = [other for other in graph[index] if other < survivors]
-        gone = [other for other in graph[index] if other >= survivors]
+        alive = [other for other in dealers[index] if other < survivors]
+        gone = [other for other in dealers[index] if other >= survivors]
         yield Opened(
             alive,
             b"".join(shares[other][place[other][index], 1].tobytes() for other in alive),

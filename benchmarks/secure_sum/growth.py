@@ -37,7 +37,7 @@ def timed_at(parties: int, length: int) -> dict[str, Any]:
     return {
         "parties": parties,
         "length": length,
-        "neighbours": protocol.degree.neighbours,
+        "neighbours": protocol.graph.degree.neighbours,
         "client": min(time_client(protocol)["whole"] for _ in range(3)),
         "server": time_server(protocol)["whole"],
     }

@@ -47,11 +47,11 @@ def main() -> None:
 
 def measure(parties: int, length: int, bits: int) -> dict[str, Any]:
     protocol = secagg_plus(parties, length, bits)
-    degree = protocol.degree
+    degree = protocol.graph.degree
     say(f"{parties} parties, {length} numbers of {bits} bits, degree {degree.neighbours} ({degree.threshold})")
     say("client …")
     client = best(3, lambda: time_client(protocol))
-    client["bare_aes"] = min(time_bare_aes(degree.neighbours + 1, length * bits // 8) for _ in range(5))
+    client["bare_aes"] = min(time_bare_aes(int(client["masks"]) + 1, length * bits // 8) for _ in range(5))
     say("server …")
     server = best(2, lambda: time_server(protocol))
     say("Flower …")
@@ -106,14 +106,16 @@ def claims(result: dict[str, Any]) -> list[dict[str, Any]]:
         claim(
             "aes", "masking's share of a bare AES loop's throughput", client["bare_aes"] / client["mask"], at_least=0.5
         ),
-        claim("server", "processor seconds of the server", server["whole"], at_most=2.0),
+        claim("server", "processor seconds of the server", server["whole"], at_most=5.0),
         claim("upload", "compute nodes' upload over the bare vector", result["uploads"]["compute-nodes"], at_most=1.05),
     ]
     if flower:
         entries += [
-            claim("client_flower", "Flower's client over ours, whole", flower["whole"] / client["whole"], at_least=3.0),
+            claim(
+                "client_flower", "Flower's client over ours, whole", flower["whole"] / client["whole"], at_least=10.0
+            ),
             claim("mask_flower", "Flower's masking over ours", flower["mask"] / client["mask"], at_least=3.0),
-            claim("server_flower", "Flower's server over ours", flower["server"] / server["whole"], at_least=20.0),
+            claim("server_flower", "Flower's server over ours", flower["server"] / server["whole"], at_least=200.0),
         ]
     ratios = [row["opendp_nanoseconds"] / row["nanoseconds"] for row in result["sampler"]]
     if np.isfinite(ratios).all():
@@ -130,10 +132,12 @@ def show(result: dict[str, Any]) -> None:
     nothing = float("nan")
     rows = [
         (f"client: {name}", f"{client[name]:.4f}", f"{flower.get(name, nothing):.4f}")
-        for name in ("keys", "shares", "mask", "unmask", "whole")
+        for name in ("keys", "shares", "mask", "agree", "unmask", "whole")
     ]
     rows.append(("bare AES loop", f"{client['bare_aes']:.4f}", ""))
-    rows += [(f"server: {name}", f"{server[name]:.3f}", "") for name in ("keys", "shares", "vectors", "unmask")]
+    rows += [
+        (f"server: {name}", f"{server[name]:.3f}", "") for name in ("keys", "shares", "vectors", "agree", "unmask")
+    ]
     rows.append(("server: whole", f"{server['whole']:.3f}", f"{flower.get('server', nothing):.1f}"))
     show_table(("processor seconds", "unspoken", "Flower"), rows)
     print()

@@ -153,6 +153,7 @@ def one_vote(ballots: Integers, talliers: Talliers) -> dict[str, Any]:
     for index, rows in enumerate(ballots):
         deliver(made.party(index, SecretStream()).submit(rows.ravel().view(np.uint64)))
     deliver(coordinator.settle())
+    deliver(coordinator.agree())
     deliver(coordinator.finish())
     if (coordinator.winners() != ballots.sum(axis=0).argmax(axis=1)).any():
         raise RuntimeError("the talliers found other winners")

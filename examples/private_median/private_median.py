@@ -18,9 +18,9 @@ bins that error is smaller, and the noise larger.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from pydantic import Field
@@ -29,6 +29,7 @@ from sklearn.isotonic import isotonic_regression
 from unspoken.data.block import Block
 from unspoken.data.files import Records
 from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
+from unspoken.methods.functions.columns import columns_of
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
 from unspoken.methods.releases import Statistics
@@ -37,17 +38,26 @@ from unspoken.types import Floats
 
 Bound = Annotated[float, Field(ge=-LARGEST_NORM, le=LARGEST_NORM)]
 """A matrix's records are shortened to this norm."""
+_BOUNDS = (-1.0, 1.0)
+"""Of a matrix whose study says nothing: where usual ones are, as their records have norm 1 at most"""
+
+
+VARIANTS: list[dict[str, Any]] = [{}, {"bins": 3}, {"column": "x1", "bounds": [-0.5, 0.5]}]
+"""Keys of [method] with which the promise suite attacks the method"""
 
 
 class Options(Section):
     """The keys of [method] for a median."""
 
-    column: str = Field(description='the name of a column, such as "age", or of a matrix "x0", "x1", …')
+    column: str | None = Field(
+        None, description='the name of a column of numbers, such as "age", or of a matrix "x0", "x1", …'
+    )
     bounds: list[Bound] | None = Field(
         None,
         min_length=2,
         max_length=2,
-        description="the column's smallest and largest possible value, publicly known, such as [0, 110] (of a matrix)",
+        description="the column's smallest and largest possible value, publicly known, such as [0, 110] (of a matrix; "
+        "left out: [-1, 1])",
     )
     bins: int = Field(64, ge=2, le=10_000, description="the number of bins, from 2 to 10000, such as 64")
 
@@ -56,6 +66,7 @@ class Options(Section):
 class Axis:
     """The column: where it stands among the features, and its public bounds in its own units and in the features'."""
 
+    name: str
     place: int
     low: float
     high: float
@@ -74,31 +85,42 @@ class Axis:
 
 
 def _column_of_a_table(study: Study, options: Options) -> Axis:
-    """A table's numbers are scaled to [−1, 1] by their bounds, and a category has a feature for each of its values."""
-    columns = study.data.columns or {}
-    numbers = [name for name, column in columns.items() if column.categories is None]
-    if options.column not in numbers:
-        listed = ", ".join(f'"{name}"' for name in numbers) or "none: the table has no column with min and max"
-        raise study.error("method.column", f'is "{options.column}", but the columns that have a median are {listed}')
+    """A table's numbers are scaled to [−1, 1] by their bounds.
+
+    Days and truth values have no median here. Neither have numbers with `missing = "indicator"`: a value that is not
+    there stands in the middle of the bounds, and would count as if it were there.
+    """
     if options.bounds is not None:
         raise study.error("method.bounds", "is for a matrix; a table has them in [data.columns], so remove it")
-    names = list(columns)
-    before = sum(columns[name].width for name in names[: names.index(options.column)])
-    column = columns[options.column]
-    return Axis(before, column.min or 0.0, column.max or 0.0, (-1.0, 1.0))
+    axes, place = [], 0
+    for name, column in columns_of(study):
+        if column.kind == "number" and not column.has_missing_feature:
+            axes.append(Axis(name, place, column.low, column.high, (-1.0, 1.0)))
+        place += column.width
+    return _chosen(study, options, axes)
 
 
 def _column_of_a_matrix(study: Study, options: Options) -> Axis:
     """A matrix's numbers are taken as they are."""
-    names = [f"x{place}" for place in range(study.data.raw_dimension)]
-    if options.column not in names:
-        raise study.error("method.column", f'is "{options.column}", but should be from "x0" to "{names[-1]}"')
-    if options.bounds is None:
-        raise study.error("method.bounds", "is missing; a matrix needs the column's public bounds, such as [0, 110]")
-    low, high = options.bounds
+    low, high = options.bounds or _BOUNDS
     if not low < high:
         raise study.error("method.bounds", f"is {options.bounds}, but should have the smallest value first")
-    return Axis(names.index(options.column), low, high, (low, high))
+    names = [name for name, _ in columns_of(study)]
+    return _chosen(study, options, [Axis(name, place, low, high, (low, high)) for place, name in enumerate(names)])
+
+
+def _chosen(study: Study, options: Options, axes: list[Axis]) -> Axis:
+    """The column that the study names, or else the first that has a median."""
+    if not axes:
+        problem = 'has no column with a median: a number with min and max, without missing = "indicator"'
+        raise study.error("data.columns", problem)
+    for axis in axes:
+        if options.column in (axis.name, None):
+            return axis
+    names = [f'"{axis.name}"' for axis in axes]
+    listed = ", ".join(names if len(names) < 9 else [*names[:4], "…", names[-1]])
+    problem = f'is "{options.column}", but should be a number without missing = "indicator"; there are: {listed}'
+    raise study.error("method.column", problem)
 
 
 @dataclass(frozen=True)
@@ -120,12 +142,21 @@ class Median(Method):
     """A private median of one column."""
 
     name = "median"
+    details = frozenset({"noise_std_per_bin", "noise_std_of_the_rank"})
     summary = "the median of one column, from a noisy histogram"
     tasks = ("statistics",)
     keys = Options
+    measures_statistics = True
     template: ClassVar[Template] = {
         "statistics": """\
-column = "age"                # of a matrix: "x0", "x1", ... and its public bounds = [0, 110]
+column = "age"                # a number; left out: the first one
+bins = 64                     # more bins: a finer answer, under more noise
+"""
+    }
+    matrix_template: ClassVar[Template] = {
+        "statistics": """\
+column = "x0"                 # or "x1", ...; left out: the first one
+bounds = [0, 110]             # public knowledge: its smallest and largest possible value
 bins = 64                     # more bins: a finer answer, under more noise
 """
     }
@@ -134,6 +165,11 @@ bins = 64                     # more bins: a finer answer, under more noise
     def needs_norm(cls, study: Study) -> bool:
         """A record counts once, however long it is."""
         return False
+
+    @classmethod
+    def columns_read(cls, study: Study) -> tuple[str, ...]:
+        """The one column, of a table that may have others."""
+        return (Axis.of(study, study.options("method", Options)).name,)
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -152,7 +188,14 @@ bins = 64                     # more bins: a finer answer, under more noise
             sensitivity=math.sqrt(2.0) * (self.study.group or most),
         )
         plan = make_plan(self.study, self.name, [declared])
-        return replace(plan, notes=(*plan.notes, self._note(plan)))
+        return replace(plan, notes=(*plan.notes, *self._choices(), self._note(plan)))
+
+    def _choices(self) -> Iterator[str]:
+        """What the study leaves open, in words."""
+        if self.options.column is None:
+            yield f'the median is that of "{self.axis.name}", the first column that has one, as the study names none'
+        if self.options.bounds is None and not self.study.data.is_table:
+            yield f"values beyond {_BOUNDS[0]:g} and {_BOUNDS[1]:g} count as these, as the study gives no bounds"
 
     def _note(self, plan: Plan) -> str:
         off = self._rank_noise(plan.planned("histogram").largest_total_std)
@@ -184,4 +227,4 @@ bins = 64                     # more bins: a finer answer, under more noise
         low, high = (self.axis.in_own_units(value) for value in around)
         found = {"median": self.axis.in_own_units(median), "noise_std": (high - low) / 2.0}
         details = {"noise_std_per_bin": total.noise_std, "noise_std_of_the_rank": off}
-        return ReleasedMedian({self.options.column: found}, details, self.axis, float(median))
+        return ReleasedMedian({self.axis.name: found}, details, self.axis, float(median))

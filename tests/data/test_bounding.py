@@ -1,6 +1,5 @@
 """Bounded vectors: never longer than the study's norm, and a matter of the study and the record alone."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from unspoken.data.bounding import clip_rows, indicate, scale_column, scale_labels, unscale_labels
-from unspoken.data.files import _from_table
+from unspoken.data.tables import Table
 from unspoken.study import Column, DataSection, StudyError, make_study
 from unspoken.types import Floats
 
@@ -106,9 +105,9 @@ def test_labels_within_the_bounds_are_scaled_there_and_back(parts: Floats, bound
     np.testing.assert_allclose(unscale_labels(scale_labels(values, data), data), values, rtol=0.0, atol=tolerance)
 
 
-def test_predictions_beyond_the_bounds_are_left_there() -> None:
+def test_predictions_beyond_the_bounds_are_clipped_to_them() -> None:
     data = DataSection(features=1, label_bounds=(10, 20))
-    np.testing.assert_array_equal(unscale_labels(np.array([-3.0, -1.0, 0.5, 2.0]), data), [0.0, 10.0, 17.5, 25.0])
+    np.testing.assert_array_equal(unscale_labels(np.array([-3.0, -1.0, 0.5, 2.0]), data), [10.0, 10.0, 17.5, 20.0])
 
 
 @pytest.mark.parametrize("scale", [scale_labels, unscale_labels])
@@ -146,18 +145,15 @@ PEOPLE = st.fixed_dictionaries(
 
 
 @given(st.lists(PEOPLE, min_size=2, max_size=6))
-def test_a_table_s_record_is_encoded_the_same_alone_and_among_others(
-    tmp_path_factory: pytest.TempPathFactory, people: list[dict[str, Any]]
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "heart.parquet"
+def test_a_table_s_record_is_encoded_the_same_alone_and_among_others(people: list[dict[str, Any]]) -> None:
     table = pd.DataFrame(people)
-    together = _from_table(path, TABLE, table, first_line=1)
-    alone = [_from_table(path, TABLE, table.iloc[[at]], first_line=1) for at in range(len(people))]
+    together = Table(table, "heart").records(TABLE)
+    alone = [Table(table.iloc[[at]], "heart").records(TABLE) for at in range(len(people))]
     np.testing.assert_array_equal(together.features, np.concatenate([record.features for record in alone]))
     np.testing.assert_array_equal(together.labels, np.concatenate([record.labels for record in alone]))
     bounded = clip_rows(together.features, TABLE.data)
     np.testing.assert_array_equal(bounded, np.concatenate([clip_rows(one.features, TABLE.data) for one in alone]))
-    assert (norms(bounded) <= 1.0 + 1e-12).all()
+    assert (norms(bounded) <= 2.0 + 1e-12).all()
 
 
 CATEGORIES = st.integers(1, 4).map(lambda count: Column(categories=list(range(count))))
@@ -188,10 +184,10 @@ def test_no_record_of_a_table_exceeds_the_default_norm(columns: list[Column], ta
         | {"y": 0.5}
         for _ in range(3)
     ]
-    features = _from_table(Path("wide.parquet"), study, pd.DataFrame(people), first_line=1).features
+    features = Table(pd.DataFrame(people), "wide").records(study).features
     whole = np.column_stack([features, np.ones(3)]) if study.data.has_intercept else features
     np.testing.assert_array_equal(clip_rows(features, study.data), whole)
     # Nor is it wider than needed: a record at its bounds is as long as that.
     extreme = {name: (column.categories or [column.max])[0] for name, column in named.items()} | {"y": 0.5}
-    longest = _from_table(Path("wide.parquet"), study, pd.DataFrame([extreme]), first_line=1).features
+    longest = Table(pd.DataFrame([extreme]), "wide").records(study).features
     assert norms(clip_rows(longest, study.data))[0] == pytest.approx(study.data.norm, rel=1e-12)

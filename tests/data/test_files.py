@@ -61,7 +61,7 @@ def complaint(path: Path, agreed: Study) -> str:
     message = str(caught.value)
     assert "\n" not in message
     assert message.startswith(str(path))
-    assert message.endswith(".")
+    assert message.endswith((".", "?"))
     return message.removeprefix(f"{path.parent}/")
 
 
@@ -153,7 +153,12 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, suf
     ("column", "value", "shown", "remedy"),
     [
         ("age", "old", "'old'", "should be a number (the study's bounds are 0 to 110); repair or remove the record."),
-        ("age", "", "empty", "should be a number (the study's bounds are 0 to 110); repair or remove the record."),
+        (
+            "age",
+            "",
+            "empty",
+            "should be a number (the study's bounds are 0 to 110); 1 of 3 values is missing (33.3 %)",
+        ),
         ("age", "nan", "'nan'", "should be a number (the study's bounds are 0 to 110)"),
         ("age", "inf", "'inf'", "should be a number (the study's bounds are 0 to 110)"),
         ("age", "-Infinity", "'-Infinity'", "should be a number (the study's bounds are 0 to 110)"),
@@ -164,10 +169,15 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, suf
         ("age", "two\nlines", r"'two\nlines'", "should be a number (the study's bounds are 0 to 110)"),
         ("age", "x" * 99, "'" + "x" * 57 + "…'", "should be a number (the study's bounds are 0 to 110)"),
         ("sex", "x", "'x'", "the study's categories are: f, m; correct the value or the study."),
-        ("sex", "", "empty", "the study's categories are: f, m; correct the value or the study."),
+        ("sex", "", "empty", "the study's categories are: f, m; 1 of 3 values is missing (33.3 %): give them, or let"),
         ("sex", "F", "'F'", "the study's categories are: f, m; correct the value or the study."),
         ("died", "maybe", "'maybe'", "the study's classes are: no, yes; correct the value or the study."),
-        ("died", "NA", "'NA'", "the study's classes are: no, yes; correct the value or the study."),
+        (
+            "died",
+            "NA",
+            "'NA'",
+            "the study's classes are: no, yes; 1 of 3 values is missing (33.3 %): give them",
+        ),
     ],
 )
 def test_a_value_that_does_not_fit_is_shown_with_its_place_and_a_remedy(
@@ -282,12 +292,12 @@ def test_a_suffix_that_does_not_match_the_study_is_named(
     assert complaint(tmp_path / name, agreed).startswith(expected)
 
 
-@pytest.mark.parametrize("name", ["nowhere.csv", "."])
-def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "what"), [("nowhere.csv", "there is no such file"), (".", "is a folder")])
+def test_a_file_that_is_not_there_is_named(tmp_path: Path, name: str, what: str) -> None:
     path = tmp_path / name
     with pytest.raises(DataError) as caught:
         read_records(path, table_study())
-    assert str(caught.value) == f"{path}: there is no such file; name a CSV or Parquet file."
+    assert str(caught.value) == f"{path}: {what}; name a CSV or Parquet file."
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [0.0, 1.0], [False, True], np.array([0, 1], dtype=np.uint8)])
@@ -306,17 +316,17 @@ def test_a_matrix_is_taken_as_it_is(tmp_path: Path, labels: Any, kind: Any) -> N
             "X has the shape (2, 4), but the study's [data] features = 3 asks for (records, 3).",
         ),
         (np.zeros(3), [0, 1, 0], "X has the shape (3), but the study's [data] features = 3 asks for (records, 3)."),
-        (np.zeros((2, 3, 1)), [0, 1], "X has the shape (2, 3, 1), but"),
+        (np.zeros((2, 3, 2)), [0, 1], "X has the shape (2, 3, 2), but"),
         (np.zeros((2, 3)), [0, 1, 0], "y has the shape (3), but X has 2 rows; each row needs one label."),
         (np.zeros((2, 3)), [[0], [1]], "y has the shape (2, 1), but X has 2 rows; each row needs one label."),
         (np.zeros((2, 3)), 0, "y has the shape (), but X has 2 rows; each row needs one label."),
         (np.zeros((0, 3)), np.zeros(0), "has no records; at least one is needed."),
         (np.zeros((2, 3), dtype=complex), [0, 1], "X holds complex128, but should hold real numbers."),
-        (np.full((2, 3), "1"), [0, 1], "X holds <U1, but should hold real numbers."),
+        (np.full((2, 3), "1"), [0, 1], "X holds text, but should hold real numbers."),
         (np.zeros((2, 3), dtype="m8[s]"), [0, 1], "X holds timedelta64[s], but should hold real numbers."),
         ([[0, 0, 0], [0, 0, np.nan]], [0, 1], "X[1, 2] is nan, but should be a finite number; repair or remove"),
         ([[0, -np.inf, 0], [0, 0, 0]], [0, 1], "X[0, 1] is -inf, but should be a finite number; repair or remove"),
-        (np.zeros((2, 3)), ["no", "yes"], "y holds <U3, but should hold whole numbers from 0 to 1."),
+        (np.zeros((2, 3)), ["no", "yes"], "y holds text, but should hold whole numbers from 0 to 1."),
         (np.zeros((2, 3)), [0j, 1j], "y holds complex128, but should hold whole numbers from 0 to 1."),
         (np.zeros((2, 3)), [0, 2], "y[1] is 2, but the study's [data] classes asks for whole numbers from 0 to 1;"),
         (np.zeros((2, 3)), [-1, 1], "y[0] is -1, but the study's [data] classes asks for whole numbers from 0 to 1;"),
@@ -401,15 +411,22 @@ def test_a_regression_s_labels_are_numbers_as_they_stand_in_the_file(tmp_path: P
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 @pytest.mark.parametrize(
-    ("value", "shown"), [("old", "'old'"), ("", "empty"), ("nan", "'nan'"), ("-inf", "'-inf'"), ("1e999", "'1e999'")]
+    ("value", "shown", "remedy"),
+    [
+        ("old", "'old'", "repair or remove the record."),
+        ("", "empty", "1 of 3 values is missing (33.3 %): give them, or remove these records."),
+        ("nan", "'nan'", "1 of 3 values is missing (33.3 %): give them, or remove these records."),
+        ("-inf", "'-inf'", "repair or remove the record."),
+        ("1e999", "'1e999'", "repair or remove the record."),
+    ],
 )
 def test_a_regression_s_label_that_is_no_number_is_shown_with_its_place(
-    tmp_path: Path, suffix: str, value: str, shown: str
+    tmp_path: Path, suffix: str, value: str, shown: str, remedy: str
 ) -> None:
     path = write_table(tmp_path / f"heart{suffix}", ROWS | {"age": ["0", value, "55"]})
     assert complaint(path, AGE) == (
         f"heart{suffix}, {'line 3' if suffix == '.csv' else 'row 2'}, column 'age': is {shown}, but should be a number "
-        "(the study's label_bounds are 0 to 110); repair or remove the record."
+        f"(the study's label_bounds are 0 to 110); {remedy}"
     )
 
 
@@ -438,7 +455,7 @@ def test_a_regression_s_matrix_has_real_numbers_as_labels(tmp_path: Path, values
             [-np.inf, 1],
             "y[0] is -inf, but should be a finite number (the study's label_bounds are 0 to 110); repair or",
         ),
-        (["a", "b"], "y holds <U1, but should hold real numbers (the study's label_bounds are 0 to 110)."),
+        (["a", "b"], "y holds text, but should hold real numbers (the study's label_bounds are 0 to 110)."),
         ([0j, 1j], "y holds complex128, but should hold real numbers (the study's label_bounds are 0 to 110)."),
         ([0.0], "y has the shape (1), but X has 2 rows; each row needs one label."),
         ([[0.0], [1.0]], "y has the shape (2, 1), but X has 2 rows; each row needs one label."),
@@ -451,7 +468,7 @@ def test_a_regression_s_labels_that_do_not_fit_are_named(tmp_path: Path, values:
 
 
 def test_a_regression_s_arrays_need_labels() -> None:
-    with pytest.raises(DataError, match=r"^here: y has the shape \(\), but X has 2 rows; each row needs one label\.$"):
+    with pytest.raises(DataError, match=r"^here: y is missing; each of the 2 rows of X needs one label\.$"):
         check_arrays(np.zeros((2, 3)), None, NUMBERS, "here")
 
 
@@ -467,6 +484,22 @@ def test_statistics_of_a_matrix_need_no_labels_and_ignore_them(tmp_path: Path, m
     features = [[0, 1, 1], [1, 0, 1]]
     assert_same(read_records(write_matrix(tmp_path, X=features, **more), STATISTICS), features, [0, 0])
     assert_same(check_arrays(features, more.get("y"), STATISTICS, "here"), features, [0, 0])
+
+
+@pytest.mark.parametrize(
+    ("names", "remedy"),
+    [
+        ("agee,sex,died", "'died'; did you mean \"agee\"?"),
+        ("age;sex;died", "'age;sex;died'; it seems to separate values by ';': separate them by commas."),
+        ("age\tsex\tdied", r"it seems to separate values by '\t': separate them by commas."),
+        ("x,sex,died", "'died'; correct the file or the study."),
+    ],
+)
+def test_a_column_that_is_missing_is_told_with_what_seems_wrong(tmp_path: Path, names: str, remedy: str) -> None:
+    path = tmp_path / "heart.csv"
+    path.write_text(f"{names}\n1,f,no\n")
+    assert complaint(path, table_study()).startswith("heart.csv: lacks the column 'age' that the study's [data] names")
+    assert complaint(path, table_study()).endswith(remedy)
 
 
 def test_statistics_are_told_what_their_matrix_lacks(tmp_path: Path) -> None:

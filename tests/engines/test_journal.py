@@ -1,14 +1,17 @@
-"""A run that is cut off goes on: nothing is asked of parties twice, and a repeated turn says the same again."""
+"""An interrupted run resumes: no finished turn is asked for again, and a repeated turn sends the same as before."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
 import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from unittest import mock
 
 import numpy as np
@@ -16,17 +19,26 @@ import pytest
 
 import unspoken
 from unspoken.engines.exchange import Exchange
+from unspoken.engines.journal import Entry, Journal
 from unspoken.errors import UnspokenError
 
 OPTIONS: dict[str, dict[str, object]] = {
     "cape": {"function": "network", "steps": 5, "hidden": 2},
+    "messages-first": {"name": "cape", "order": "messages-first", "function": "network", "steps": 3, "hidden": 2},
     "moments": {"steps": 5},
     "cross-silo": {"model": "linear", "rounds": 6, "rate": 0.5},
 }
 
 
-def watched_run(method: str, checkpoint: str, crash: int = 0) -> tuple[list[str], float]:
-    """What each turn's total was, and the epsilon; the process dies when it has made total number `crash`."""
+def die() -> NoReturn:
+    """End without a word."""
+    os._exit(9)
+
+
+def watched_run(
+    method: str, checkpoint: Path, crash: int = 0, cut: Callable[[], NoReturn] = die
+) -> tuple[list[str], float]:
+    """What each turn's total was, and the epsilon; the run is cut off when it has made total number `crash`."""
     study = {
         "study": {"name": "cut", "task": "classification"},
         "data": {"features": 3, "classes": 2},
@@ -42,7 +54,7 @@ def watched_run(method: str, checkpoint: str, crash: int = 0) -> tuple[list[str]
         turns.append(coordinator.total().tobytes().hex()[:64])
         if len(turns) == crash:
             print(*turns, flush=True)
-            os._exit(9)
+            cut()
         return coordinator
 
     rng = np.random.default_rng(0)
@@ -52,15 +64,41 @@ def watched_run(method: str, checkpoint: str, crash: int = 0) -> tuple[list[str]
     return turns, result.certificate["happened"]["epsilon"]
 
 
-@pytest.mark.parametrize("method", OPTIONS)
-def test_a_run_that_was_killed_goes_on_and_repeats_only_the_turn_that_was_cut(method: str, tmp_path: Path) -> None:
-    """Killed when a turn's total was made but not yet kept: the next process makes the same total again."""
-    path = str(tmp_path / "run.checkpoint")
+def killed_run(method: str, checkpoint: Path) -> list[str]:
+    """The totals of a process that ended, without a word, when it had made the third."""
     program = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import {Path(__file__).stem} as tests; "
-    command = [sys.executable, "-c", f"{program} tests.watched_run({method!r}, {path!r}, 3)"]
+    command = [sys.executable, "-c", f"{program} tests.watched_run({method!r}, tests.Path({str(checkpoint)!r}), 3)"]
     killed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
     assert killed.returncode == 9, killed.stderr
-    first = killed.stdout.split()
+    return killed.stdout.split()
+
+
+class Cut(BaseException):
+    """Ends a run as nothing else does."""
+
+
+def frozen_run(method: str, checkpoint: Path, printed: pytest.CaptureFixture[str]) -> list[str]:
+    """The same without a process, which takes seconds: the files as they are at that moment, while it holds them."""
+    checkpoint.parent.joinpath("held").mkdir()
+
+    def cut() -> NoReturn:
+        for file in checkpoint.parent.glob("held/*"):
+            shutil.copy(file, checkpoint.parent / file.name)
+        raise Cut
+
+    with pytest.raises(Cut):
+        watched_run(method, checkpoint.parent / "held" / checkpoint.name, 3, cut)
+    return printed.readouterr().out.split()
+
+
+@pytest.mark.parametrize("method", OPTIONS)
+def test_a_run_that_was_killed_goes_on_and_repeats_only_the_turn_that_was_cut(
+    method: str, tmp_path: Path, runs: Callable[[int, int], int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed when a turn's total was made but not yet kept: the next process makes the same total again."""
+    path = tmp_path / "run.checkpoint"
+    really = method == "moments" or runs(0, 1)
+    first = killed_run(method, path) if really else frozen_run(method, path, capsys)
     assert len(first) == 3
     second, epsilon = watched_run(method, path)
     assert second[0] == first[2]
@@ -68,6 +106,40 @@ def test_a_run_that_was_killed_goes_on_and_repeats_only_the_turn_that_was_cut(me
     assert epsilon <= 2.0
     # All turns are over: whoever runs it again only reads.
     assert watched_run(method, path) == ([], epsilon)
+
+
+@pytest.mark.parametrize(("method", "crash"), [("moments", 0), ("cape", 2), ("messages-first", 4), ("cross-silo", 2)])
+def test_copies_of_a_checkpoint_go_on_to_the_same_release(method: str, crash: int, tmp_path: Path) -> None:
+    """Of a run that was cut before its first turn had begun, or in the second: no copy draws other noise."""
+    (tmp_path / "held").mkdir()
+    held = tmp_path / "held" / "run.checkpoint"
+
+    def cut(*_: object, **__: object) -> NoReturn:
+        for copy in "ab":
+            shutil.copy(held, tmp_path / copy)
+        raise Cut
+
+    before = mock.patch.object(Journal, "begin", cut) if crash == 0 else contextlib.nullcontext()
+    with pytest.raises(Cut), before:
+        watched_run(method, held, crash, cut)
+    one, other = (watched_run(method, tmp_path / copy)[0] for copy in "ab")
+    assert len(one) > 2
+    assert one == other
+
+
+def test_no_two_requests_turns_or_journals_share_a_secret_and_roots_are_erased(tmp_path: Path) -> None:
+    def drawn(name: str, *requests: str) -> list[bytes]:
+        journal = Journal(tmp_path / name, "digest/drop 0, seed 0")
+        root = journal._base.execute("SELECT secret FROM root").fetchone()[0]
+        keys = [journal.begin(number, request).key() for number, request in enumerate(requests)]
+        journal.close()
+        assert (root in (tmp_path / name).read_bytes()) == (not requests)
+        return keys
+
+    drawn("a")
+    shutil.copy(tmp_path / "a", tmp_path / "its copy")
+    found = [*drawn("a", "one", "one"), *drawn("its copy", "another"), *drawn("b", "one")]
+    assert len(set(found)) == 4
 
 
 def small(**changes: object) -> dict[str, object]:
@@ -92,6 +164,25 @@ def test_secrets_of_finished_turns_are_gone_and_the_file_is_the_owner_s(tmp_path
     assert all(secret is None and entry is not None for secret, entry in rows)
 
 
+def test_the_root_of_common_noise_is_gone_as_soon_as_its_turn_is(tmp_path: Path) -> None:
+    """CAPE's noise is prepared for all turns. A cut after each turn: the file has the roots of those to come alone."""
+    path, roots, left = tmp_path / "kept.checkpoint", list[bytes](), list[int]()
+
+    def watched(journal: Journal, *given: Any) -> None:
+        finish(journal, *given)
+        if (noise := journal.noise("function")) is not None:
+            roots.extend(root for root in noise.roots.values() if root not in roots)
+            content = path.read_bytes()
+            left.append(sum(root in content for root in roots))
+
+    finish = Journal.finish
+    features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
+    method = {"name": "cape", "function": "network", "steps": 3, "hidden": 2}
+    with mock.patch.object(Journal, "finish", watched):
+        unspoken.simulate(small(method=method), features, labels, groups, checkpoint=path)
+    assert left == [3, 2, 1, 0]
+
+
 def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
@@ -104,3 +195,29 @@ def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     with pytest.raises(UnspokenError, match="cannot be used as a checkpoint"):
         unspoken.simulate(small(), features, labels, groups, checkpoint=path)
     assert path.read_bytes() == b"no database"
+
+
+def test_a_full_disk_is_told_in_one_sentence_and_the_journal_stays(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
+    journal.begin(0, "sum")
+    # SQLite itself says that the disk is full.
+    journal._base.execute(f"PRAGMA max_page_count={journal._base.execute('PRAGMA page_count').fetchone()[0]}")
+    entry = Entry(bytes(100_000), b"", 1, 0.0, 0, 0, 0)
+    with pytest.raises(
+        UnspokenError, match=r"run\.checkpoint: cannot be written to \(database or disk is full\); make "
+    ):
+        journal.finish(0, entry)
+    journal.close()
+    again = Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
+    assert again.entry(0, "sum") is None
+    again.close()
+
+
+def test_a_checkpoint_that_cannot_be_begun_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> NoReturn:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(sqlite3, "connect", full)
+    with pytest.raises(UnspokenError, match="cannot be used as a checkpoint"):
+        Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
+    assert list(tmp_path.iterdir()) == []

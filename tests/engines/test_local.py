@@ -21,6 +21,7 @@ from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 from unspoken.summation.base import Aborted
+from unspoken.types import Integers
 
 KEY = bytes(range(32))
 SECURE = ("secagg+", "secagg", "pairwise", "compute-nodes")
@@ -169,11 +170,13 @@ class Endless(Federation):
     def __init__(self, parties: int) -> None:
         self.parties = parties
 
-    def blocks(self, most: int = 100) -> Iterator[tuple[np.ndarray, Block]]:
-        rng = np.random.default_rng(0)
-        for start in range(0, self.parties, 100):
-            features = rng.normal(size=(100, 4, 6)) / math.sqrt(6)
-            yield np.arange(start, start + 100), Block(features, rng.integers(0, 3, (100, 4)), np.full(100, 4))
+    def layout(self, most: int = 100) -> Iterator[Integers]:
+        return (np.arange(start, start + 100) for start in range(0, self.parties, 100))
+
+    def block(self, parties: Integers) -> Block:
+        rng = np.random.default_rng(int(parties[0]))
+        features = rng.normal(size=(100, 4, 6)) / math.sqrt(6)
+        return Block(features, rng.integers(0, 3, (100, 4)), np.full(100, 4))
 
 
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:

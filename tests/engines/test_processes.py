@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,7 +20,9 @@ import pytest
 
 from unspoken.engines import processes
 from unspoken.engines.processes import HelperProcess, tallier_processes
+from unspoken.errors import UnspokenError
 from unspoken.noise.stream import SecretStream
+from unspoken.summation import ideal
 from unspoken.summation.ballots import address
 from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Rejected, Session, VoteShape
 from unspoken.summation.simulated_keys import SimulatedEndpoints
@@ -42,6 +44,15 @@ def vote(talliers: int = 3, deadline: float = NEVER) -> SimulatedEndpoints[Tally
 
 def separate(simulated: SimulatedEndpoints[Tally]) -> AbstractContextManager[dict[str, Endpoint]]:
     return tallier_processes(simulated.protocol, simulated.keys)
+
+
+def test_a_protocol_that_cannot_set_up_talliers_elsewhere_is_refused() -> None:
+    summed = SimulatedEndpoints(ideal.Ideal(Session("digest", "sum", 5, 0, 3, 4, 64), ideal.Options()), SecretStream())
+    with (
+        pytest.raises(UnspokenError, match="Ideal cannot run its helpers in processes of their own"),
+        tallier_processes(summed.protocol, summed.keys),
+    ):
+        pass
 
 
 def ballots() -> Integers:
@@ -68,6 +79,7 @@ def hold(
     for index, rows in enumerate(ballots()):
         deliver(protocol.party(index, SecretStream(bytes([index]) * 32)).submit(rows))
     deliver(coordinator.settle())
+    deliver(coordinator.agree())
     deliver(coordinator.finish())
     return coordinator.winners()
 
@@ -97,8 +109,16 @@ def assert_gone(children: list[int], within: float = SLACK) -> None:
     assert not [pid for pid in children if is_alive(pid)]
 
 
-@pytest.mark.parametrize("talliers", [3, 5])
-def test_the_winners_are_those_of_talliers_in_this_process(talliers: int) -> None:
+@pytest.fixture(scope="module")
+def standing() -> Iterator[tuple[SimulatedEndpoints[Tally], dict[str, Endpoint]]]:
+    """A vote whose talliers have begun, for tests that let them be."""
+    protocol = vote()
+    with separate(protocol) as helpers:
+        yield protocol, helpers
+
+
+def test_the_winners_are_those_of_talliers_in_this_process(runs: Callable[[int, int], int]) -> None:
+    talliers = runs(3, 5)
     protocol = vote(talliers)
     with separate(protocol) as helpers:
         children = pids(helpers)
@@ -110,9 +130,12 @@ def test_the_winners_are_those_of_talliers_in_this_process(talliers: int) -> Non
     assert (winners == hold(protocol, vote(talliers).helpers(), nothing_happens)).all()
 
 
-@pytest.mark.parametrize(("moment", "talliers"), [(3, 3), (60, 3), (250, 5)])
-def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(moment: int, talliers: int) -> None:
-    """While ballots come, and in the midst of the rounds."""
+@pytest.mark.parametrize(("few", "many"), [((3, 3), (7, 5)), ((60, 3), (250, 5))])
+def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(
+    few: tuple[int, int], many: tuple[int, int], runs: Callable[[int, int], int]
+) -> None:
+    """While ballots come, and in the midst of the rounds; with --soak of five talliers instead of three."""
+    moment, talliers = map(runs, few, many)
     protocol = vote(talliers)
     with separate(protocol) as helpers:
         children = pids(helpers)
@@ -124,8 +147,9 @@ def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(moment: int, tallier
                 os.kill(children[victim], signal.SIGKILL)
                 killed = time.monotonic()
 
-        with pytest.raises(Aborted, match=f"^{victim} died .killed by SIGKILL.; nothing was revealed$"):
+        with pytest.raises(Aborted, match=f"^{victim} died .killed by SIGKILL.; nothing was revealed$") as raised:
             hold(protocol, helpers, kill)
+        assert raised.value.blamed == (victim,)
         assert 0.0 < time.monotonic() - killed < SLACK
         with pytest.raises(Aborted, match=f"^{victim} died"):
             helpers[victim].step(b"")
@@ -178,19 +202,20 @@ def test_when_shares_of_the_winners_were_opened_before_the_vote_counts_as_spent(
     assert_gone(list(children.values()), within=0.0)
 
 
-def test_what_a_tallier_refuses_is_refused_in_the_same_words() -> None:
-    protocol = vote()
+def test_what_a_tallier_refuses_is_refused_in_the_same_words(
+    standing: tuple[SimulatedEndpoints[Tally], dict[str, Endpoint]],
+) -> None:
+    protocol, helpers = standing
     here, envelopes = protocol.helpers(), protocol.party(0, SecretStream()).submit(ballots()[0])
-    with separate(protocol) as helpers:
+    for endpoints in (here, helpers):
+        endpoints["tallier:0"].step(envelopes[0].body)
+    for body in (b"garbage", envelopes[0].body, envelopes[1].body):
+        texts = []
         for endpoints in (here, helpers):
-            endpoints["tallier:0"].step(envelopes[0].body)
-        for body in (b"garbage", envelopes[0].body, envelopes[1].body):
-            texts = []
-            for endpoints in (here, helpers):
-                with pytest.raises(Rejected) as raised:
-                    endpoints["tallier:0"].step(body)
-                texts.append(str(raised.value))
-            assert texts[0] == texts[1]
+            with pytest.raises(Rejected) as raised:
+                endpoints["tallier:0"].step(body)
+            texts.append(str(raised.value))
+        assert texts[0] == texts[1]
 
 
 def test_an_abort_in_the_process_is_an_abort_here() -> None:
@@ -205,8 +230,9 @@ def test_an_abort_in_the_process_is_an_abort_here() -> None:
             waiting.extend(endpoints[envelope.to].step(envelope.body))
         coordinator.state.counting = bytes(1)
         for _ in range(2):
-            with pytest.raises(Aborted, match="only 0 of 5 parties are left"):
+            with pytest.raises(Aborted, match="only 0 of 5 parties are left") as raised:
                 helpers["tallier:0"].step(coordinator.finish()[0].body)
+            assert raised.value.blamed == (COORDINATOR,)
 
 
 def test_no_process_is_left_when_the_engine_fails() -> None:
@@ -242,6 +268,16 @@ def test_a_process_that_does_not_begin_is_named(tmp_path: Path, monkeypatch: pyt
         pass
 
 
+def test_an_answer_that_is_larger_than_any_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four gigabytes are announced; none of them is set aside."""
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\nprintf '\\377\\377\\377\\377' >&0\nexec sleep 60\n")
+    broken.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(broken))
+    with pytest.raises(Aborted, match=r"^tallier:0 answered with 4,294,967,295 bytes where"), separate(vote()):
+        pass
+
+
 PARENT = """
 import signal, sys, time
 from unspoken.engines.processes import tallier_processes
@@ -261,7 +297,9 @@ with tallier_processes(vote.protocol, vote.keys) as helpers:
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
-def test_a_killed_parent_leaves_no_children(how: signal.Signals) -> None:
+def test_a_killed_parent_leaves_no_children(how: signal.Signals, runs: Callable[[int, int], int]) -> None:
+    if how == signal.SIGTERM and not runs(0, 1):
+        pytest.skip("ends a program as SIGKILL does; runs with --soak")
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
@@ -276,25 +314,27 @@ def test_a_killed_parent_leaves_no_children(how: signal.Signals) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-def test_no_secret_is_on_a_command_line_or_in_an_environment() -> None:
-    protocol = vote()
-    with separate(protocol) as helpers:
-        for pid in pids(helpers).values():
-            seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
-            assert b"unspoken.engines.processes" in seen
-            for index in range(len(helpers)):
-                for secret in (protocol.keys.helper(index), protocol.keys.helper_root(index)):
-                    assert secret not in seen
-                    assert secret.hex().encode() not in seen
+def test_no_secret_is_on_a_command_line_or_in_an_environment(
+    standing: tuple[SimulatedEndpoints[Tally], dict[str, Endpoint]],
+) -> None:
+    protocol, helpers = standing
+    for pid in pids(helpers).values():
+        seen = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"unspoken.engines.processes" in seen
+        for index in range(len(helpers)):
+            for secret in (protocol.keys.helper(index).secret, protocol.keys.helper_root(index)):
+                assert secret not in seen
+                assert secret.hex().encode() not in seen
 
 
-def test_the_state_of_a_tallier_stays_in_its_process() -> None:
-    with separate(vote()) as helpers:
-        for helper in helpers.values():
-            with pytest.raises(TypeError, match="stays in its process"):
-                helper.dump()
-            with pytest.raises(TypeError, match="stays in its process"):
-                helper.load(b"")
+def test_the_state_of_a_tallier_stays_in_its_process(
+    standing: tuple[SimulatedEndpoints[Tally], dict[str, Endpoint]],
+) -> None:
+    for helper in standing[1].values():
+        with pytest.raises(TypeError, match="stays in its process"):
+            helper.dump()
+        with pytest.raises(TypeError, match="stays in its process"):
+            helper.load(b"")
 
 
 def test_a_tallier_loads_no_more_than_it_needs() -> None:

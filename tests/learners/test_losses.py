@@ -50,6 +50,19 @@ def test_no_slopes_are_longer_than_stated_and_some_reach_it(loss: Loss) -> None:
 
 
 @EACH
+def test_another_label_moves_slopes_by_no_more_than_stated_and_somewhere_by_as_much(loss: Loss) -> None:
+    rng = np.random.default_rng(0)
+    moved = []
+    for size in (0.0, 0.5, 5.0):
+        scores = rng.normal(scale=size, size=(40, loss.outputs))
+        for one, other in ((0, 1), (1, 0), (0, loss.classes - 1)):
+            slopes = [loss.slopes(scores.copy(), loss.targets(np.full(40, label))) for label in (one, other)]
+            moved.extend(np.linalg.norm(slopes[0] - slopes[1], axis=1))
+    assert max(moved) <= loss.label_effect * (1 + 1e-12)
+    assert max(moved) >= 0.999 * loss.label_effect
+
+
+@EACH
 def test_slopes_change_no_faster_than_the_curvature_says_and_somewhere_as_fast(loss: Loss) -> None:
     rates = []
     rng = np.random.default_rng(0)

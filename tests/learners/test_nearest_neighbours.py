@@ -17,16 +17,25 @@ from unspoken.learners.nearest_neighbours import neighbour_shares
 from unspoken.types import Floats, Integers
 
 
+def nearest(queries: Floats, features: Floats, neighbours: int) -> list[list[int]]:
+    """The rule itself, in whole numbers: the first k by (distance, place)."""
+    fractions = [[Fraction(value) for value in row] for row in (*features.tolist(), *queries.tolist())]
+    unit = max(value.denominator for row in fractions for value in row)
+    rows = [[value.numerator * (unit // value.denominator) for value in row] for row in fractions]
+    records, found = rows[: len(features)], []
+    for query in rows[len(features) :]:
+        distances = [sum((a - b) ** 2 for a, b in zip(query, record, strict=True)) for record in records]
+        found.append(sorted(range(len(features)), key=lambda index: (distances[index], index))[:neighbours])
+    return found
+
+
+def shares_of(found: list[list[int]], labels: Integers, classes: int) -> Floats:
+    """How often each label occurs among the nearest."""
+    return np.array([np.bincount(labels[indices], minlength=classes) / len(indices) for indices in found])
+
+
 def brute_force(queries: Floats, features: Floats, labels: Integers, classes: int, neighbours: int) -> Floats:
-    """The rule itself, in fractions: the first k by (distance, place)."""
-    exact = [[Fraction(float(value)) for value in row] for row in features]
-    shares = np.zeros((len(queries), classes))
-    for place, row in enumerate(queries):
-        query = [Fraction(float(value)) for value in row]
-        distances = [sum((a - b) ** 2 for a, b in zip(query, record, strict=True)) for record in exact]
-        for index in sorted(range(len(features)), key=lambda index: (distances[index], index))[:neighbours]:
-            shares[place, labels[index]] += 1.0
-    return shares / neighbours
+    return shares_of(nearest(queries, features, neighbours), labels, classes)
 
 
 def one_ulp_apart(rng: np.random.Generator, records: int, dimension: int) -> Floats:
@@ -60,10 +69,11 @@ def test_the_neighbours_are_those_of_exact_distances(kind: str, records: int, di
     features = ADVERSARIAL[kind](rng, records, dimension)
     between = (features[:4] + features[4:8]) / 2.0
     queries = np.concatenate([features[:4], between, ADVERSARIAL[kind](rng, 4, dimension), np.zeros((1, dimension))])
+    expected = nearest(queries, features, neighbours)
     for labels in (rng.integers(0, 3, records), np.arange(records)):
         classes = int(labels.max()) + 1
         found = neighbour_shares(queries, features, labels, classes, neighbours)
-        assert (found == brute_force(queries, features, labels, classes, neighbours)).all()
+        assert (found == shares_of(expected, labels, classes)).all()
 
 
 @pytest.mark.parametrize("kind", ["permuted", "one ulp apart"])

@@ -9,12 +9,13 @@ distance grows.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from unspoken.data.block import Block
-from unspoken.learners import sgd
+from unspoken.learners import certified, sgd
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic
 
@@ -55,7 +56,7 @@ def attacks(
     for crowd_label in (0, 1):
         crowd = np.tile([-NORM, 0.0, 0.0], (records, 1))
         labels = np.full(records, crowd_label)
-        for angle in np.linspace(0.0, np.pi / 2, 10):
+        for angle in np.linspace(0.0, np.pi / 2, 7):
             for first_label, second_label in ((1, 1), (1, 0), (0, classes - 1)):
                 for sign in (1.0, -1.0):
                     direction = np.array([sign * np.cos(angle), np.sin(angle), 0.0]) * NORM
@@ -147,6 +148,8 @@ def test_replacing_a_record_moves_an_sgd_model_within_its_sensitivity_and_close_
 def test_replacing_several_records_moves_a_model_within_so_many_sensitivities(
     name: str, solver: str, runs: Callable[[int, int], int]
 ) -> None:
+    if name.endswith("-2") and not runs(0, 1):
+        pytest.skip("moves as far as with four classes; runs with --soak")
     ratios = ratios_of(name, solver, ((8, 8.0), (300, 0.1)), batch=100, group=3, batches=runs(1, 3))
     assert max(ratios) <= 1.0
     assert max(ratios) >= 0.6
@@ -170,11 +173,54 @@ def test_replacing_a_whole_party_moves_a_model_within_twice_the_radius(
     assert ratio >= (0.4 if radius is None and "svm" not in name else 0.98)
 
 
+def recursive_sensitivity(
+    sizes: list[int], epochs: int, lipschitz: float, smoothness: float, strong_convexity: float
+) -> float:
+    """The largest distance between final models, over all positions of the replaced record, step by step:
+    δ_t = (1 − α_tΛ) δ_{t−1} + [record in batch t] · 2α_tL/b_t."""
+    steps = sgd.step_sizes(epochs * len(sizes), smoothness, strong_convexity)
+    worst = 0.0
+    for position in {sizes.index(size) for size in sizes} | {len(sizes) - 1}:
+        distance = 0.0
+        for step, alpha in enumerate(steps):
+            distance *= 1.0 - alpha * strong_convexity
+            if step % len(sizes) == position:
+                distance += 2.0 * alpha * lipschitz / sizes[position]
+        worst = max(worst, distance)
+    return worst
+
+
+def closed_sensitivity(sizes: list[int], lipschitz: float, strong_convexity: float) -> float:
+    """The bound that `sgd` proves: 2L / (Λ · smallest batch · batches)."""
+    return 2.0 * lipschitz / (strong_convexity * min(sizes) * len(sizes))
+
+
+def test_the_sensitivity_has_room_for_what_the_solver_leaves_undone_in_both_models(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As objectives are Λ-strongly convex, a model whose gradient has norm t is within t/Λ of the minimiser.
+
+    Λ is so small, and the records are so many, that rounding errors outweigh the constant part of the tolerance.
+    """
+    allowed: list[float] = []
+
+    def minimise(*given: Any) -> Any:
+        allowed.extend(given[-1].tolist())
+        return really(*given[:-2], 1.0, np.ones_like(given[-1]))
+
+    really = certified.minimise
+    monkeypatch.setattr(certified, "minimise", minimise)
+    records, learner = 5000, LinearLearner(Logistic(2), 1.0, 1e-6)
+    learner.fit(block((np.ones((records, 1)), np.arange(records) % 2)))
+    apart = learner.loss.distance(learner.regularization, 1.0) / (records * learner.regularization)
+    assert learner.sensitivity(records) >= apart + 2.0 * allowed[0] / learner.regularization
+
+
 def test_unequal_batches_move_a_model_as_far_as_their_smallest_batch_says() -> None:
     """DP-Helmet's own setting (50 records, batches of 20, 20 and 10) moves 1.6 times further than its Lemma 2 says."""
     paper = 2.0 * (1.0 + 0.05) / 50
-    assert sgd.recursive_sensitivity([20, 20, 10], 300, 1.0, 1.0 / 0.2 + 1.0, 1.0) == pytest.approx(2 / 30, rel=1e-2)
-    assert sgd.closed_sensitivity([20, 20, 10], 1.0, 1.0) == pytest.approx(2 / 30)
+    assert recursive_sensitivity([20, 20, 10], 300, 1.0, 1.0 / 0.2 + 1.0, 1.0) == pytest.approx(2 / 30, rel=1e-2)
+    assert closed_sensitivity([20, 20, 10], 1.0, 1.0) == pytest.approx(2 / 30)
     assert 1.5 * paper < 2 / 30
 
 
@@ -184,8 +230,8 @@ def test_unequal_batches_move_a_model_as_far_as_their_smallest_batch_says() -> N
 def test_the_closed_sensitivity_is_never_below_the_recursion(
     sizes: list[int], epochs: int, smoothness: float, convexity: float
 ) -> None:
-    recursive = sgd.recursive_sensitivity(sizes, epochs, 1.0, smoothness, convexity)
-    assert recursive <= sgd.closed_sensitivity(sizes, 1.0, convexity) * (1.0 + 1e-12)
+    recursive = recursive_sensitivity(sizes, epochs, 1.0, smoothness, convexity)
+    assert recursive <= closed_sensitivity(sizes, 1.0, convexity) * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 3, 7, 20])

@@ -186,7 +186,7 @@ def alone(model: TorchModel, flat: np.ndarray, features: np.ndarray, label: Any)
     module = make_module(name, width, outputs, hidden).double()
     module.load_state_dict({key: torch.from_numpy(value).double() for key, value in model.state(flat).items()})
     scores = module(torch.from_numpy(np.asarray(features, dtype=np.float32)).double()[None])
-    if model._loss == "squares":
+    if model._losses.name == "squares":
         loss = (scores[0, 0] - float(label)) ** 2 / 2
     else:
         loss = nn.functional.cross_entropy(scores, torch.tensor([int(label)]))
@@ -428,7 +428,7 @@ def test_weights_survive_the_way_through_a_state() -> None:
         (":Net", "is unknown"),
         (
             "no_such_package:Net",
-            r"cannot be imported here \(No module named 'no_such_package'\); install its package, or",
+            r"cannot be imported here \(No module named 'no_such_package'\); install its package, name",
         ),
         (f"{__name__}:Nothing", r"cannot be imported here \(module .* has no attribute 'Nothing'\)"),
         (here(Picky), r"cannot be called with \(6, 3\), features and outputs"),

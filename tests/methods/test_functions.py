@@ -253,11 +253,12 @@ def test_rows_are_clipped_to_the_norm_only_if_one_is_given() -> None:
         ({"sensitivity": 0.0}, r"^sensitivity is 0.0, but should be a number above 0\.$"),
         ({"sensitivity": math.nan}, r"^sensitivity is nan, but should be a number above 0\.$"),
         ({"sensitivity": math.inf}, r"^sensitivity is inf, but should be a number above 0\.$"),
+        ({"sensitivity": "one"}, r"^sensitivity is 'one', but should be a number above 0\.$"),
         ({"bound": -1.0}, r"^bound is -1.0, but should be a number above 0\.$"),
         ({"method": "magic"}, r"name is \"magic\", but to compute a function it should be one of: .*\"cape\""),
         ({"method": "none"}, r"name is \"none\", but to compute a function it should be one of: "),
-        ({"epsilon": 0.0}, r"^compute: \[privacy\] epsilon is 0.0, but should be a number above 0"),
-        ({"unit": "party"}, r"unit is \"party\", but \"cape\" protects records"),
+        ({"epsilon": 0.0}, r"^compute: \[privacy\] epsilon is 0.0, but should be a number from 1e-4"),
+        ({"unit": "party"}, r"unit is \"party\", but \"moments\" protects records"),
         ({"rows": ROWS[:, 0]}, r"^X has the shape \(1200,\), but should have one row a record\.$"),
         ({"rows": ROWS * 1e7}, r"^X has a row of norm 1.3\d+e\+07, above 1e\+06; scale X, or give the norm"),
         ({"groups": GROUPS[1:]}, r"^groups has the shape \(1199,\), but should name the party of each of 1200 records"),
@@ -270,6 +271,10 @@ def test_a_mistake_is_told_in_one_sentence(options: dict[str, Any], expected: st
 
 def test_numpy_numbers_are_taken() -> None:
     assert computed(dimension=np.int64(2), sensitivity=np.float32(1.5)).total.shape == (2,)
+
+
+def test_a_function_of_one_number_may_give_it_without_a_list() -> None:
+    assert computed(lambda rows: rows.sum(), dimension=1).total.shape == (1,)
 
 
 def test_a_function_that_fails_fails_loudly() -> None:
@@ -302,7 +307,7 @@ def test_where_a_function_fails_its_author_s_word_must_hold_for_zeros(function: 
 
 
 def test_too_many_vanished_parties_end_a_computation() -> None:
-    with pytest.raises(unspoken.errors.UnspokenError, match="nothing was"):
+    with pytest.raises(unspoken.errors.UnspokenError, match="there is no total"):
         computed(drop=2, dropouts=1)
 
 

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import hypergeom
 
-from factories import maker
+from factories import make, maker
 from unspoken.data.block import Block
+from unspoken.data.bounding import clip_rows
 from unspoken.methods.base import Sum, Total
 from unspoken.methods.helmet import Helmet
+from unspoken.methods.helmet_rules import score_noise
+from unspoken.methods.plan import FREE_ATTEMPTS
 from unspoken.methods.registry import method_for
 from unspoken.privacy.gaussian import delta_of, epsilon_of
 from unspoken.study import make_study
@@ -66,7 +70,8 @@ def total_change(method: Helmet, first: Block, second: Block) -> float:
 def test_the_total_moves_within_the_planned_sensitivity_and_close_to_it(
     learner: str, unit: Any, weights: str, changed: dict[int, int], solver: str
 ) -> None:
-    options = {"learner": learner, "weights": weights, "solver": solver, "batch": 50, "regularization": 8.0}
+    options = {"learner": learner, "weights": weights, "solver": solver, "regularization": 8.0}
+    options |= {"batch": 50} if solver == "sgd" else {}
     method = method_for(study(method=options, unit=unit))
     assert isinstance(method, Helmet)
     # Party 3 has as few records as the study allows, party 1 has many.
@@ -81,9 +86,43 @@ def test_the_total_moves_within_the_planned_sensitivity_and_close_to_it(
 
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_the_planned_sensitivity_is_the_corrected_one(learner: str) -> None:
-    """2·slope_norm·c/Λ on N·w, against the paper's 2(slope_norm·c + ΛR)/Λ; one-vs-rest counts √K times."""
+    """D/Λ on N·w, at most 2·slope_norm·c/Λ, against the paper's 2(slope_norm·c + ΛR)/Λ; one-vs-rest counts √K times."""
     stated = method_for(study(method={"learner": learner})).plan().planned("model").sensitivity
-    assert stated == pytest.approx(2 * LEARNERS[learner] * 2.0 / 4.0, rel=2e-3)
+    ratio = {"softmax": 0.605, "logistic": 0.510, "svm": 1.0}[learner]
+    assert stated == pytest.approx(ratio * 2 * LEARNERS[learner] * 2.0 / 4.0, rel=3e-3)
+
+
+@pytest.mark.parametrize("learner", LEARNERS)
+@pytest.mark.parametrize("solver", ["certified", "sgd"])
+def test_a_party_counts_by_the_longest_minimiser(learner: str, solver: str) -> None:
+    """2R, against the paper's 2·slope_norm·c/Λ."""
+    options = {"learner": learner, "solver": solver, "regularization": 0.1, "radius": 1e3}
+    plan = method_for(study(method=options, unit="party")).plan()
+    ratio = {"softmax": 0.0763, "logistic": 0.0834, "svm": 0.15}[learner]
+    assert plan.planned("model").sensitivity == pytest.approx(ratio * 2 * LEARNERS[learner] * 2.0 / 0.1, rel=1e-2)
+
+
+@pytest.mark.parametrize("weights", ["records", "equal"])
+@pytest.mark.parametrize("strength", [0.001, 4.0])
+def test_a_group_counts_record_by_record_but_never_more_than_the_parties_it_may_lie_at(
+    weights: str, strength: float
+) -> None:
+    def sensitivity(group: int) -> float:
+        options = {"weights": weights, "regularization": strength}
+        parties = {"count": 20, "records": 5, "max_records": 8}
+        return (
+            method_for(study(method=options, unit={"group": group}, parties=parties))
+            .plan()
+            .planned("model")
+            .sensitivity
+        )
+
+    learner = method_for(study(method={"regularization": strength})).learner  # type: ignore[attr-defined]
+    whole = 2 * learner.model_bound * (8 if weights == "records" else 1)
+    record = learner.loss.distance(strength, 2.0) / strength / (1 if weights == "records" else 5)
+    for group in (1, 7, 20, 10_000):
+        assert sensitivity(group) == pytest.approx(min(group * record, min(group, 20) * whole), rel=0.01)
+    assert (record < whole) == (strength == 4.0)
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 0.8, 3.0, 30.0])
@@ -172,19 +211,20 @@ def test_a_regression_study_is_told_that_helmet_classifies() -> None:
 
 
 def test_what_a_random_graph_may_expose_is_counted_in_delta() -> None:
-    """SecAgg+ leaves a chance of up to 2⁻³⁹ that colluders surround someone: a delta of that size promises too much."""
-    many = {"count": 1000}
+    """SecAgg+ leaves a chance of up to 2⁻³⁹ that colluders surround someone, in each of the attempts that may be begun:
+    a delta of that size promises too much."""
+    many, begun = {"count": 1000}, 1 + FREE_ATTEMPTS
     plans = {
-        protocol: method_for(study(parties=many, colluding=0.2, summation={"protocol": protocol}, delta=1e-12)).plan()
+        protocol: method_for(study(parties=many, colluding=0.2, summation={"protocol": protocol}, delta=2e-11)).plan()
         for protocol in ("secagg+", "secagg")
     }
     chosen = plans["secagg+"].summation_parameters
-    surrounded = 800 * hypergeom.sf(chosen["threshold"] - 1, 999, 200, chosen["neighbours"])
-    assert surrounded <= plans["secagg+"].slack <= 2.0**-39
+    surrounded = begun * 800 * hypergeom.sf(chosen["threshold"] - 1, 999, 200, chosen["neighbours"])
+    assert surrounded <= plans["secagg+"].slack <= begun * 2.0**-39
     assert surrounded > 1e-14
     assert plans["secagg"].slack < 1e-20
     assert plans["secagg+"].planned("model").noise_std > plans["secagg"].planned("model").noise_std
-    assert delta_of(plans["secagg+"].guarantee.mu, 0.8) <= 1e-12 - surrounded
+    assert delta_of(plans["secagg+"].guarantee.mu, 0.8) <= 2e-11 - surrounded
     with pytest.raises(ValueError, match='choose a larger delta, or protocol = "secagg"'):
         method_for(study(parties=many, colluding=0.2, summation={"protocol": "secagg+"}, delta=1e-14)).plan()
 
@@ -194,3 +234,70 @@ def test_cautions_are_given_for_weak_promises() -> None:
     assert any("delta = 0.5 is above" in note for note in notes)
     assert any("taken as 30" in note for note in notes)
     assert not any("delta" in note for note in method_for(study()).plan().notes)
+
+
+def test_a_study_that_leaves_regularization_open_gets_more_of_it_where_noise_is_larger() -> None:
+    """From a tenth of the square of what varies up to all of the norm's, in steps of 1, 2, 5; the plan says so."""
+    chosen = []
+    for epsilon in (10.0, 1.0, 0.3, 0.1, 0.01):
+        open_study = study(epsilon=epsilon, method={"regularization": None}, parties={"count": 20, "records": 100})
+        plan = method_for(open_study).plan()
+        chosen.append(plan.facts["regularization"])
+        assert any(f"regularization = {chosen[-1]:g}, by a rule" in note for note in plan.notes)
+    assert chosen == sorted(chosen)
+    assert chosen[0] == 0.1
+    assert chosen[-1] == 5.0
+    assert len(set(chosen)) == 5
+    assert not any("by a rule" in note for note in method_for(study()).plan().notes)
+
+
+@pytest.mark.parametrize(("unit", "records", "allowed"), [("record", 5, 0.1), ("party", 1, 0.5)])
+def test_the_chosen_regularization_is_the_least_that_leaves_scores_quiet(
+    unit: str, records: int, allowed: float
+) -> None:
+    data = {"features": 3, "classes": 3, "norm": 1.0, "intercept": False}
+    said = {"unit": unit, "colluding": 15, "parties": {"count": 60, "records": records}, "data": data}
+    method = method_for(study(method={"regularization": None}, **said))
+    assert isinstance(method, Helmet)
+    learner = replace(method.learner, radius=None)
+    assert 0.05 < learner.regularization < 1.0
+    factor = {1: 2, 2: 2, 5: 2.5}[int(f"{learner.regularization:e}"[0])]
+    less = replace(learner, regularization=learner.regularization / factor)
+    assert score_noise(method.study, learner, method.by_records) <= allowed
+    assert score_noise(method.study, less, method.by_records) > allowed
+    # It is the noise that a plan has, for models of any length.
+    plan = method_for(study(method={"regularization": learner.regularization, "radius": 1e3}, **said)).plan()
+    noise = plan.planned("model").total_std(60) / (60 * records)
+    assert noise == pytest.approx(score_noise(method.study, learner, method.by_records), rel=0.02)
+
+
+def test_whole_parties_get_half_the_radius_of_the_longest_model_unless_the_study_says_otherwise() -> None:
+    plan = method_for(study(unit="party")).plan()
+    longest = method_for(study()).learner.model_bound  # type: ignore[attr-defined]
+    assert plan.facts["radius"] == pytest.approx(longest / 2.0, rel=0.01)
+    assert plan.planned("model").sensitivity == pytest.approx(longest, rel=0.02)
+    assert "radius" not in method_for(study()).plan().facts
+    assert method_for(study(unit="party", method={"radius": 9.0})).plan().planned("model").sensitivity == pytest.approx(
+        2.0 * longest, rel=0.01
+    )
+
+
+@pytest.mark.parametrize(("features", "norm", "constant"), [(3, 1.0, 0.5), (3, 2.0, 1.0), (1280, 1.0, 1 / 64)])
+def test_the_constant_of_a_matrix_takes_a_small_share_of_the_norm(features: int, norm: float, constant: float) -> None:
+    found = study(data={"features": features, "classes": 3, "norm": norm, "intercept": True})
+    assert found.data.constant == constant
+    assert method_for(found).plan().facts["constant"] == constant
+    record = np.zeros((1, features))
+    record[0, 0] = norm
+    clipped = clip_rows(record, found.data)[0]
+    assert np.linalg.norm(clipped) <= norm * (1.0 + 1e-12)
+    assert clipped[0] ** 2 >= norm**2 * (1.0 - 1.0 / (features + 1)) * (1.0 - 1e-12)
+    assert clipped[-1] == pytest.approx(constant * clipped[0] / norm)
+    with pytest.raises(ValueError, match="constant is an unknown key"):
+        study(data={"features": features, "classes": 3, "constant": 0.1})
+
+
+def test_other_methods_and_tables_append_one() -> None:
+    assert make("moments", data={"features": 9, "classes": 3, "intercept": True}).data.constant == 1.0
+    columns = {"age": {"min": 0, "max": 110}, "height": {"min": 0, "max": 250}}
+    assert make(data={"label": "ill", "classes": ["no", "yes"], "columns": columns}).data.constant == 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, get_args
@@ -12,6 +13,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from factories import make
 from small_studies import KEY, federation_of, method_of, methods_and_tasks, public_file, records_of, small
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
@@ -19,9 +21,12 @@ from unspoken.engines import local
 from unspoken.methods.base import Collect, PartyContext, PartyRequest, Sum
 from unspoken.methods.plan import PlannedSum
 from unspoken.methods.registry import METHODS, method_for
+from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy import accounting
-from unspoken.study import Study, StudyError
+from unspoken.report.certificate import certificate, check_details
+from unspoken.report.happened import cannot_be
+from unspoken.study import Study, StudyError, plain
 from unspoken.study.reading import read_study
 from unspoken.study.sections import Task
 from unspoken.templates import study_text
@@ -48,7 +53,7 @@ def test_it_describes_itself(name: str) -> None:
     assert re.fullmatch(r"\S.{9,90}", kind.summary)
     assert kind.tasks
     assert set(kind.tasks) <= set(get_args(Task))
-    assert set(kind.template) <= set(kind.tasks)
+    assert set(kind.matrix_template) <= set(kind.template) <= set(kind.tasks)
     assert kind.__doc__
 
 
@@ -189,15 +194,30 @@ def test_contributions_are_finite_and_within_the_declared_bound(name: str, task:
                     assert norms.max() <= planned.encoding.bound * (1.0 + 1e-9)
 
 
+UNITS = ("record", {"group": 2}, "party")
+
+
 @CASE
 def test_its_release_can_be_scored_and_saved(name: str, task: str, public: Path, tmp_path: Path) -> None:
-    study = study_of(public, name, task)
-    method = method_of(study)
-    release = local.run(method, method.plan(), federation_of(study), secrets=SecretStream(KEY)).release
+    """For every unit that it promises something for; there is at least one."""
+    studies = []
+    for unit in UNITS:
+        with suppress(StudyError):
+            studies.append(small(public, name, task, colluding=1, dropouts=2, unit=unit))
+    assert studies
+    for number, study in enumerate(studies):
+        method = method_of(study)
+        plan = method.plan()
+        outcome = local.run(method, plan, federation_of(study), secrets=SecretStream(KEY))
+        check_release(study, outcome.release, tmp_path / f"release-{number}{outcome.release.suffix}")
+        check_details(plan, outcome.release)
+        assert cannot_be(plan, certificate(plan, outcome)) is None, "parties would not sign its certificate"
+
+
+def check_release(study: Study, release: Release, path: Path) -> None:
     test = records_of(study, seed=9)
     metrics = release.metrics(study, test, records_of(study))
     assert all(math.isfinite(value) for value in metrics.values())
-    path = tmp_path / f"release{release.suffix}"
     release.save(study, path)
     assert path.stat().st_size
     if release.kind == "model":
@@ -207,4 +227,16 @@ def test_its_release_can_be_scored_and_saved(name: str, task: str, public: Path,
         assert np.isfinite(scores).all()
     else:
         assert release.to_json()
-    assert json.dumps(release.details)
+    for said in (release.to_json(), release.details, getattr(release, "statistics", {})):
+        assert json.dumps(plain(said), allow_nan=False)
+
+
+@CASE
+def test_it_reads_columns_that_the_study_has(name: str, task: str) -> None:
+    keys = {"classes": ["no", "yes"], "label": "y"} if task == "classification" else {}
+    keys = {"label_bounds": [0, 1], "label": "y"} if task == "regression" else keys
+    columns = {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}, "weight": {"min": 2, "max": 9}}
+    study = make(name, task=task, data={"columns": columns, **keys})
+    read = METHODS[name].columns_read(study)
+    assert set() < set(read) <= set(columns)
+    assert len(set(read)) == len(read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from unspoken.data.splits import split
 from unspoken.learners.second_moments import cleaned_eigenvalues
 from unspoken.methods.base import Sum
 from unspoken.methods.moments import Moments
+from unspoken.methods.parameters import Refused
 from unspoken.methods.registry import method_for
 from unspoken.study import Study
 
@@ -69,7 +71,7 @@ def largest_distance(method: Moments, parameters: np.ndarray | None, trials: int
 @pytest.mark.parametrize("classes", [2, 5])
 def test_no_turn_of_softmax_moves_by_more_than_its_sensitivity_and_each_can_reach_it(turn: str, classes: int) -> None:
     """Two records on opposite sides of the origin; in a later step both are classified wrongly, and surely."""
-    method = moments(study(data=data(classes)))
+    method = moments(study(data=data(classes), method={"function": "softmax"}))
     axis = np.array([0.6, 0.0, 0.3, 0.0])
     weights = np.zeros((4, classes))
     if turn == "later step":
@@ -79,6 +81,79 @@ def test_no_turn_of_softmax_moves_by_more_than_its_sensitivity_and_each_can_reac
     reached = largest_distance(method, parameters)
     assert reached <= stated
     assert reached >= 0.98 * stated
+
+
+def rule_parameters(method: Moments, name: str, seed: int = 0) -> np.ndarray | None:
+    """Numbers that a request of the default rule may carry: a map that stretches, and weights that are surely wrong."""
+    workload: Any = method.workload
+    allowed = workload.parameters(name, 0)
+    if not allowed.ranges:
+        return None
+    return np.asarray(allowed.nearest(np.random.default_rng(seed).normal(scale=5.0, size=allowed.size)))
+
+
+@pytest.mark.parametrize("task", ["classification", "regression"])
+@pytest.mark.parametrize(("epsilon", "name"), [(8.0, "scale"), (8.0, "spread"), (8.0, "function"), (0.001, "function")])
+def test_no_turn_of_the_rule_moves_by_more_than_its_sensitivity_and_each_can_reach_it(
+    task: str, epsilon: float, name: str
+) -> None:
+    """With ε = 0.001 nothing is whitened, and a regression is least squares, whose own tests are elsewhere."""
+    described = {
+        "features": 4,
+        "norm": 2.0,
+        **({"classes": 3} if task == "classification" else {"label_bounds": [0, 9]}),
+    }
+    parties = {"count": 20, "records": 100, "max_records": 2000}
+    method = moments(study(task=task, data=described, parties=parties, epsilon=epsilon))
+    assert ("spread" in [planned.name for planned in method.plan().sums]) == (epsilon == 8.0)
+    if task == "regression" and epsilon < 1.0:
+        return
+    stated, parameters = method.plan().planned(name).sensitivity, rule_parameters(method, name)
+    rng, reached = np.random.default_rng(1), 0.0
+    labels = np.array([0, 1]) if task == "classification" else np.array([-1.0, 1.0])
+    for _ in range(100):
+        one = clipped(rng.normal(scale=5.0, size=(1, 4)), 2.0)
+        turned = np.linalg.qr(np.concatenate([one, rng.normal(size=(3, 4))]).T)[0].T[1:2] * 2.0
+        for other, second in itertools.product((-one, turned), labels):
+            vectors = [
+                method.contribute(Sum(name, parameters), Block(row[None], label[None, None], np.array([1]))).noisy[0]
+                for row, label in ((one, labels[0]), (other, second))
+            ]
+            reached = max(reached, float(np.linalg.norm(vectors[0] - vectors[1])))
+    assert reached <= stated
+    assert reached >= 0.9 * stated
+
+
+@pytest.mark.parametrize("place", [0, 17, -1])
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e12])
+def test_a_request_of_the_rule_with_numbers_beyond_all_bounds_is_refused(place: int, value: float) -> None:
+    method = moments(study(parties={"count": 20, "records": 100, "max_records": 2000}))
+    parameters = rule_parameters(method, "function")
+    assert parameters is not None
+    method.check(Sum("function", parameters.copy()), 0)
+    parameters[place] = value
+    with pytest.raises(Refused, match="parameter number"):
+        method.check(Sum("function", parameters), 0)
+    with pytest.raises(Refused, match="should carry"):
+        method.check(Sum("function", parameters[:-1]), 0)
+
+
+def test_what_the_rule_chose_depends_on_the_study_alone_and_the_plan_says_it() -> None:
+    agreed = study(parties={"count": 20, "records": 100, "max_records": 2000})
+    plan = moments(agreed).plan()
+    assert [planned.name for planned in plan.sums] == ["scale", "spread", "function"]
+    assert any(note.startswith("chosen by rule: two sums find how to whiten") for note in plan.notes)
+    few = moments(study(parties={"count": 20, "records": 1, "max_records": 2000}, unit={"group": 50})).plan()
+    assert [planned.name for planned in few.sums] == ["scale", "function"]
+    assert any("without whitening" in note for note in few.notes)
+
+
+@pytest.mark.parametrize("keys", [{"steps": 3}, {"clip": 0.1}, {"score_noise": 0.5}, {"function": "softmax"}])
+def test_a_study_that_chooses_for_itself_gets_what_it_always_got(keys: dict[str, Any]) -> None:
+    """A sum of one length for the mean and for all steps."""
+    plan = moments(study(method=keys)).plan()
+    assert [(planned.name, planned.dimension) for planned in plan.sums] == [("function", 12)]
+    assert plan.sums[0].count == keys.get("steps", 8) + 1
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
@@ -95,7 +170,7 @@ def test_no_two_records_of_a_discriminant_lie_further_apart_than_its_sensitivity
 
 def test_replacing_several_records_moves_the_sum_within_the_planned_sensitivity_and_close_to_it() -> None:
     """Three records on one side of the origin against three on the other."""
-    method = moments(study(unit={"group": 3}))
+    method = moments(study(unit={"group": 3}, method={"function": "softmax"}))
     one = np.tile([2.0, 0.0, 0.0, 0.0], (3, 1))
     labels = np.zeros(3, dtype=np.int64)
     moved = np.linalg.norm(contribution(method, one, labels) - contribution(method, -one, labels))
@@ -123,7 +198,7 @@ def test_however_records_are_spread_the_sums_are_the_same(function: str) -> None
 
 
 def test_the_common_direction_is_taken_away_if_there_is_one() -> None:
-    method = moments(study(data=data(features=50, norm=1.0)))
+    method = moments(study(data=data(features=50, norm=1.0), method={"function": "softmax"}))
     function: Any = method.workload
     rng = np.random.default_rng(0)
     around_zero = rng.normal(size=(1000, 50))
@@ -216,7 +291,7 @@ def test_it_runs_on_a_real_secure_sum_and_through_the_estimator() -> None:
     assert model.score(features, labels) > 0.9
     assert np.allclose(model.predict_proba(features).sum(axis=1), 1.0)
     assert model.guarantee_.epsilon <= 8.0
-    assert model.plan_.rounds == 17
+    assert model.plan_.rounds == 18
 
 
 @pytest.mark.parametrize(("reshape", "rounds"), [(True, 2), (False, 1)])

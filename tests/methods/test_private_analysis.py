@@ -13,8 +13,11 @@ import unspoken
 from factories import maker
 from unspoken.methods import voting
 from unspoken.methods.voting import Voting
+from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.roles.totals import Totals
 from unspoken.study import Study
+from unspoken.summation.base import Aborted
 from unspoken.types import Flags, Floats, Integers
 
 PARTIES, QUERIES, CLASSES = 40, 12, 3
@@ -75,6 +78,28 @@ def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_
         assert expected > 1.3 * before
 
 
+def test_a_vote_that_failed_is_in_the_analysis_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its winners may have become known. Nobody knows who was counted, so agreement does not make it any cheaper."""
+    agreed, *records = votes(tmp_path, attempts=2)
+    lucky = unspoken.simulate(agreed, *records, private_analysis=True)
+    made, left = Totals.voted, [Aborted("bad luck")]
+
+    def unlucky(totals: Totals, *given: Any) -> Any:
+        if left:
+            raise left.pop()
+        return made(totals, *given)
+
+    monkeypatch.setattr(Totals, "voted", unlucky)
+    done = unspoken.simulate(agreed, *records, private_analysis=True)
+    assert done.outcome.failed == {"ballots": 1}
+    assert lucky.private is not None
+    assert done.private is not None
+    found, without = float(done.private["epsilon"]), float(lucky.private["epsilon"])
+    alone = epsilon_of(done.plan.planned("ballots").mu, 1e-5)
+    assert without < alone < found <= done.plan.guarantee.epsilon * (1.0 + 1e-9)
+    assert found >= max(alone, without)
+
+
 def test_a_run_that_goes_on_from_its_checkpoint_knows_whose_ballots_were_counted(tmp_path: Path) -> None:
     agreed, *records = votes(tmp_path)
     kept = tmp_path / "journal"
@@ -116,7 +141,7 @@ def test_shares_that_are_rounded_are_counted_as_they_are_added_up(tmp_path: Path
     assert planned.sensitivity / math.sqrt(QUERIES) > math.sqrt(2.0) / 3
     told: list[tuple[Floats, float]] = []
 
-    def listening(totals: Floats, deviation: float, move: float, delta: float, drawn: float) -> float:
+    def listening(totals: Floats, deviation: float, move: float, *given: float) -> float:
         told.append((totals, move))
         return 1.0
 

@@ -180,8 +180,10 @@ def test_a_regression_of_a_matrix_predicts_as_unspoken_does(tmp_path: Path, inte
     released = LinearModel(rng.normal(size=(1, agreed.data.dimension)), None, {})
     model = saved_and_loaded(released, agreed, tmp_path)
     features = rng.normal(size=(100, 5))
-    np.testing.assert_allclose(model.predict(features), released.predict(agreed, features))
-    middle = 20.0 + (10.0 * released.weights[0, -1] if intercept else 0.0)
+    predicted = model.predict(features)
+    np.testing.assert_allclose(predicted, released.predict(agreed, features))
+    assert (predicted.min(), predicted.max()) == (10.0, 30.0), "predictions are clipped to the label's bounds"
+    middle = np.clip(20.0 + (10.0 * released.weights[0, -1] if intercept else 0.0), 10.0, 30.0)
     assert model.predict(np.zeros((1, 5)))[0] == pytest.approx(middle)
 
 

@@ -104,7 +104,7 @@ def test_the_table_is_the_exact_distribution_up_to_the_stated_distance(sigma: fl
     assert Fraction(distance) / 2 < Fraction(DISTANCE) / 7
 
 
-def test_convolutions_are_smooth_enough_for_every_deviation() -> None:
+def test_convolutions_are_smooth_enough_for_every_deviation_and_their_tables_small() -> None:
     for sigma in np.geomspace(586.0, 2.0**48, 300):
         table_sigma, factors = discrete_gaussian._decompose(float(sigma))
         partial = np.sqrt(np.cumsum(factors.astype(float) ** 2))
@@ -112,6 +112,7 @@ def test_convolutions_are_smooth_enough_for_every_deviation() -> None:
         smoothing = (table_sigma * partial[:-1] / partial[1:]).min()
         assert 4 * math.exp(-2 * math.pi**2 * smoothing**2) < DISTANCE / 100
         assert len(factors) <= 7
+        assert 14.0 * table_sigma < 2**13
 
 
 def draw(table: discrete_gaussian._Table, words: list[int], spare: list[int], factor: int = 1) -> list[int]:

@@ -44,3 +44,13 @@ def test_sums_of_residues_decode_to_sums_of_numbers(bits: int) -> None:
     encoding = Encoding(scale=2.0**8, bits=bits, bound=1e9)
     total = encoding.encode(vectors).sum(axis=0, dtype=np.uint64) & np.uint64(2**bits - 1)
     assert np.allclose(encoding.decode(total), vectors.sum(axis=0), atol=1000 / encoding.scale)
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [("uint8", 16), ("int16", 256), ("int32", 2**16), ("int64", 2**32), ("float16", 300), ("float32", 1e30), ("?", 1)],
+)
+def test_a_row_is_clipped_whatever_its_numbers_are_made_of(kind: str, number: float) -> None:
+    """In a byte the square of 16 is 0, and so on: as integers these rows seem to have no length."""
+    words = Encoding(1000.0, 64, 1.0).encode(np.full((1, 4), number, dtype=kind)).view(np.int64)
+    np.testing.assert_array_equal(words, [[500, 500, 500, 500]])

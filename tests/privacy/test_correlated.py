@@ -10,12 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unspoken.privacy.correlated import (
+    adversary_variance,
     correlated_mu,
-    hidden_variance,
-    integer_hidden_variance,
+    factor_for,
+    integer_adversary_variance,
     integer_noise_for,
     noise_for,
 )
+from unspoken.privacy.gaussian import delta_of
 from unspoken.privacy.integer import LOST_VARIANCE
 
 
@@ -75,29 +77,154 @@ def test_the_paper_s_formula_is_transcribed_rightly() -> None:
     assert paper_mu_squared(100, 0) == pytest.approx(1.010, abs=5e-4)
 
 
-@given(hidden=st.floats(1.0, 1e12), ratio=st.floats(1.0, 1e6), honest=st.integers(1, 1000))
-def test_the_planned_noise_hides_what_was_asked_for(hidden: float, ratio: float, honest: int) -> None:
-    common, own = noise_for(hidden, ratio, honest)
-    assert hidden_variance(common, own, honest) == pytest.approx(hidden, rel=1e-12)
-    common, own = integer_noise_for(hidden, ratio, honest)
-    assert integer_hidden_variance(common, own, honest) == pytest.approx(hidden, rel=1e-6)
+@given(variance=st.floats(1.0, 1e12), ratio=st.floats(1.0, 1e6), honest=st.integers(1, 1000))
+def test_the_planned_noise_hides_what_was_asked_for(variance: float, ratio: float, honest: int) -> None:
+    common, own = noise_for(variance, ratio, honest)
+    assert adversary_variance(common, own, honest) == pytest.approx(variance, rel=1e-12)
+    common, own = integer_noise_for(variance, ratio, honest)
+    assert integer_adversary_variance(common, own, honest) == pytest.approx(variance, rel=1e-6)
 
 
-@given(honest=st.integers(1, 60))
-def test_what_is_given_up_for_integers_covers_the_rounding_of_the_whole_view(honest: int) -> None:
-    """C(a, b) − C(a − 2r², b − 3r²) ≥ r²I: the lost covariance is enough to round every coordinate of the view."""
+def covariance(common: float, own: float, honest: int) -> np.ndarray:
+    """That of the adversary's view: the honest sites' messages, and the sum of their ê."""
+    matrix = np.empty((honest + 1, honest + 1))
+    matrix[:honest, :honest] = (common + own) * np.eye(honest)
+    matrix[honest, :honest] = matrix[:honest, honest] = common
+    matrix[honest, honest] = honest * common
+    return matrix
 
-    def covariance(common: float, own: float) -> np.ndarray:
-        matrix = np.empty((honest + 1, honest + 1))
-        matrix[:honest, :honest] = (common + own) * np.eye(honest)
-        matrix[honest, :honest] = matrix[:honest, honest] = common
-        matrix[honest, honest] = honest * common
-        return matrix
 
-    lost = covariance(100.0, 100.0) - covariance(100.0 - 2 * LOST_VARIANCE, 100.0 - 3 * LOST_VARIANCE)
-    assert np.linalg.eigvalsh(lost).min() >= LOST_VARIANCE * (1 - 1e-9)
+@given(variance=st.floats(64.0, 1e4), ratio=st.floats(1.0, 100.0), honest=st.integers(1, 60))
+def test_what_is_given_up_for_integers_covers_the_rounding_of_the_whole_view(
+    variance: float, ratio: float, honest: int
+) -> None:
+    """Integer noise minus the continuous one that it stands for is at least r²I: enough to round every coordinate."""
+    whole = covariance(*integer_noise_for(variance, ratio, honest), honest)
+    lost = whole - covariance(*noise_for(variance, ratio, honest), honest)
+    assert np.linalg.eigvalsh(lost).min() >= LOST_VARIANCE * (1 - 1e-6)
+
+
+@given(common=st.floats(64.0, 1e4), own=st.floats(64.0, 1e4), honest=st.integers(1, 60))
+def test_integer_noise_is_not_taken_for_more_than_is_left_of_it_after_rounding(
+    common: float, own: float, honest: int
+) -> None:
+    left = covariance(common, own, honest) - LOST_VARIANCE * np.eye(honest + 1)
+    assert integer_adversary_variance(common, own, honest) <= (1 + 1e-9) / np.linalg.inv(left)[0, 0]
 
 
 def test_no_honest_site_is_refused() -> None:
     with pytest.raises(ValueError, match="honest"):
-        hidden_variance(1.0, 1.0, 0)
+        adversary_variance(1.0, 1.0, 0)
+
+
+def brute_force_mu_after(
+    changes: np.ndarray, common: float, own: float, added: list[list[int]], rng: np.random.Generator
+) -> float:
+    """μ of the honest sites' messages and of sums of ê over the given sets of them, for a change at each site."""
+    honest = len(changes)
+    deviations = np.concatenate([np.full(honest, math.sqrt(common)), np.full(honest, math.sqrt(own))])
+    one = np.eye(honest)
+    sums = np.zeros((len(added), 2 * honest))
+    for row, sites in zip(sums, added, strict=True):
+        row[sites] = 1.0
+    view = np.vstack([np.hstack([one, one]), sums])
+    shift = np.concatenate([changes, np.zeros(len(added))])
+    order = rng.permutation(len(view))  # nothing depends on the order in which they come
+    least, _, _, _ = np.linalg.lstsq((view * deviations)[order], shift[order], rcond=1e-13)
+    return float(np.linalg.norm(least))
+
+
+@given(data=st.data())
+def test_messages_first_costs_no_more_than_the_smallest_sum_that_may_be_made(data: st.DataObject) -> None:
+    """Whichever sites are in a sum, in however many sums without a site in common, and wherever the changes are, as
+    long as their sizes add up to one. The worst is reached: all of it at one site of the smallest sum."""
+    honest = data.draw(st.integers(1, 12))
+    least = data.draw(st.integers(1, honest))
+    own = data.draw(st.floats(0.05, 20.0))
+    common = own * data.draw(st.floats(0.9, 1000.0))
+    rng = np.random.default_rng(data.draw(st.integers(0, 999)))
+    sites, added = rng.permutation(honest).tolist(), []
+    while len(sites) >= least:
+        size = int(rng.integers(least, len(sites) + 1))
+        added.append(sites[:size])
+        sites = sites[size:]
+    changes = rng.dirichlet(np.ones(honest)) * rng.choice([-1.0, 1.0], honest)
+    promised = correlated_mu(1.0, common, own, least)
+    assert brute_force_mu_after(changes, common, own, added, rng) <= promised * (1.0 + 1e-9)
+    alone = np.eye(honest)[0]
+    worst = brute_force_mu_after(alone, common, own, [list(range(least))], rng)
+    assert worst == pytest.approx(promised, rel=1e-9)
+
+
+@given(own=st.floats(82.0, 1e6), ratio=st.floats(1.0, 1e6), honest=st.integers(1, 1000))
+def test_the_two_steps_with_integer_noise_cost_no_more_than_the_formula(own: float, ratio: float, honest: int) -> None:
+    """Messages, then the sum given the messages, each with the variance that rounding loses: see the module."""
+    common = ratio * (own - 3.0 * LOST_VARIANCE) + 2.0 * LOST_VARIANCE
+    given_messages = common * own / (common + own)
+    moved = common / (common + own)
+    squared = 1.0 / (common + own - LOST_VARIANCE) + moved**2 / (honest * given_messages - LOST_VARIANCE)
+    assert squared <= 1.0 / integer_adversary_variance(common, own, honest)
+    assert given_messages >= 30.0
+
+
+def attacked_after(choose: str, rng: np.random.Generator, trials: int = 400_000) -> tuple[np.ndarray, float]:
+    """log(P₁/P₀) of what an adversary sees under P₁ (a change of 1 at site 0), who picks one companion of site 0 by the
+    messages; and the promised μ. `choose` "twice": two sums over different sites, which no party allows."""
+    honest, common, own = 4, 3.0, 1.5
+    hidden = rng.normal(0.0, math.sqrt(common), (trials, honest))
+    messages = hidden + rng.normal(0.0, math.sqrt(own), (trials, honest))
+    messages[:, 0] += 1.0
+    of_messages = (messages[:, 0] - 0.5) / (common + own)
+    moved, variance = common / (common + own), common * own / (common + own)
+    # The companion whose message is most extreme, or by that of site 0 the smallest or the largest one.
+    others = messages[:, 1:]
+    far, signs = np.abs(others).argmax(axis=1) + 1, np.sign(messages[:, :1])
+    companion = far if choose == "far" else (signs * others).argmax(axis=1) + 1
+    rows = np.arange(trials)
+    total = hidden[:, 0] + hidden[rows, companion]
+    # Under P₀ the sum given the messages has the mean moved·(m₀ + m_j), under P₁ it is less by `moved`.
+    left = total - moved * (messages[:, 0] + messages[rows, companion])
+    of_sum = -(2.0 * left * moved + moved**2) / (2.0 * 2.0 * variance)
+    if choose == "twice":
+        alone = hidden[:, 0] - moved * messages[:, 0]
+        of_sum = -(2.0 * alone * moved + moved**2) / (2.0 * variance)
+    return of_messages + of_sum, correlated_mu(1.0, common, own, 2)
+
+
+@pytest.mark.parametrize("choose", ["far", "by the victim", "twice"])
+def test_choosing_who_is_in_the_sum_by_the_messages_gains_nothing(choose: str) -> None:
+    """δ(ε) of the attack, measured: the Gaussian one of the promised μ, within five standard errors. If the noise of a
+    message could be added up twice, it would be far above."""
+    ratios, mu = attacked_after(choose, np.random.default_rng(5))
+    for epsilon in (0.0, 0.5, 1.0, 2.0):
+        found = np.maximum(0.0, 1.0 - np.exp(epsilon - ratios))
+        error = 5.0 * found.std() / math.sqrt(len(found))
+        promised = delta_of(mu, epsilon)
+        if choose == "twice":
+            assert found.mean() > promised + error
+        else:
+            assert found.mean() == pytest.approx(promised, abs=error)
+
+
+@given(data=st.data())
+def test_a_site_with_a_promise_of_its_own_has_it_and_the_others_lose_nothing(data: st.DataObject) -> None:
+    """By the inverse of the covariance of the honest messages given the sum of their ê, whoever is honest: at worst the
+    others have the least noise."""
+    honest = data.draw(st.integers(1, 8))
+    ratio = data.draw(st.floats(1.0, 1000.0))
+    stronger = data.draw(st.floats(1.0, 50.0))
+    factor = factor_for(stronger, ratio, honest)
+    factors = np.array(
+        [factor, *(factor_for(data.draw(st.floats(1.0, 50.0)), ratio, honest) for _ in range(honest - 1))]
+    )
+
+    def variance(factors: np.ndarray, site: int) -> float:
+        common, own = ratio * factors, factors
+        covariance = np.diag(common + own) - np.outer(common, common) / common.sum()
+        return float(1.0 / np.linalg.inv(covariance)[site, site])
+
+    base, worst = adversary_variance(ratio, 1.0, honest), np.ones(honest)
+    worst[0] = factor
+    assert variance(worst, 0) == pytest.approx(stronger * base, rel=1e-6)
+    assert variance(factors, 0) >= stronger * base * (1.0 - 1e-9)
+    assert variance(factors, honest - 1) >= base * (1.0 - 1e-9)

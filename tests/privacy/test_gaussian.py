@@ -19,12 +19,12 @@ MUS = st.floats(0.01, 10.0)
 
 
 @pytest.mark.parametrize("mu", [0.05, 0.3, 1.0, 4.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-9])
-def test_epsilon_agrees_with_the_pld_accountant(mu: float, delta: float) -> None:
+def test_epsilon_agrees_with_the_pld_accountant(mu: float) -> None:
     accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE, value_discretization_interval=1e-4)
     # Under "replace one" that accountant's sensitivity is 2 for noise of deviation σ (contributions in [−1, 1]).
     accountant.compose(GaussianDpEvent(2.0 / mu))
-    assert epsilon_of(mu, delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-3)
+    for delta in (1e-3, 1e-5, 1e-9):
+        assert epsilon_of(mu, delta) == pytest.approx(accountant.get_epsilon(delta), rel=1e-3)
 
 
 def test_composition_agrees_with_the_pld_accountant() -> None:

@@ -50,9 +50,8 @@ def test_the_sum_of_shares_is_the_discrete_gaussian_of_the_summed_variance(share
     assert np.abs(total - expected).sum() < 1e-12
 
 
-def test_the_two_deviations_are_inverse() -> None:
-    assert integer.continuous_deviation(integer.discrete_deviation(123.0)) == pytest.approx(123.0)
-    assert integer.discrete_deviation(123.0) > 123.0
+def test_integer_noise_is_worth_a_little_less_than_its_own_variance() -> None:
+    assert integer.continuous_deviation(123.0) ** 2 == pytest.approx(123.0**2 - 2.5**2)
 
 
 def test_slack_grows_with_samples_and_epsilon_and_is_negligible_in_use() -> None:

@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from dp_accounting import NeighboringRelation
+from dp_accounting.pld import privacy_loss_distribution
 from scipy.integrate import quad
-from scipy.stats import hypergeom, norm
+from scipy.stats import hypergeom
 
-from unspoken.privacy.subsampled import Rounds, delta_of, effective_rate, epsilon_of, noise_multiplier_for
+from unspoken.privacy import gaussian, subsampled
+from unspoken.privacy.subsampled import (
+    Rounds,
+    _poisson,
+    composed,
+    delta_of,
+    effective_rate,
+    epsilon_of,
+    noise_multiplier_for,
+)
 
 
 @pytest.mark.parametrize(("sigma", "published"), [(1.0, 2.5), (2.0, 1.07)])
@@ -26,7 +38,8 @@ def exact_delta(one: Mixture, other: Mixture, sigma: float, epsilon: float) -> f
     """∫ max(0, p − e^ε q) for mixtures of Gaussians given as (weight, mean), and the same the other way round."""
 
     def density(mixture: Mixture, x: float) -> float:
-        return sum(weight * float(norm.pdf(x, mean, sigma)) for weight, mean in mixture)
+        bells = (weight * math.exp(-(((x - mean) / sigma) ** 2) / 2.0) for weight, mean in mixture)
+        return sum(bells) / (sigma * math.sqrt(2.0 * math.pi))
 
     def excess(p: Mixture, q: Mixture) -> float:
         def integrand(x: float) -> float:
@@ -50,6 +63,26 @@ def test_a_single_round_is_the_exact_integral(sigma: float, epsilon: float) -> N
     assert delta_of(rounds, epsilon, "replace", "poisson") == pytest.approx(
         exact_delta(with_it, replaced, sigma, epsilon), rel=1e-3, abs=1e-7
     )
+
+
+RELATIONS = {"replace": NeighboringRelation.REPLACE_ONE, "add-remove": NeighboringRelation.ADD_OR_REMOVE_ONE}
+
+
+@pytest.mark.parametrize("adjacency", RELATIONS)
+@pytest.mark.parametrize("rate", [1e-6, 0.1, 0.9, 1.0])
+@pytest.mark.parametrize(("sigma", "step"), [(0.05, 0.1), (0.7, 0.01), (3.0, 0.001), (300.0, 0.0001)])
+def test_a_round_s_losses_are_those_of_dp_accounting(sigma: float, step: float, rate: float, adjacency: str) -> None:
+    """Up to rounding, which second differences of δ, divided by the step, enlarge."""
+    ours = _poisson(sigma, rate, step, adjacency)  # type: ignore[arg-type]
+    theirs = privacy_loss_distribution.from_gaussian_mechanism(
+        sigma, value_discretization_interval=step, sampling_prob=rate, neighboring_relation=RELATIONS[adjacency]
+    )
+    assert ours._symmetric == theirs._symmetric
+    for one, other in ((ours._pmf_remove, theirs._pmf_remove), (ours._pmf_add, theirs._pmf_add)):
+        one, other = one.to_dense_pmf(), other.to_dense_pmf()
+        assert one._lower_loss == other._lower_loss
+        np.testing.assert_allclose(one._probs, other._probs, rtol=0.0, atol=1e-14 / step)
+        assert one._infinity_mass == pytest.approx(other._infinity_mass, rel=1e-6, abs=1e-30)
 
 
 def test_batches_of_fixed_size_can_cost_what_is_counted_and_more_than_poisson_batches() -> None:
@@ -76,6 +109,19 @@ def test_the_noise_for_a_promise_keeps_it_with_little_room(
     assert 0.98 * epsilon <= spent <= epsilon
 
 
+@pytest.mark.parametrize("adjacency", RELATIONS)
+def test_rounds_on_all_records_are_those_of_the_gaussian(adjacency: str) -> None:
+    """Exactly; as by the grid of losses, up to its step, and as rounds on almost all records."""
+    rounds = (Rounds(3.0, 1.0, 5), Rounds(5.0, 1.0, 2), Rounds(1.0, 0.0, 9))
+    exact = epsilon_of(rounds, 1e-5, adjacency, "poisson")  # type: ignore[arg-type]
+    mu = (2.0 if adjacency == "replace" else 1.0) * math.sqrt(5 / 3.0**2 + 2 / 5.0**2)
+    assert gaussian.delta_of(mu, exact) == pytest.approx(1e-5)
+    on_a_grid = composed(rounds, adjacency, "poisson", True).get_epsilon_for_delta(1e-5)  # type: ignore[arg-type]
+    assert exact < on_a_grid < exact * (1.0 + 1e-4)
+    almost = [replace(part, rate=part.rate * (1.0 - 1e-6)) for part in rounds]
+    assert epsilon_of(almost, 1e-5, adjacency, "poisson") == pytest.approx(exact, rel=1e-3)  # type: ignore[arg-type]
+
+
 def test_rounds_with_different_noise_compose() -> None:
     apart = epsilon_of([Rounds(1.5, 0.1, 10), Rounds(3.0, 0.1, 10)], 1e-5, "add-remove", "poisson")
     more = epsilon_of([Rounds(1.5, 0.1, 20)], 1e-5, "add-remove", "poisson")
@@ -95,5 +141,22 @@ def test_the_effective_rate_holds_but_for_the_slack() -> None:
 
 
 def test_batches_of_fixed_size_protect_replaced_records_only() -> None:
-    with pytest.raises(ValueError, match="replace"):
-        epsilon_of([Rounds(1.0, 0.1, 1)], 1e-5, "add-remove", "without-replacement")
+    for rate in (0.1, 1.0):
+        with pytest.raises(ValueError, match="replace"):
+            epsilon_of([Rounds(1.0, rate, 1)], 1e-5, "add-remove", "without-replacement")
+
+
+@pytest.mark.parametrize("fine", [True, False])
+@pytest.mark.parametrize(("count", "mu"), [(1000, 1.0), (1000, 4.0), (10_000, 1.0), (10_000, 4.0)])
+def test_a_tiny_delta_is_not_lost_in_rounding(
+    count: int, mu: float, fine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounds on all records are Gaussian and have an exact ε. The numerical one must not be below it."""
+    monkeypatch.setattr(subsampled, "_mu", lambda rounds, adjacency, sampling: None)
+    for sampling, adjacency, move in (("poisson", "add-remove", 1.0), ("without-replacement", "replace", 2.0)):
+        rounds = [Rounds(move * math.sqrt(count) / mu, 1.0, count)]
+        for delta in (1e-14, 1e-12, 2e-11, 1e-10, 1e-8):
+            stated = epsilon_of(rounds, delta, adjacency, sampling, fine)  # type: ignore[arg-type]
+            assert stated >= gaussian.epsilon_of(mu, delta)
+        assert stated == pytest.approx(gaussian.epsilon_of(mu, delta), rel=3e-3)
+        assert delta_of(rounds, 0.0, adjacency, sampling) >= gaussian.delta_of(mu, 0.0)  # type: ignore[arg-type]

@@ -9,7 +9,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +39,7 @@ DROPOUTS = (0, 1, 4)
 SUMS = [name for name, kind in PROTOCOLS.items() if "sum" in kind.serves]
 """The protocols that add: votes show no totals that could be compared."""
 SOME_NODES = (3, 2)
-"""Three compute nodes, of which each party uses two. (With four dropouts such a study is refused.)"""
+"""Three compute nodes, of which each party uses two."""
 SIZES = ((20, 20), (20, 26))
 """The fewest and the most records of a party."""
 
@@ -53,6 +55,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         {"learner": "svm", "radius": 0.02, **_STRONG},
     ],
     "moments": [
+        {"function": "auto", "steps": 2},
+        {"function": "linear-regression"},
+        {"function": "linear-regression", "coefficients": 0.5},
+        {"function": "mean"},
+        {"function": "auto", "steps": 2, "epsilon": 8.0},
         {"steps": 1},
         {"function": "logistic-regression"},
         {"function": "logistic-regression", "reshape": False},
@@ -62,16 +69,23 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     ],
     "cape": [
         {},
+        {"order": "messages-first"},
         {"function": "softmax", "steps": 1},
         {"function": "histogram", "bins": 3},
         {"function": "discriminant"},
     ],
     "conv": [{}, {"function": "histogram", "bins": 3}],
-    "local": [{"reshape": False}, {"model": "linear", **_BATCHES}],
-    "central": [{"reshape": False}, {"model": "linear", **_BATCHES}],
+    "local": [{"reshape": False}, {"function": "mean"}, {"model": "linear", **_BATCHES}],
+    "central": [
+        {"reshape": False},
+        {"function": "mean"},
+        {"model": "linear", **_BATCHES},
+        {"model": "linear", "sampling": "without-replacement", **_BATCHES},
+    ],
     "cross-silo": [
         {**_BATCHES},
         {**_BATCHES, "sampling": "without-replacement"},
+        {**_BATCHES, "sampling": "within-parties"},
         {**_BATCHES, "projection": 5},
         {**_BATCHES, "model": "mlp", "hidden": [3]},
     ],
@@ -95,7 +109,10 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
         for ballots in ({}, {"ballots": "neighbours", "neighbours": 2})
     ],
 }
-"""Keys of [method] to be tried. A method that is not here is tried with its defaults, for every task that it takes."""
+VARIANTS |= {entry.name: entry.load() for entry in entry_points(group="unspoken.variants")}
+"""Keys of methods in other packages, which they declare themselves"""
+"""Keys of [method] to be tried; `epsilon` is that of [privacy], where a method's choices depend on it. A method that is
+not here is tried with its defaults, for every task that it takes."""
 ELSEWHERE = {"dp-fm", "objective-perturbation"}
 """Pooled baselines with noise of their own kind: test_baselines.py and test_objective_perturbation.py attack them."""
 
@@ -113,9 +130,14 @@ class Case:
     protocol: str = "ideal"
     nodes: tuple[int, int] | None = None
     """Of compute nodes: how many there are, and how many of them each party uses."""
+    directed: bool = False
+    """Whether the study's [data] names public records, in whose directions linear methods learn."""
 
     def __str__(self) -> str:
         return " ".join([self.task, self.method, *(f"{key}={value}" for key, value in self.options)])
+
+    def _public(self, public: Path) -> dict[str, str]:
+        return {"public": str(public)} if self.directed else {}
 
     def study(self, public: Path) -> Study:
         options: dict[str, Any] = {"name": self.method, **dict(self.options)}
@@ -125,8 +147,9 @@ class Case:
         intercept = options.get("function") == "discriminant"
         return factories.make(
             task=self.task,
-            data={"features": FEATURES, "intercept": intercept, **target[self.task]},
+            data={"features": FEATURES, "intercept": intercept, **target[self.task], **self._public(public)},
             parties={"count": PARTIES, "records": self.sizes[0], "max_records": self.sizes[1]},
+            epsilon=options.pop("epsilon", 1.0),
             unit=self.unit,
             dropouts=self.dropouts,
             method=options,
@@ -135,9 +158,10 @@ class Case:
 
 
 def public_records(folder: Path) -> Path:
-    """Public records that all point one way, so that whatever votes move, they move together."""
+    """Public records that all point one way, so that whatever votes move, they move together. (As many as directions
+    are learnt from; votes are on the first.)"""
     path = folder / "public.npz"
-    features = np.zeros((QUERIES, FEATURES))
+    features = np.zeros((QUERIES + 1, FEATURES))
     features[:, 0] = 1.0
     np.savez(path, X=features)
     return path
@@ -153,6 +177,19 @@ def variants() -> list[Case]:
     ]
 
 
+def directed() -> list[Case]:
+    """Every linear classifier that learns in the directions of public records."""
+    classifiers = [case for case in variants() if case.task == "classification"]
+    linear = [case for case in classifiers if METHODS[case.method].learns_directions(case.study(Path("unread.npz")))]
+    return [replace(case, directed=True) for case in linear]
+
+
+def first_of_each_method(cases: list[Case]) -> list[Case]:
+    """The first case of each method, and the one by which `moments` chooses everything by itself."""
+    first = {case.method: case for case in reversed(cases)}
+    return [*first.values(), *(case for case in cases if ("function", "auto") in case.options)]
+
+
 def planned(case: Case, public: Path) -> tuple[Method, Plan] | None:
     """The case's method and plan; None if it is refused, or promises nothing."""
     try:
@@ -163,14 +200,25 @@ def planned(case: Case, public: Path) -> tuple[Method, Plan] | None:
     return (method, plan) if plan.guarantee.is_promise else None
 
 
-def settings() -> Iterator[dict[str, Any]]:
+def refusal(case: Case, public: Path) -> str:
+    """Why a case is not attacked."""
+    try:
+        guarantee = method_for(case.study(public)).plan().guarantee
+    except StudyError as error:
+        return str(error)
+    return guarantee.sentence()
+
+
+@cache
+def settings() -> tuple[dict[str, Any], ...]:
     """Units, dropouts, sizes and protocols, so that each pair of them occurs."""
-    product = list(all_settings())
+    product, chosen = list(all_settings()), []
     wanted = {pair for setting in product for pair in _pairs(setting)}
     while wanted:
         best = max(product, key=lambda setting: len(wanted & _pairs(setting)))
         wanted -= _pairs(best)
-        yield best
+        chosen.append(best)
+    return tuple(chosen)
 
 
 def cheap_settings() -> Iterator[dict[str, Any]]:
@@ -230,24 +278,26 @@ _REPLACED: list[tuple[str, Any, Any, Any]] = [
 ]
 
 
-KINDS = len(_REPLACED)
+PAIRS = 2 * len(_REPLACED)
+"""Each kind of neighbours at one party first, and at each party first (which is the same for a record, or a party)."""
 
 
 def neighbours(case: Case, plan: Plan, chosen: Iterable[int] | None = None) -> Iterator[tuple[str, Neighbours]]:
-    """Pairs of data sets that are built to be as far apart as a method can be driven."""
+    """Pairs of data sets that are built to be as far apart as a method can be driven: all, or some of `PAIRS`."""
     groups, places = _base(case)
-    for name, (others, label), (before, one), (after, other) in (
-        _REPLACED if chosen is None else [_REPLACED[number] for number in chosen]
-    ):
-        for rows in places:
-            features = np.tile(others, (len(groups), 1)).astype(float)
-            labels = _halves(groups) if label is None else np.full(len(groups), label)
-            pair = []
-            for record, number in ((before, one), (after, other)):
-                moved, named = features.copy(), labels.copy()
-                moved[rows], named[rows] = _off_the_grid(record, plan) if name == ROUNDED else record, number
-                pair.append(Records(moved, _labels(case, named)))
-            yield f"{name}, rows {rows[:3].tolist()}…", Neighbours(groups, pair[0], pair[1])
+    everything = [(kind, place) for kind in range(len(_REPLACED)) for place in range(len(places))]
+    some = everything if chosen is None else [(number // 2, number % len(places)) for number in chosen]
+    for kind, place in some:
+        name, (others, label), (before, one), (after, other) = _REPLACED[kind]
+        rows = places[place]
+        features = np.tile(others, (len(groups), 1)).astype(float)
+        labels = _halves(groups) if label is None else np.full(len(groups), label)
+        pair = []
+        for record, number in ((before, one), (after, other)):
+            moved, named = features.copy(), labels.copy()
+            moved[rows], named[rows] = _off_the_grid(record, plan) if name == ROUNDED else record, number
+            pair.append(Records(moved, _labels(case, named)))
+        yield f"{name}, rows {rows[:3].tolist()}…", Neighbours(groups, pair[0], pair[1])
 
 
 def _off_the_grid(record: Any, plan: Plan) -> Any:
@@ -298,6 +348,7 @@ class Listening(Method):
     def __init__(self, method: Method, script: Sequence[Request] | None = None) -> None:
         super().__init__(method.study)
         self.name, self._method, self._script, self.heard = method.name, method, script, Recorded()
+        self.directions = method.directions
 
     def plan(self) -> Plan:
         return self._method.plan()
@@ -341,7 +392,7 @@ def run(
     listening = Listening(method, script)
     if hasattr(method, "secrets"):
         method.secrets = SecretStream(KEY)
-    federation = ArrayFederation(method.study, records, groups)
+    federation = ArrayFederation(method.study, records, groups, method.directions)
     heard = listening.heard
     original = Encoding.encode
 
@@ -412,20 +463,43 @@ def _of_encoded(plan: Plan, one: Recorded, other: Recorded) -> list[Distance]:
     return found[:PARTIES]
 
 
+Ratios = dict[str, float]
+"""By the names of totals"""
+ENOUGH = 0.5
 ROUNDING = 1.0 + 1e-9
 """Of the comparison itself: decoded totals are divided by a power of two, and norms are taken of them."""
 
 
-def attacked(case: Case, public: Path, chosen: Iterable[int] | None = None) -> float | None:
-    """The largest ratio of what neighbours moved to what was stated; None if the study is refused."""
+def attacked(case: Case, public: Path, chosen: Iterable[int] | None = None) -> Ratios | None:
+    """The largest ratio of what neighbours moved to what was stated, of each planned total; None if the study is
+    refused."""
     found = planned(case, public)
     if found is None:
         return None
     method, plan = found
-    worst = 0.0
+    worst = dict.fromkeys((release["name"] for release in plan.to_json()["releases"]), 0.0)
+    if plan.others:
+        # What a trusted trainer receives is no release.
+        worst = {plan.others[0].name: 0.0}
     for name, pair in neighbours(case, plan, chosen):
         for distance in distances(case, method, plan, pair):
             if distance.moved > distance.stated * ROUNDING:
                 raise AssertionError(f"{case!r}: {name}: {distance}")
-            worst = max(worst, distance.ratio)
+            worst[distance.what] = max(worst[distance.what], distance.ratio)
     return worst
+
+
+def worst_of(found: Iterable[Ratios | None]) -> Ratios:
+    """The largest ratio of each total over several studies of one variant."""
+    worst: Ratios = {}
+    for ratios in found:
+        for name, ratio in (ratios or {}).items():
+            worst[name] = max(worst.get(name, 0.0), ratio)
+    return worst
+
+
+def check_reached(worst: Ratios) -> None:
+    """Fail if some sensitivity is stated more than twice as large as what was reached: then an attack is missing."""
+    for name, ratio in worst.items():
+        if ratio < ENOUGH:
+            raise AssertionError(f'neighbours reach {ratio:.2f} of the sensitivity of "{name}" only')

@@ -31,10 +31,11 @@ DROPPED = [(name, drop) for name in SUMMATIONS for drop in ((0,) if name == "pai
 """Pairwise masks cannot be taken away without those who are gone."""
 
 
-def measured(method: str, summation: dict[str, Any], drop: int) -> tuple[Any, float]:
+def measured(name: str, summation: dict[str, Any], drop: int, **method: Any) -> tuple[Any, float]:
     """The plan, and the deviation of the released total."""
     agreed = factories.make(
-        method,
+        name,
+        method=method,
         task="statistics",
         data={"features": FEATURES},
         parties={"count": PARTIES, "records": RECORDS, "max_records": RECORDS},
@@ -67,5 +68,13 @@ def test_a_total_has_the_noise_that_is_stated_and_hides_what_is_planned(summatio
 @pytest.mark.parametrize("summation", ["secagg+", "compute-nodes", "some nodes"])
 def test_noise_in_common_goes_but_for_that_of_parties_which_vanish(summation: str) -> None:
     for drop in (0, 1):
-        plan, seen = measured("cape", SUMMATIONS[summation], drop)
+        plan, seen = measured("cape", SUMMATIONS[summation], drop, order="noise-first")
         assert seen == pytest.approx(plan.sums[0].total_std(PARTIES - drop, PARTIES), rel=ROOM)
+
+
+@pytest.mark.parametrize("summation", ["secagg+", "compute-nodes", "some nodes"])
+def test_noise_in_common_goes_whoever_vanishes_if_it_is_added_up_after_the_messages(summation: str) -> None:
+    for drop in (0, DROPOUTS):
+        plan, seen = measured("cape", SUMMATIONS[summation], drop)
+        assert seen == pytest.approx(math.sqrt((PARTIES - drop) / PARTIES) * plan.sums[0].total_std(PARTIES), rel=ROOM)
+        assert seen <= plan.sums[0].largest_total_std * (1.0 + ROOM)

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
@@ -41,7 +42,7 @@ def test_it_holds_the_plan_and_the_guarantee(simulation: Simulation) -> None:
     certificate = simulation.certificate
     plan = simulation.plan.to_json()
     assert {key: certificate[key] for key in plan} == plan
-    assert certificate["statement"] == simulation.plan.guarantee.sentence()
+    assert certificate["statement"].endswith(f" {simulation.plan.guarantee.sentence()}")
     guarantee = certificate["guarantee"]
     assert guarantee["epsilon"] <= 1.5
     assert (guarantee["delta"], guarantee["unit"], guarantee["adjacency"]) == (1e-5, "record", "replace")
@@ -98,6 +99,31 @@ def test_it_says_so_when_the_sum_was_only_simulated() -> None:
     assert certificate["happened"]["secure_sum"] is False
     assert "adds in the clear" in certificate["statement"]
     assert any("simulation only" in note for note in certificate["notes"])
+
+
+def test_a_simulation_says_so_and_what_would_be_different_on_a_network(simulation: Simulation) -> None:
+    certificate = simulation.certificate
+    assert certificate["simulation"] is simulation.to_json()["simulation"] is True
+    assert certificate["statement"].startswith(
+        "SIMULATION: all parties ran on this machine, where all records were; nobody was protected from anybody here. "
+        "What follows would hold if every party, every helper and the coordinator had been on machines of their own, "
+        "and every party had drawn its keys and its noise there. Whoever sees the result, "
+    )
+    real = replace(simulation.outcome, simulated=False)
+    written = Simulation(simulation.plan, real, {}).certificate
+    assert (written["simulation"], written["statement"]) == (False, simulation.plan.guarantee.sentence())
+
+
+def test_a_simulation_of_a_curator_or_without_a_promise_says_what_is_true_of_it() -> None:
+    central = run(study("central")).certificate["statement"]
+    assert "would hold if one curator, and nobody else, had had the records. Whoever sees" in central
+    none = run(study("none")).certificate["statement"]
+    assert none == (
+        "SIMULATION: all parties ran on this machine, where all records were. No privacy is promised: the result is "
+        "computed from all records, without noise."
+    )
+    masked = study().model_copy(update={"summation": unspoken.study.SummationSection(protocol="secagg")})
+    assert "if every party and the coordinator had been on" in run(masked).certificate["statement"]
 
 
 def test_the_number_of_records_stays_out_of_it_when_parties_are_protected() -> None:

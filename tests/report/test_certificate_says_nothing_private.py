@@ -46,7 +46,8 @@ STUDIES: dict[str, dict[str, Any]] = {
     "objective-perturbation": {},
     "none": {},
 }
-DATED = {"began"}
+DATED = {"began", "model_sha256", "statistics_sha256"}
+"""What is of the run, and the name of the release itself, which the promise is about"""
 
 
 def method_of(name: str) -> str:
@@ -165,7 +166,7 @@ def test_where_parties_are_protected_an_estimator_s_study_plan_and_certificate_k
 def test_where_parties_are_protected_words_are_no_wider_than_the_model_needs() -> None:
     """That no size is known must not cost uploads of twice the length."""
     rng = np.random.default_rng(0)
-    estimator = unspoken.PrivateClassifier(unit="party", classes=[0, 1])
+    estimator = unspoken.PrivateClassifier("helmet", unit="party", classes=[0, 1])
     estimator.fit(rng.normal(size=(60, FEATURES)), rng.integers(0, 2, 60), np.arange(60) % 6)
     assert estimator.plan_.summation_parameters["bits"] == 32
 

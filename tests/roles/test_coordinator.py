@@ -8,15 +8,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from cast import SCENES, Cast, study_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cast import EACH_SCENE, Cast, study_of
 from small_studies import PARTIES, small
-from unspoken.methods.base import Collect, Tokens, ZeroSum
+from unspoken.methods.base import Cancel, Collect, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.roles.messages import Ask, Assist, Carried
+from unspoken.methods.plan import FREE_ATTEMPTS
+from unspoken.roles.messages import Ask, Assist, Carried, Over
 from unspoken.roles.store import MemoryStore
+from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Aborted, Rejected
 
 
@@ -27,17 +29,17 @@ def encoded(message: Any) -> bytes:
 def test_stages_come_in_their_order(public: Path) -> None:
     cast, stages = Cast(study_of(public, "turns", "secagg+")), []
     cast.run([], lambda stage, done, parties: stages.append(stage))
-    assert stages == ["setup", "setup", "vectors", "agreement", "result"] * 2
+    assert stages == ["setup", "setup", "setup", "vectors", "gathering", "agreement", "result"] * 2
     assert (cast.coordinator.stage, cast.coordinator.release is None) == ("done", False)
 
 
 def test_a_protocol_without_setup_begins_with_vectors_and_a_shuffle_has_one_stage(public: Path) -> None:
     cast, stages = Cast(study_of(public, "tokens", "ideal")), []
     cast.run([], lambda stage, done, parties: stages.append(stage))
-    assert stages == ["shuffle", "vectors", "agreement", "result"] * 2
+    assert stages == ["shuffle", "vectors", "gathering", "agreement", "result"] * 2
 
 
-@pytest.mark.parametrize(("kind", "protocol"), SCENES)
+@EACH_SCENE
 def test_every_request_is_a_new_attempt_that_parties_and_helpers_hear_of(
     kind: str, protocol: str, public: Path
 ) -> None:
@@ -46,8 +48,8 @@ def test_every_request_is_a_new_attempt_that_parties_and_helpers_hear_of(
 
     def listen(to: str, body: bytes) -> None:
         if to != COORDINATOR:
-            message: Any = msgspec.msgpack.decode(body, type=Ask | Assist | Carried)
-            if not isinstance(message, Carried):
+            message: Any = msgspec.msgpack.decode(body, type=Ask | Assist | Carried | Over)
+            if isinstance(message, Ask | Assist):
                 heard.setdefault(to, []).append(message.attempt)
 
     cast.before = listen
@@ -70,7 +72,7 @@ def test_garbage_is_rejected_before_the_start_and_after_it(garbage: bytes) -> No
         coordinator.receive(garbage)
 
 
-@pytest.mark.parametrize(("kind", "protocol"), SCENES)
+@EACH_SCENE
 def test_messages_that_do_not_belong_change_no_total(kind: str, protocol: str, public: Path) -> None:
     """Before every message: one of another attempt, a damaged one, and the one before once more."""
     honest = Cast(study_of(public, kind, protocol)).totals()
@@ -110,7 +112,7 @@ def test_nothing_is_closed_before_the_start_or_after_the_end(public: Path) -> No
         cast.coordinator.close_stage()
 
 
-@pytest.mark.parametrize(("kind", "protocol"), SCENES)
+@EACH_SCENE
 def test_without_answers_it_gives_up(kind: str, protocol: str, public: Path) -> None:
     """Whatever stage is closed with nobody there: no total and no release."""
     coordinator = Cast(study_of(public, kind, protocol)).coordinator
@@ -126,19 +128,50 @@ def test_without_answers_it_gives_up(kind: str, protocol: str, public: Path) -> 
 
 
 def test_only_those_who_prepared_noise_are_asked_for_a_message(public: Path) -> None:
+    keys = {"order": "noise-first"}
+    study = small(public, "cape", "statistics", keys=keys, dropouts=3, colluding=1, summation="compute-nodes")
+    assert asked_in(study) == {"ZeroSum": list(range(PARTIES)), "Collect": [0, 1, 2, 3, 5]}
+
+
+def test_only_those_who_sent_a_message_add_up_the_noise_of_it(public: Path) -> None:
     study = small(public, "cape", "statistics", dropouts=3, colluding=1, summation="compute-nodes")
+    assert asked_in(study) == {"Collect": list(range(PARTIES)), "Cancel": [0, 1, 2, 3, 5]}
+
+
+def test_a_party_that_was_not_asked_has_no_say(public: Path) -> None:
+    """It would come into the sum of the noise, and end the attempt after vectors have left."""
+    study = small(public, "cape", "statistics", dropouts=3, colluding=1, summation="compute-nodes")
+    cast, refused = Cast(study), []
+
+    def look(to: str, body: bytes) -> None:
+        if isinstance(cast.coordinator.request, Cancel) and not refused:
+            attempt = cast.coordinator.attempt
+            for sender in ("party:4", "party:0"):
+                message = msgspec.msgpack.encode(Carried(attempt, memoryview(b"anything")))
+                with pytest.raises(Rejected) as told:
+                    cast.coordinator.receive(message, sender)
+                refused.append(str(told.value))
+
+    cast.before = look
+    cast.run([4, 1])
+    assert refused[0] == "party:4 was not asked in this attempt"
+    assert refused[1] != refused[0].replace("4", "0")
+
+
+def asked_in(study: Study) -> dict[str, list[int]]:
+    """Who is asked for what if party 4 vanishes first, and then party 1."""
     cast = Cast(study)
     asked: dict[str, list[int]] = {}
 
     def look(to: str, body: bytes) -> None:
         request = cast.coordinator.request
-        name = type(request).__name__
-        if isinstance(request, ZeroSum | Collect):
-            asked[name] = cast.coordinator.expected()
+        if isinstance(request, ZeroSum | Collect | Cancel):
+            asked[type(request).__name__] = cast.coordinator.expected()
 
     cast.before = look
     cast.run([4, 1])
-    assert asked == {"ZeroSum": list(range(PARTIES)), "Collect": [0, 1, 2, 3, 5]}
+    assert cast.coordinator.totals.participation["function"][0].sent == PARTIES - 2
+    return asked
 
 
 def test_a_party_that_lost_its_store_is_left_out_of_the_messages(public: Path) -> None:
@@ -167,3 +200,95 @@ def test_tokens_are_asked_for_turn_by_turn(public: Path) -> None:
     cast.before = look
     cast.totals()
     assert turns == [0, 1]
+
+
+@EACH_SCENE
+def test_it_says_by_itself_when_a_stage_is_complete(kind: str, protocol: str, public: Path) -> None:
+    """Stages are closed as soon as they are complete: all but those in which some protocol awaits nothing."""
+    cast, closed = Cast(study_of(public, kind, protocol)), list[tuple[str, bool]]()
+    close = cast.coordinator.close_stage
+
+    def watched() -> Any:
+        closed.append((cast.coordinator.stage, cast.coordinator.complete))
+        return close()
+
+    cast.coordinator.close_stage = watched  # type: ignore[method-assign]
+    assert cast.totals() == Cast(study_of(public, kind, protocol)).totals()
+    assert {stage for stage, complete in closed if complete} >= {"vectors", "agreement", "result"}
+    assert all(complete for _, complete in closed)
+
+
+@pytest.mark.parametrize("protocol", ["secagg+", "compute-nodes"])
+def test_a_stage_is_not_complete_before_everyone_has_answered(protocol: str, public: Path) -> None:
+    """Before every message of a stage in which someone is expected: not yet, unless the message is no answer."""
+    cast, early = Cast(study_of(public, "turns", protocol)), 0
+
+    def look(to: str, body: bytes) -> None:
+        nonlocal early
+        early += cast.coordinator.complete
+
+    cast.before = look
+    cast.totals()
+    # What is still on its way when a stage is complete: that the study is over, and to nodes what to count.
+    assert early == 0
+
+
+def test_who_vanished_is_waited_for(public: Path) -> None:
+    study = small(public, "helmet", "classification", dropouts=2, summation="secagg+", colluding=1)
+    cast, closed = Cast(study), list[bool]()
+    close = cast.coordinator.close_stage
+
+    def watched() -> Any:
+        closed.append(cast.coordinator.complete)
+        return close()
+
+    cast.coordinator.close_stage = watched  # type: ignore[method-assign]
+    cast.run([4, 1])
+    # One vanishes after its keys, and one while it sends its vector.
+    assert closed.count(False) == 2
+
+
+def test_everyone_is_told_when_an_attempt_is_over_also_if_it_failed(public: Path) -> None:
+    """And then nobody keeps anything of it."""
+    for drop in (0, 3):
+        study = small(public, "helmet", "classification", dropouts=2, summation="compute-nodes", colluding=1)
+        cast = Cast(study)
+        with contextlib.suppress(Aborted):
+            cast.run(list(range(drop)))
+        assert (cast.coordinator.release is None) == bool(drop)
+        for role in (*cast.parties.values(), *cast.helpers.values()):
+            if role not in [cast.parties[f"party:{index}"] for index in range(drop)]:
+                assert role._attempt is None
+
+
+def test_a_free_attempt_is_made_again_a_number_of_times(public: Path) -> None:
+    """Nobody answers in the setup: no vector can have left."""
+    coordinator = Cast(study_of(public, "turns", "secagg+")).coordinator
+    coordinator.start()
+    attempts = [coordinator.attempt]
+    for _ in range(FREE_ATTEMPTS):
+        with pytest.raises(Aborted) as ended:
+            coordinator.close_stage()
+        assert {envelope.to for envelope in coordinator.retry(ended.value)} == {f"party:{i}" for i in range(PARTIES)}
+        attempts.append(coordinator.attempt)
+    with pytest.raises(Aborted) as ended:
+        coordinator.close_stage()
+    with pytest.raises(Aborted) as last:
+        coordinator.retry(ended.value)
+    assert last.value.__cause__ is ended.value
+    assert str(last.value).endswith("Nothing that depends on records had left a party, so it cost no epsilon")
+    assert sorted(set(attempts)) == attempts
+    assert not coordinator.tries.failed
+
+
+def test_an_attempt_with_vectors_is_not_made_again_unless_the_plan_has_another(public: Path) -> None:
+    for attempts in (1, 3):
+        study = small(public, "helmet", "classification", summation="compute-nodes", attempts=attempts)
+        coordinator = Cast(study).coordinator
+        coordinator.start()
+        ended = Aborted("it ended")
+        for _ in range(attempts - 1):
+            coordinator.retry(ended)
+        with pytest.raises(Aborted, match="it ended"):
+            coordinator.retry(ended)
+        assert coordinator.tries.failed == {"model": attempts}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from cast import Cast, study_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cast import Cast, study_of
 from unspoken.methods.parameters import Refused
-from unspoken.roles.messages import Assist, Carried
-from unspoken.summation.base import Rejected
+from unspoken.roles import store
+from unspoken.roles.messages import Assist, Carried, Over
+from unspoken.summation.base import Aborted, Rejected
+from unspoken.summation.compute_node import ComputeNode
 
 SCENES = [("turns", "compute-nodes"), ("messages", "compute-nodes"), ("votes", "tally")]
 SCENE = pytest.mark.parametrize(("kind", "protocol"), SCENES)
@@ -32,7 +35,7 @@ def lies(name: str, assisted: list[Assist], plan: Any) -> list[tuple[str, Any]]:
         ("not under way", Carried(b"e" * 16, memoryview(b"x"))),
         ("attempt of 3 bytes", Assist(b"abc", right, name, 0)),
     ]
-    found += [("used before", assist) for assist in assisted]
+    found += [("not newer", assist) for assist in assisted]
     if assisted:
         found.append(("message", Carried(assisted[-1].attempt, memoryview(b"damaged"))))
     return found
@@ -50,11 +53,13 @@ def test_lies_are_refused_and_change_nothing(kind: str, protocol: str, public: P
             return
         for word, message in lies(cast.plan.sums[0].name, assisted, cast.plan):
             kept = cast.kept(victim)
+            if msgspec.msgpack.encode(message) == cast.helpers[victim]._last[0]:
+                continue  # That the last message comes again is no lie.
             with pytest.raises((Refused, Rejected), match=word):
                 cast.helpers[victim].receive(msgspec.msgpack.encode(message))
             assert cast.kept(victim) == kept
             told += 1
-        honest_message: Any = msgspec.msgpack.decode(body, type=Assist | Carried)
+        honest_message: Any = msgspec.msgpack.decode(body, type=Assist | Carried | Over)
         if isinstance(honest_message, Assist):
             assisted.append(honest_message)
 
@@ -81,3 +86,146 @@ def test_an_oversized_message_is_rejected_unread(public: Path) -> None:
     cast = Cast(study_of(public, "turns", "compute-nodes"))
     with pytest.raises(Rejected, match="are the most"):
         cast.helpers[cast.plan.helper_addresses[0]].receive(bytes(1 << 24))
+
+
+@SCENE
+@pytest.mark.parametrize("repeating", [True, False])
+def test_large_messages_that_came_before_a_crash_come_again_or_the_attempt_ends(
+    kind: str, protocol: str, repeating: bool, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A helper's store only names what needs no answer, here of any size. The helper is made again before every
+    message. If senders repeat what they sent, the totals are right. If they do not, it says nothing that it does not
+    know any more, and the next attempt finds it as good as new."""
+    monkeypatch.setattr(store, "LARGE", 0)
+    honest = Cast(study_of(public, kind, protocol)).totals()
+    cast = Cast(study_of(public, kind, protocol))
+    victim, sent, waited = cast.plan.helper_addresses[0], list[bytes](), 0
+
+    def crash(to: str, body: bytes) -> None:
+        nonlocal waited
+        if to != victim:
+            return
+        helper = cast.helpers[victim] = cast.helper(victim)
+        waited += len(helper._missing)
+        if isinstance(msgspec.msgpack.decode(body, type=Assist | Carried | Over), Carried):
+            for message in sent if repeating else []:
+                with contextlib.suppress(Rejected, Refused):
+                    helper.receive(message)
+            sent.append(body)
+        else:
+            sent[:] = [body]
+
+    cast.before = crash
+    if repeating:
+        assert cast.totals() == honest
+        assert waited
+        return
+    with pytest.raises((Rejected, Aborted)):
+        cast.totals()
+    assert cast.helpers[victim].receive(msgspec.msgpack.encode(Assist(b"\xff" * 16, *_planned(cast)))) == []
+
+
+def _planned(cast: Cast) -> Any:
+    planned = cast.plan.sums[0]
+    kind = "prepare" if planned.noise.prepares else "vote" if planned.classes else "sum"
+    return kind, planned.name, 0
+
+
+def test_a_message_that_was_not_taken_before_the_crash_waits_for_those_that_were(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LARGE", 0)
+    cast = Cast(study_of(public, "turns", "compute-nodes"))
+    victim = cast.plan.helper_addresses[0]
+
+    class Enough(Exception): ...
+
+    def stop(to: str, envelopes: list[Any]) -> None:
+        if to == victim and envelopes:
+            raise Enough
+
+    cast.after = stop
+    with pytest.raises(Enough):
+        cast.totals()
+    helper = cast.helper(victim)
+    attempt = helper._attempt or b""
+    missing = len(helper._missing)
+    assert missing == len(cast.parties)
+    with pytest.raises(Rejected, match=f"{missing} messages that came before a crash must come again"):
+        helper.receive(msgspec.msgpack.encode(Carried(attempt, memoryview(b"something else"))))
+    assert helper.receive(msgspec.msgpack.encode(Over(b"\0" * 16))) == []
+    assert len(cast.helper(victim)._missing) == missing
+    assert helper.receive(msgspec.msgpack.encode(Over(attempt))) == []
+    assert cast.helper(victim)._attempt is None
+
+
+def test_an_error_while_messages_are_taken_again_leaves_nothing_half_done(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that went on from the middle would not know that it signed a list, and would sign another one."""
+    monkeypatch.setattr(store, "LARGE", 0)
+    monkeypatch.setattr(ComputeNode, "has_forgotten", False)  # No snapshot: it has only named the shares it counted.
+    cast = Cast(study_of(public, "turns", "compute-nodes"))
+    victim, sent = cast.plan.helper_addresses[0], list[bytes]()
+
+    class Enough(Exception): ...
+
+    def stop(to: str, envelopes: list[Any]) -> None:
+        if to == victim and cast.helpers[victim]._endpoint.state.statement:
+            raise Enough
+
+    cast.before = lambda to, body: sent.append(body) if to == victim else None
+    cast.after = stop
+    with pytest.raises(Enough):
+        cast.totals()
+    helper = cast.helper(victim)
+    named = [body for body in sent if store.name_of(body) in helper._missing]
+    step, steps = ComputeNode.step, iter(range(100))
+
+    def failing(node: ComputeNode, incoming: bytes) -> Any:
+        if next(steps) == 2:
+            raise MemoryError
+        return step(node, incoming)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ComputeNode, "step", failing)
+        for body in named[:-1]:
+            helper.receive(body)
+        with pytest.raises(MemoryError):
+            helper.receive(named[-1])
+    assert len(helper._missing) == len(named)
+    for body in named:
+        helper.receive(body)
+    assert not helper._missing
+    assert helper._endpoint.state.statement
+
+
+def test_a_message_that_comes_again_in_another_form_ends_the_attempt(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its sender made another one of the same name: it does not get into a sum for which something was said before."""
+    monkeypatch.setattr(store, "LARGE", 0)
+    monkeypatch.setattr(store, "_BEGINNING", 64)
+    cast = Cast(study_of(public, "turns", "compute-nodes"))
+    victim, sent = cast.plan.helper_addresses[0], list[bytes]()
+
+    class Enough(Exception): ...
+
+    def stop(to: str, envelopes: list[Any]) -> None:
+        if to == victim and envelopes:
+            raise Enough
+
+    cast.before = lambda to, body: sent.append(body) if to == victim else None
+    cast.after = stop
+    with pytest.raises(Enough):
+        cast.totals()
+    helper = cast.helper(victim)
+    first, *others = [body for body in sent if store.name_of(body) in helper._missing]
+    changed = bytearray(first)
+    changed[len(first) // 2] ^= 1
+    for body in others:
+        assert helper.receive(body) == []
+    with pytest.raises(Aborted, match="came again in another form"):
+        helper.receive(bytes(changed))
+    assert helper._attempt is None
+    assert cast.helper(victim)._attempt is None

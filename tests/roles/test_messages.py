@@ -8,19 +8,31 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from cast import SCENES, Cast, study_of
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from unspoken.methods.base import Collect, Pool, Request, Sum, Tokens, Vote, ZeroSum
+from cast import EACH_SCENE, Cast, study_of
+from unspoken.methods.base import Cancel, Collect, Pool, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.roles import coordinator, helper, party
+from unspoken.roles import coordinator, role
 from unspoken.roles.attempts import largest_request
-from unspoken.roles.messages import Ask, Assist, Carried, ask_for, carried, largest_ask, request_of, unpacked
+from unspoken.roles.messages import (
+    Ask,
+    Assist,
+    Carried,
+    Over,
+    ask_for,
+    carried,
+    largest_ask,
+    largest_carried,
+    request_of,
+    unpacked,
+)
 from unspoken.summation.base import Envelope, Rejected
 
 ATTEMPT = bytes(range(16))
+KINDS: list[Any] = ["sum", "vote", "prepare"]
 NAMES, TURNS = st.text(min_size=1, max_size=20), st.integers(0, 2**31)
 NUMBERS = st.none() | arrays.arrays(np.float64, st.integers(1, 9))
 PLACES = st.none() | arrays.arrays(np.int64, st.integers(1, 9))
@@ -29,6 +41,7 @@ REQUESTS = st.one_of(
     st.builds(Vote, NAMES, NUMBERS, TURNS, PLACES),
     st.builds(Collect, NAMES, NUMBERS, TURNS, PLACES, st.none() | st.integers(0, 99)),
     st.builds(ZeroSum, NAMES),
+    st.builds(Cancel, NAMES, TURNS),
     st.builds(Tokens, TURNS),
 )
 
@@ -74,7 +87,7 @@ def test_what_is_carried_arrives_as_it_was_sent(body: bytes) -> None:
     assert (message.attempt, bytes(message.body)) == (ATTEMPT, body)
 
 
-@pytest.mark.parametrize("kind", ["sum", "vote", "prepare"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_helpers_are_told_what_they_are_needed_for(kind: Any) -> None:
     assist = Assist(ATTEMPT, kind, "model", 3)
     assert unpacked(msgspec.msgpack.encode(assist), Assist | Carried, 1 << 10) == assist
@@ -106,7 +119,7 @@ def test_bytes_that_are_no_numbers_are_refused() -> None:
         request_of(Ask(ATTEMPT, "sum", "model", 0, b"123"))
 
 
-@pytest.mark.parametrize(("kind", "protocol"), SCENES)
+@EACH_SCENE
 def test_no_message_of_a_run_is_larger_than_stated(
     kind: str, protocol: str, public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,16 +130,50 @@ def test_no_message_of_a_run_is_larger_than_stated(
         sizes.append((len(incoming), largest))
         return unpacked(incoming, kind, largest)
 
-    for module in (party, coordinator, helper):
+    for module in (role, coordinator):
         monkeypatch.setattr(module, "unpacked", weighed)
     cast = Cast(study_of(public, kind, protocol))
     cast.totals()
     assert len(sizes) > len(cast.parties)
     assert all(0 < size <= largest for size, largest in sizes)
+    # Nothing of a size that a study has no use for is decoded.
+    assert max(largest for _, largest in sizes) < max(size for size, _ in sizes) + 40_000
 
 
 def test_a_request_may_be_as_large_as_its_parameters(public: Path) -> None:
     cast = Cast(study_of(public, "turns", "compute-nodes"))
     size = cast.method.parameters(Sum("function", None, 1)).size
     assert size
-    assert largest_request(cast.method, cast.plan) == largest_ask(size) == largest_ask(0) + 8 * size
+    largest = largest_request(cast.method, cast.plan)
+    assert largest == largest_ask("function", size)
+    ask = ask_for(Sum("function", np.zeros(size), 1), 1, ATTEMPT)
+    # A turn and the number of a party have room for any number.
+    assert largest - 32 < len(msgspec.msgpack.encode(ask)) <= largest
+
+
+@given(NAMES, st.integers(0, 100), st.integers(0, 100), TURNS, st.none() | st.integers(0, 2**31))
+def test_requests_of_any_kind_have_at_most_the_stated_size(
+    name: str, parameters: int, indices: int, turn: int, only: int | None
+) -> None:
+    numbers, places = np.zeros(parameters), np.zeros(indices, dtype=np.int64)
+    largest = largest_ask(name, parameters, indices)
+    requests = [
+        Sum(name, numbers, turn, places),
+        Vote(name, numbers, turn, places),
+        Collect(name, numbers, turn, places, only),
+    ]
+    for request in requests:
+        assert largest - 48 < len(msgspec.msgpack.encode(ask_for(request, turn, ATTEMPT))) <= largest
+    small = [
+        ask_for(ZeroSum(name), turn, ATTEMPT),
+        ask_for(Cancel(name), turn, ATTEMPT),
+        Over(ATTEMPT),
+        *(Assist(ATTEMPT, k, name, turn) for k in KINDS),
+    ]
+    assert all(len(msgspec.msgpack.encode(message)) <= largest for message in small)
+
+
+@given(st.integers(1, 70_000))
+def test_what_carries_a_message_adds_a_known_number_of_bytes(size: int) -> None:
+    (envelope,) = carried([Envelope("party:3", bytes(size))], ATTEMPT)
+    assert len(envelope.body) == largest_carried(size)

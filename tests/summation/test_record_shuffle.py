@@ -10,8 +10,8 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 import numpy as np
@@ -20,6 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from shuffles import COUNTS, Run, Tamper, assert_nobody_accepts, fixed, malicious, opened, ordered
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Unsuitable, address_of
 from unspoken.summation.mixnet import LAYER_BYTES, TOKEN_BYTES, onion_bytes, onion_key, peel, permutation, split, wrap
@@ -28,91 +29,11 @@ from unspoken.summation.shuffle_course import (
     Announce,
     Confirm,
     Publish,
-    ShuffleEndpoint,
     ShuffleSession,
     Signed,
     Submit,
 )
 from unspoken.summation.simulated_keys import SimulatedKeys
-
-COUNTS = (3, 0, 4, 2)
-Tamper = Callable[[list[bytes], "Run"], list[bytes]]
-
-
-def fixed(name: str) -> SecretStream:
-    """Secret randomness that is the same in every run of the tests."""
-    return SecretStream(hashlib.sha256(name.encode()).digest())
-
-
-class Run:
-    """One run, with everything that the coordinator saw, and with what parties raised."""
-
-    def __init__(self, counts: Sequence[int] = COUNTS, name: str = "run", study: str = "study") -> None:
-        self.keys = SimulatedKeys(fixed(f"{name}/identities"), len(counts))
-        self.protocol = RecordShuffle(ShuffleSession(study, "list", len(counts)), Options(), self.keys.roster)
-        self.name, self.counts = name, tuple(counts)
-        self.coordinator = self.new_coordinator()
-        self.parties = [self.new_party(index, fixed(f"{name}/{index}")) for index in range(len(counts))]
-        self.seen: list[Signed] = []
-        self.aborted: dict[str, str] = {}
-        self.queue: deque[Envelope] = deque()
-
-    def new_coordinator(self) -> ShuffleCoordinator:
-        return self.protocol.coordinator(self.keys.coordinator, SecretStream())
-
-    def new_party(self, index: int, secrets: SecretStream) -> ShuffleParty:
-        return self.protocol.party(index, self.keys.identity(index), secrets, self.counts[index])
-
-    def endpoint(self, address: str) -> ShuffleEndpoint:
-        return self.coordinator if address == COORDINATOR else self.parties[int(address.split(":")[1])]
-
-    def begin(self) -> None:
-        for party in self.parties:
-            self.queue.extend(party.step(b""))
-
-    def deliver(self) -> Envelope:
-        """One message; who has given up gets no more."""
-        envelope = self.queue.popleft()
-        if envelope.to == COORDINATOR:
-            self.seen.append(opened(envelope.body))
-        if envelope.to not in self.aborted:
-            try:
-                self.queue.extend(self.endpoint(envelope.to).step(envelope.body))
-            except Aborted as error:
-                self.aborted[envelope.to] = str(error)
-        return envelope
-
-    def finish(self) -> Run:
-        if not self.queue:
-            self.begin()
-        while self.queue:
-            self.deliver()
-        return self
-
-    def lists(self) -> list[list[bytes]]:
-        """All lists, from the first to the tokens."""
-        submitted = sorted((m for m in self.seen if isinstance(m, Submit)), key=lambda message: message.sender)
-        published = [message.body for message in self.seen if isinstance(message, Publish)]
-        bodies = [b"".join(message.body for message in submitted), *published]
-        return [[bytes(o) for o in split(body, len(self.counts) - layer)] for layer, body in enumerate(bodies)]
-
-
-def opened(body: bytes) -> Signed:
-    return msgspec.msgpack.decode(body, type=Announce | Submit | Publish | Confirm)
-
-
-def ordered(tokens: np.ndarray) -> list[bytes]:
-    return sorted(row.tobytes() for row in tokens)
-
-
-def assert_nobody_accepts(run: Run) -> None:
-    assert not run.coordinator.complete
-    with pytest.raises(Aborted):
-        run.coordinator.tokens()
-    for party in run.parties:
-        assert not party.complete
-        with pytest.raises(Aborted):
-            party.all_tokens()
 
 
 @given(counts=st.lists(st.integers(0, 5), min_size=1, max_size=5), name=st.text(max_size=3))
@@ -247,23 +168,6 @@ def test_a_party_forgets_its_order_after_its_turn_and_shuffles_only_once() -> No
 
 
 # What a malicious party can do
-
-
-def malicious(run: Run, index: int, tamper: Tamper, kind: type[Signed] = Publish) -> Run:
-    """A run in which one party publishes something else than it should, signed as if it were right, and goes on."""
-    party = run.parties[index]
-    honest = party._signed
-    party._look_at = lambda found: None
-
-    def signed(of: type[Signed], body: bytes) -> Envelope:
-        if of is kind:
-            layers = len(run.counts) - (index + 1 if kind is Publish else 0)
-            size = onion_bytes(layers)
-            body = b"".join(tamper([body[start : start + size] for start in range(0, len(body), size)], run))
-        return honest(of, body)
-
-    party._signed = signed
-    return run.finish()
 
 
 def victims_first(onions: list[bytes], run: Run) -> list[bytes]:
@@ -575,6 +479,7 @@ def test_whatever_a_party_signs_nobody_accepts_a_list_without_all_honest_tokens(
             assert len(final) == len(endpoint.all_tokens()) == sum(endpoint.counts)
 
 
+@pytest.mark.usefixtures("only_with_soak")
 def test_ten_parties_with_a_hundred_tokens_each_take_seconds() -> None:
     """Seen: 1 to 2 processor seconds."""
     started = time.process_time()

@@ -38,7 +38,15 @@ EDGES = [0, 1, 2, 2**31, 2**32 - 1, 2**62 - 1, 2**62, 2**63 - 1, 2**63, 2**63 + 
 SHARINGS = [Sharing(3), Sharing(5), Sharing(7)]
 EACH_SHARING = pytest.mark.parametrize("sharing", SHARINGS, ids=lambda sharing: f"{sharing.talliers} talliers")
 COALITIONS = [(sharing, group) for sharing in SHARINGS for group in sharing.groups]
-EACH_COALITION = pytest.mark.parametrize(("sharing", "curious"), COALITIONS, ids=str)
+EACH_COALITION = pytest.mark.parametrize(
+    ("sharing", "curious"),
+    [
+        # Of the 35 coalitions of seven talliers every fifth, without --soak.
+        pytest.param(*case, marks=pytest.mark.long) if case[0].talliers == 7 and number % 5 else case
+        for number, case in enumerate(COALITIONS)
+    ],
+    ids=str,
+)
 
 
 def pair_keys(sharing: Sharing, index: int) -> dict[int, bytes]:
@@ -201,8 +209,8 @@ def test_bits_become_the_numbers_0_and_1_under_every_sharing(sharing: Sharing) -
 
 
 @EACH_SHARING
-@pytest.mark.parametrize("rows", [2, 3, 5, 12])
-@pytest.mark.parametrize("largest", [1, 5, 2**62 - 1])
+@pytest.mark.parametrize("rows", [2, 3, pytest.param(5, marks=pytest.mark.long), 12])
+@pytest.mark.parametrize("largest", [1, pytest.param(5, marks=pytest.mark.long), 2**62 - 1])
 def test_the_argmax_is_the_first_of_the_largest(sharing: Sharing, rows: int, largest: int) -> None:
     values = np.random.default_rng(rows).integers(-largest, largest, (rows, 2000), endpoint=True)
     values[:, ::7] = np.where(values[:, ::7] < 0, -largest, largest)
@@ -442,7 +450,10 @@ def test_one_tallier_more_knows_the_values(sharing: Sharing) -> None:
         assert {group for i in some for group in sharing.held(i)} == {*sharing.groups} - {some}
 
 
-@pytest.mark.parametrize(("sharing", "megabytes"), [(SHARINGS[0], 2.1), (SHARINGS[1], 6.0), (SHARINGS[2], 12.0)])
+@pytest.mark.parametrize(
+    ("sharing", "megabytes"),
+    [(SHARINGS[0], 2.1), (SHARINGS[1], 6.0), pytest.param(SHARINGS[2], 12.0, marks=pytest.mark.long)],
+)
 def test_3000_queries_of_10_classes_take_a_fraction_of_a_second(sharing: Sharing, megabytes: float) -> None:
     """Seen: 0.013, 0.04 and 0.13 CPU-seconds a tallier. The goal is 0.5, on a processor that is not slow."""
     values = np.random.default_rng(0).integers(-(2**30), 2**30, (10, 3000))

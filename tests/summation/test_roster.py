@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pytest
 
-from factories import maker
+from factories import make, maker
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.study import StudyError, make_study
@@ -25,7 +26,7 @@ from unspoken.summation.base import (
     VoteShape,
     address_of,
 )
-from unspoken.summation.keys import Identity, public_key
+from unspoken.summation.keys import Identity
 from unspoken.summation.record_shuffle import RecordShuffle
 from unspoken.summation.registry import PROTOCOLS, open_session
 from unspoken.summation.shuffle_course import ShuffleSession
@@ -33,8 +34,8 @@ from unspoken.summation.simulated_keys import SimulatedKeys
 from unspoken.types import Words
 
 IDENTITIES = [Identity(bytes([number]) * 32) for number in range(1, 5)]
-SECRET = bytes([99]) * 32
-HELPERS = [bytes([number]) * 32 for number in range(101, 104)]
+COORDINATOR_IDENTITY = Identity(bytes([99]) * 32)
+HELPERS = [Identity(bytes([number]) * 32) for number in range(101, 121)]
 EACH = pytest.mark.parametrize("name", PROTOCOLS)
 
 
@@ -42,8 +43,8 @@ study = maker(
     parties=4,
     roster={
         "parties": [identity.public.hex() for identity in IDENTITIES],
-        "coordinator": public_key(SECRET).hex(),
-        "helpers": [public_key(secret).hex() for secret in HELPERS],
+        "coordinator": COORDINATOR_IDENTITY.public.hex(),
+        "helpers": [identity.public.hex() for identity in HELPERS[:3]],
     },
 )
 
@@ -54,9 +55,15 @@ def opened(name: str, roster: Roster | None) -> Protocol:
     return open_session(agreed, session, roster)
 
 
+def roster_for(name: str) -> Roster:
+    """A roster with as many helpers as the protocol asks for."""
+    needed = len(opened(name, None).helper_addresses)
+    return Roster.of(study(roster={"helpers": [identity.public.hex() for identity in HELPERS[:needed]]}))
+
+
 def endpoints(protocol: Protocol, identities: list[Identity]) -> tuple[Coordinator, dict[str, Endpoint]]:
     """Each made from the study and one secret of its own, as on machines of their own."""
-    coordinator = protocol.coordinator(SECRET, SecretStream())
+    coordinator = protocol.coordinator(COORDINATOR_IDENTITY, SecretStream())
     everyone: dict[str, Endpoint] = {COORDINATOR: coordinator}
     for index, identity in enumerate(identities):
         everyone[address_of(index)] = protocol.party(index, identity, SecretStream())
@@ -81,6 +88,7 @@ def total(protocol: Protocol, rows: Words) -> Words:
     for party, row in zip(parties, rows, strict=True):
         deliver(party.submit(row))
     deliver(coordinator.settle())
+    deliver(coordinator.agree())
     deliver(coordinator.finish())
     return coordinator.total()
 
@@ -89,7 +97,7 @@ def total(protocol: Protocol, rows: Words) -> Words:
 def test_endpoints_made_from_the_studys_roster_sum(name: str) -> None:
     rows = np.arange(24, dtype=np.uint64).reshape(4, 6)
     rows[0, [1, 3]] += np.uint64(100)
-    found = total(opened(name, Roster.of(study())), rows)
+    found = total(opened(name, roster_for(name)), rows)
     added = rows.sum(axis=0)
     winners = added.reshape(2, 3).argmax(axis=1)
     assert found.tolist() == (winners if "vote" in PROTOCOLS[name].serves else added).tolist()
@@ -108,7 +116,7 @@ def test_a_planned_study_sums_and_collects_by_its_own_roster() -> None:
 def test_tokens_are_shuffled_by_the_studys_own_roster() -> None:
     session = ShuffleSession(study().digest(), "list", 4)
     protocol = RecordShuffle(session, record_shuffle.Options(), Roster.of(study()))
-    coordinator = protocol.coordinator(SECRET, SecretStream())
+    coordinator = protocol.coordinator(COORDINATOR_IDENTITY, SecretStream())
     parties = [protocol.party(index, identity, SecretStream(), 2) for index, identity in enumerate(IDENTITIES)]
     waiting = [envelope for party in parties for envelope in party.step(b"")]
     while waiting:
@@ -124,7 +132,7 @@ def test_someone_who_is_not_in_the_roster_is_refused(name: str) -> None:
     if PROTOCOLS[name].reveals_contributions:
         return
     stranger = Identity(bytes([77]) * 32)
-    _, everyone = endpoints(opened(name, Roster.of(study())), [stranger, *IDENTITIES[1:]])
+    _, everyone = endpoints(opened(name, roster_for(name)), [stranger, *IDENTITIES[1:]])
     party: Any = everyone[address_of(0)]
     first = (party.step(b"") or party.submit(np.zeros(6, dtype=np.uint64)))[0]
     with pytest.raises(Rejected, match="signature of party 0"):
@@ -133,18 +141,18 @@ def test_someone_who_is_not_in_the_roster_is_refused(name: str) -> None:
 
 @EACH
 def test_planning_needs_no_roster_and_endpoints_do(name: str) -> None:
-    planned, ready = opened(name, None), opened(name, Roster.of(study()))
+    planned, ready = opened(name, None), opened(name, roster_for(name))
     for public in ("assumptions", "notes", "parameters", "opens_noise", "helper_addresses"):
         assert getattr(planned, public) == getattr(ready, public)
     assert planned.openable(1) == ready.openable(1)
     assert planned.upload_bytes() == ready.upload_bytes()
-    for make in (
+    for made in (
         lambda: planned.party(0, IDENTITIES[0], SecretStream()),
-        *([] if planned.reveals_contributions else [lambda: planned.coordinator(SECRET, SecretStream())]),
+        *([] if planned.reveals_contributions else [lambda: planned.coordinator(COORDINATOR_IDENTITY, SecretStream())]),
         *([lambda: planned.helper(0, HELPERS[0], SecretStream())] if planned.helper_addresses else []),
     ):
         with pytest.raises(ValueError, match=r"Expected a roster: .* needs the public keys to make endpoints"):
-            make()
+            made()
     if not ready.helper_addresses:
         with pytest.raises(ValueError, match="has none"):
             ready.helper(0, HELPERS[0], SecretStream())
@@ -169,8 +177,8 @@ def test_a_million_simulated_parties_cost_nothing_up_front() -> None:
     assert len(keys.roster.parties) == 10**6
     assert keys._identities._public == {}
     assert keys.roster.parties[999_999] == keys.identity(999_999).public
-    assert keys.roster.coordinator == public_key(keys.coordinator)
-    assert keys.roster.helpers == tuple(public_key(keys.helper(index)) for index in range(3))
+    assert keys.roster.coordinator == keys.coordinator.public
+    assert keys.roster.helpers == tuple(keys.helper(index).public for index in range(3))
     assert len({keys.coordinator, *(keys.helper(index) for index in range(3))}) == 4
 
 
@@ -185,7 +193,7 @@ def test_the_same_secrets_give_the_same_simulated_keys() -> None:
 
 
 def test_another_roster_is_another_study() -> None:
-    other = public_key(bytes([98]) * 32).hex()
+    other = Identity(bytes([98]) * 32).public.hex()
     assert study().digest() != study(roster={"coordinator": other}).digest()
 
 
@@ -193,7 +201,7 @@ def test_another_roster_is_another_study() -> None:
     ("roster", "message"),
     [
         ({"parties": ["00"]}, "should be the parties' Ed25519 keys"),
-        ({"parties": [IDENTITIES[0].public.hex()] * 4}, "names a key twice"),
+        ({"parties": [IDENTITIES[0].public.hex()] * 4}, "has the key .*… twice"),
         (
             {"parties": [identity.public.hex() for identity in IDENTITIES[:3]]},
             "has 3 keys, but \\[parties\\] count is 4",
@@ -213,3 +221,25 @@ def test_a_study_without_a_roster_cannot_leave_simulation() -> None:
         Roster.of(make_study(content))
     with pytest.raises(ValueError, match="so there cannot be 5"):
         study().with_parties(5)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "helpers", "told"),
+    [
+        (
+            "compute-nodes",
+            0,
+            'has 0 keys, but "compute-nodes" has 3 helpers here; list the key of each, in their order',
+        ),
+        ("compute-nodes", 1, 'has 1 key, but "compute-nodes" has 3 helpers here; list'),
+        ("secagg", 3, 'has 3 keys, but "secagg" has no helpers here; remove it'),
+    ],
+)
+def test_a_plan_is_refused_if_the_roster_has_other_helpers_than_the_protocol(
+    protocol: str, helpers: int, told: str
+) -> None:
+    keys = [Identity(bytes([number]) * 32).public.hex() for number in range(1, 12)]
+    roster = {"parties": keys[:6], "coordinator": keys[6], "helpers": keys[7 : 7 + helpers]}
+    study = make("helmet", parties=6, summation=protocol, roster=roster)
+    with pytest.raises(StudyError, match=re.escape(f"[roster] helpers {told}")):
+        method_for(study).plan()

@@ -18,6 +18,7 @@ from unspoken.noise.stream import SecretStream
 from unspoken.summation import sizes
 from unspoken.summation.base import COORDINATOR, Endpoint, Envelope, Message, Protocol, Session, VoteShape, address_of
 from unspoken.summation.collection import Collection, Options
+from unspoken.summation.graph import ChosenGraph
 from unspoken.summation.registry import PROTOCOLS, open_session
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 
@@ -80,6 +81,7 @@ def sent(protocol: Protocol) -> Counter[str]:
     for index, party in enumerate(parties):
         deliver(address_of(index), party.submit(np.zeros(protocol.session.length, dtype=np.uint64)))
     deliver(COORDINATOR, coordinator.settle())
+    deliver(COORDINATOR, coordinator.agree())
     deliver(COORDINATOR, coordinator.finish())
     return found
 
@@ -95,8 +97,10 @@ def test_the_stated_upload_is_the_most_that_a_party_sends(name: str, parties: in
     protocol = opened(name, parties, length)
     found = sent(protocol)
     most = max(found[address_of(index)] for index in range(parties))
-    # A party does not write to itself, so of many neighbours one may have a shorter number than was counted.
-    assert most <= protocol.upload_bytes() <= most + 4 * (parties > 128)
+    # A party does not write to itself, so of many neighbours one may have a shorter number than was counted. Where
+    # parties choose their neighbours, more of them may choose the same one than did here.
+    room = 4 * (parties > 128) + (0.6 * most if isinstance(getattr(protocol, "graph", None), ChosenGraph) else 0)
+    assert most <= protocol.upload_bytes() <= most + room
 
 
 @pytest.mark.parametrize("name", [*PROTOCOLS, "collection"])

@@ -1,8 +1,9 @@
 """Bounded vectors from records, by the study's public bounds and nothing else.
 
 A table's numbers are clipped to their bounds and scaled to [−1, 1], and its categories become indicators; a matrix is
-taken as it is. Then a constant 1 is appended (if the study has an intercept) and the whole vector, constant included,
-is clipped to the study's norm c. (DP-Helmet's code appends the constant after clipping, so its vectors exceed c.)
+taken as it is. Then a constant is appended (if the study has an intercept; it is 1, unless the method has a rule for
+it) and the whole vector, constant included, is clipped to the study's norm c. (DP-Helmet's code appends the constant
+after clipping, so its vectors exceed c.)
 A regression's labels are clipped and scaled like a table's numbers.
 """
 
@@ -20,7 +21,7 @@ def scale_column(values: Floats, column: Column) -> Floats:
     >>> scale_column(np.array([0.0, 55.0, 999.0]), Column(min=0, max=110)).tolist()
     [-1.0, 0.0, 1.0]
     """
-    return _scale(values, column.min or 0.0, column.max or 0.0)
+    return _scale(values, column.low, column.high)
 
 
 def scale_labels(values: Floats, data: DataSection) -> Floats:
@@ -33,13 +34,13 @@ def scale_labels(values: Floats, data: DataSection) -> Floats:
 
 
 def unscale_labels(scaled: Floats, data: DataSection) -> Floats:
-    """Scaled labels in their own units; a prediction outside [−1, 1] lies outside the bounds.
+    """Scaled labels in their own units. A prediction outside [−1, 1] is clipped to the bounds: no label is beyond.
 
     >>> unscale_labels(np.array([-1.0, 0.0, 1.0, 2.0]), DataSection(features=1, label_bounds=(0, 110))).tolist()
-    [0.0, 55.0, 110.0, 165.0]
+    [0.0, 55.0, 110.0, 110.0]
     """
     low, high = _label_bounds(data)
-    values: Floats = low + (scaled + 1.0) / 2.0 * (high - low)
+    values: Floats = low + (np.clip(scaled, -1.0, 1.0) + 1.0) / 2.0 * (high - low)
     return values
 
 
@@ -55,19 +56,19 @@ def _label_bounds(data: DataSection) -> tuple[float, float]:
     return data.label_bounds
 
 
-def indicate(codes: Integers, column: Column) -> Floats:
+def indicate(codes: Integers | Floats, column: Column) -> Floats:
     """Category numbers as indicator columns."""
     return np.asarray(codes[:, None] == np.arange(column.width), dtype=np.float64)
 
 
-def append_one(rows: Floats) -> Floats:
-    """The rows, each with a 1 appended."""
-    return np.concatenate([rows, np.ones((len(rows), 1))], axis=1)
+def append_one(rows: Floats, constant: float = 1.0) -> Floats:
+    """The rows, each with a 1 appended, or with another constant."""
+    return np.concatenate([rows, np.full((len(rows), 1), constant)], axis=1)
 
 
 def with_constant(features: Floats, data: DataSection) -> Floats:
-    """Append the constant 1 if the study has one."""
-    return append_one(features) if data.has_intercept else features
+    """Append the constant if the study has one."""
+    return append_one(features, data.constant) if data.has_intercept else features
 
 
 def clip_rows(features: Floats, data: DataSection) -> Floats:
@@ -92,12 +93,25 @@ def clipping_factors(features: Floats, data: DataSection) -> Floats:
     >>> clipping_factors(np.array([[3.0, 4.0], [0.3, 0.4]]), DataSection(features=2)).tolist()
     [0.2, 1.0]
     """
-    constant = 1.0 if data.has_intercept else 0.0
+    constant = data.constant if data.has_intercept else 0.0
     peaks = np.maximum(np.abs(features).max(axis=1), max(constant, 1e-300))
     with np.errstate(over="ignore"):
         norms = peaks * np.sqrt(_norms(features / peaks[:, None]) ** 2 + (constant / peaks) ** 2)
     factors: Floats = data.norm / np.maximum(norms, data.norm)
     return factors
+
+
+def lengths_of(features: Floats, data: DataSection) -> Floats:
+    """The norms of rows before they are clipped, with the constant if the study has one.
+
+    >>> lengths_of(np.array([[3.0, 4.0], [0.0, 0.0]]), DataSection(features=2)).tolist()
+    [5.0, 0.0]
+    """
+    whole = with_constant(features, data)
+    peaks = np.maximum(np.abs(whole).max(axis=1), 1e-300)
+    with np.errstate(over="ignore"):
+        lengths: Floats = peaks * _norms(whole / peaks[:, None])
+    return lengths
 
 
 def _norms(features: Floats) -> Floats:

@@ -1,1 +1,1 @@
-"""What drives a method: an engine moves bytes between parties, helpers and coordinator, and knows nothing else."""
+"""Engines, which run a method: they move bytes between parties, helpers and coordinator, and know nothing else."""

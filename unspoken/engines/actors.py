@@ -1,32 +1,33 @@
-"""One role for each participant, one message at a time: how a study runs when nobody shares anything but bytes.
+"""An engine with one role for each participant and one message at a time: they share nothing but bytes.
 
-The reference for engines that put roles on different machines: what these add is transport and clocks. For large
-simulations `engines.local` is faster; both make the same totals of the same secrets.
+It is the reference for engines that put roles on different machines, which add transport and clocks. `engines.local` is
+faster for large simulations; from the same secrets both make the same totals.
 """
 
 from __future__ import annotations
 
 import time
 from collections import Counter, deque
+from contextlib import suppress
 from datetime import UTC, datetime
-
-import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.data.federation import Federation
-from unspoken.engines.outcome import Outcome, Progress
-from unspoken.methods.base import Collect, Method, Request, Sum, Tokens, Vote, ZeroSum
+from unspoken.engines.outcome import Outcome, Progress, early_and_late, vanishing_at, vanishing_parties
+from unspoken.methods.base import Method, Request, Sum, Vote
 from unspoken.methods.plan import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.helper import Helper
 from unspoken.roles.party import Party
 from unspoken.roles.store import MemoryStore, Store
-from unspoken.summation.base import COORDINATOR, Envelope, address_of
+from unspoken.summation.addresses import is_party
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, address_of
 from unspoken.summation.simulated_keys import SimulatedKeys
 
+_ENGINE = "actors: a role for each participant, all in one process"
 _STEPS = 1 << 24
-"""More messages than any study has that fits into one process: a loop that does not end is an error."""
+"""A bound on the messages of one stage, above that of any study that fits into one process"""
 
 
 def run(
@@ -41,10 +42,11 @@ def run(
 ) -> Outcome:
     """Run a method on a federation. `drop` parties, chosen by the public seed, vanish while they send.
 
-    `secrets` is where all secret randomness comes from: the operating system, unless a test injects a stream.
+    `secrets` is the source of all secret randomness: the operating system, unless a test injects a stream.
     """
+    federation.check_map(method.directions)
     began, started = datetime.now(UTC), time.perf_counter()
-    vanishing = [int(party) for party in np.random.default_rng(seed).permutation(federation.parties)[:drop]]
+    vanishing = vanishing_parties(federation.parties, drop, seed)
     actors = Actors(method, plan, federation, secrets or SecretStream())
     actors.run(vanishing, progress)
     coordinator = actors.coordinator
@@ -53,7 +55,8 @@ def run(
     seconds, largest = time.perf_counter() - started, max(actors.sent.values(), default=0)
     totals = coordinator.totals
     there, moved = dict(totals.participation), actors.bytes
-    return Outcome(coordinator.release, there, began, seconds, moved, largest, totals.counted)
+    known = totals.counted, dict(coordinator.tries.failed), totals.noise
+    return Outcome(_ENGINE, coordinator.release, there, began, seconds, moved, largest, *known)
 
 
 class Actors:
@@ -73,9 +76,11 @@ class Actors:
         self.parties = {address_of(index): self.party(index) for index in self._records}
         self.helpers = {address: self.helper(address) for address in plan.helper_addresses}
         self.bytes, self.sent = 0, Counter[str]()
+        self._waiting: deque[tuple[str, Envelope]] = deque()
+        """Messages on their way, with their senders"""
 
     def party(self, index: int) -> Party:
-        """A party as its store has it: anew after a crash."""
+        """A party in the state of its store, as after a crash."""
         return Party(
             self._method,
             self._records[index],
@@ -87,40 +92,63 @@ class Actors:
         )
 
     def helper(self, address: str) -> Helper:
-        """A helper as its store has it."""
+        """A helper in the state of its store."""
         index = self._plan.helper_addresses.index(address)
         return Helper(self._plan, index, self._keys.helper(index), self._keys.roster, store=self.stores[address])
 
     def run(self, vanishing: list[int], progress: Progress | None = None) -> None:
-        """Deliver messages until there are none, close the stage, and so on to the end."""
-        gone, asked = Vanishing(vanishing), None
-        envelopes = self.coordinator.start()
+        """Deliver messages until the stage is complete, or none is left; close it; and so on to the end."""
+        gone, attempt = Vanishing(vanishing), b""
+        self.send(self.coordinator.start())
         while self.coordinator.stage != "done":
-            if asked is not self.coordinator.request:
-                asked = self.coordinator.request
+            if attempt != self.coordinator.attempt:
+                attempt = self.coordinator.attempt
                 gone.begin(self.coordinator)
-            self.deliver(envelopes, gone)
-            if progress:
-                progress(self.coordinator.stage, len(self.parties), len(self.parties))
-            envelopes = self.coordinator.close_stage()
+            try:
+                self.deliver(gone)
+                if progress:
+                    progress(self.coordinator.stage, len(self.parties), len(self.parties))
+                self.send(self.coordinator.close_stage())
+            except Aborted as ended:
+                self._retry(ended, gone)
+        self.deliver(gone)
 
-    def deliver(self, envelopes: list[Envelope], gone: Vanishing) -> None:
-        """Deliver the envelopes, and whatever they give rise to."""
-        waiting = deque((COORDINATOR, envelope) for envelope in envelopes)
+    def _retry(self, ended: Aborted, gone: Vanishing) -> None:
+        """Another attempt, if there is one; otherwise everyone is told that it is over."""
+        self._waiting.clear()
+        try:
+            self.send(self.coordinator.retry(ended))
+        except Aborted:
+            self.send(self.coordinator.end())
+            self.deliver(gone)
+            raise
+
+    def send(self, envelopes: list[Envelope], sender: str = COORDINATOR) -> None:
+        """Put envelopes on their way."""
+        self._waiting.extend((sender, envelope) for envelope in envelopes)
+
+    def deliver(self, gone: Vanishing) -> None:
+        """Deliver what is on its way, and the answers to it, until the stage is complete or nothing is left.
+
+        What its receiver rejects has no effect, as on a network: the stage ends without an answer to it.
+        """
         for _ in range(_STEPS):
-            if not waiting:
+            if not self._waiting or self.coordinator.complete:
                 return
-            sender, (to, body) = waiting.popleft()
+            sender, (to, body) = self._waiting.popleft()
             self.bytes += len(body)
-            if sender.startswith("party:"):
+            if is_party(sender):
                 self.sent[sender] += len(body)
-            waiting.extend((to, answer) for answer in self.step(to, body, gone))
+            with suppress(Rejected):
+                self.send(self.step(to, body, gone, sender), to)
+            if to != COORDINATOR:
+                self.coordinator.passed(sender, to)
         raise RuntimeError("There is no end of messages.")
 
-    def step(self, to: str, body: bytes, gone: Vanishing) -> list[Envelope]:
+    def step(self, to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:
         """One participant takes one message."""
         if to == COORDINATOR:
-            return self.coordinator.receive(body)
+            return self.coordinator.receive(body, sender)
         if to in self.helpers:
             return self.helpers[to].receive(body)
         if gone.is_gone(to):
@@ -130,7 +158,7 @@ class Actors:
 
 
 class _Attempts:
-    """The secrets of each attempt, drawn when it is opened: in the same order as by `engines.local`."""
+    """The secrets of each attempt, drawn when it is opened, in the same order as `engines.local` draws them."""
 
     def __init__(self, secrets: SecretStream) -> None:
         self._secrets = secrets
@@ -147,10 +175,7 @@ class _Attempts:
 
 
 class Vanishing:
-    """Who vanishes, and when: half of them in the setup, if there is one, the others while they send their vectors.
-
-    Of noise that is prepared half of them see the end. They are all back for the next request, and vanish again.
-    """
+    """The parties that vanish, in an attempt's setup or with their vectors. For the next attempt all are back."""
 
     def __init__(self, parties: list[int]) -> None:
         self._parties = parties
@@ -159,23 +184,15 @@ class Vanishing:
         self._gone: set[str] = set()
 
     def begin(self, coordinator: Coordinator) -> None:
-        """A new attempt."""
-        match coordinator.request:
-            case Tokens():
-                parties = []
-            case ZeroSum():
-                parties = self._parties[: len(self._parties) // 2]
-            case Collect(only=only) if only is not None:
-                parties = []
-            case _:
-                parties = self._parties
-        early = len(parties) // 2 if coordinator.setup_stages else 0
-        self._early = {address_of(party) for party in parties[:early]}
-        self._late = {address_of(party) for party in parties[early:]}
+        """Choose who vanishes in a new attempt, and when."""
+        vanishing = vanishing_at(coordinator.plan, coordinator.request, self._parties)
+        self._early, self._late = (
+            set(map(address_of, parties)) for parties in early_and_late(vanishing, coordinator.setup_stages)
+        )
         self._gone = set()
 
     def sent(self, sender: str, envelopes: list[Envelope], has_vector: bool) -> list[Envelope]:
-        """What really leaves."""
+        """The envelopes that really leave; the last one of a vector is lost with its sender."""
         if sender in self._early:
             self._gone.add(sender)
         elif sender in self._late and has_vector:
@@ -188,7 +205,7 @@ class Vanishing:
 
 
 def _apart(federation: Federation) -> list[tuple[int, Block]]:
-    """Each party's records, as a block of its own."""
+    """Each party's index, and its records as a block of its own."""
     found = []
     for indices, block in federation.blocks():
         for row, index in enumerate(indices.tolist()):

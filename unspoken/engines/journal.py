@@ -1,12 +1,16 @@
-"""A run's journal: with it a run that was cut off goes on, with no budget spent twice and none forgotten.
+"""The journal of a run, from which an interrupted run resumes: no budget is spent twice, and none is forgotten.
 
-Before a turn begins, its secret randomness is on disk; when its total is known, that is, and the secret is erased. A
-turn that was cut off is repeated from the same secret: every party draws the same batch, noise and keys, and what it
-sends is the same, so nothing more is revealed than the first time. Turns that are over are not repeated at all: the
-method is told their totals, which are public, and goes on from there.
+Before a turn begins, its secret randomness is written to disk. When its total is known, the total is written and the
+secret is erased. An interrupted turn is repeated from the same secret: every party draws the same batch, noise and
+keys, and sends the same, so nothing more is revealed than the first time. Finished turns are not repeated: the method
+gets their totals, which are public, from the journal.
 
-The file (SQLite) holds secrets of a turn under way, and of common noise that is still to be used: it is readable by its
-owner only, and belongs on the machine that runs the simulation.
+A turn's secret comes from a root that is in the file from the beginning, and from what the turn asks for. So a copy of
+the file, whenever it was made, goes on to the same release, and to no other that nobody charged. When a turn begins, a
+new root is made of the root, and replaces it: secrets of finished turns cannot be found again.
+
+The file (SQLite) holds the root, and the secrets of the turn under way and of common noise that is still to be used.
+Only its owner can read it, and it belongs on the machine that runs the simulation.
 """
 
 from __future__ import annotations
@@ -14,6 +18,8 @@ from __future__ import annotations
 import hashlib
 import os
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +27,11 @@ import msgspec
 import numpy as np
 
 from unspoken.errors import UnspokenError
-from unspoken.noise.stream import SecretStream
+from unspoken.noise.stream import KEY_BYTES, SecretStream
 
 
 class Entry(msgspec.Struct):
-    """What is kept of a turn that is over."""
+    """The record of a finished turn."""
 
     noisy: bytes
     exact: bytes
@@ -34,20 +40,31 @@ class Entry(msgspec.Struct):
     prepared: int
     moved: int
     largest: int
-    common: tuple[bytes, bytes, bytes] | None = None
-    """Of common noise: the secret that it is drawn from, who takes part, and its sum"""
     counted: bytes = b""
-    """Which parties are in a sum or a vote: a private analysis is of their ballots"""
+    """Flags of the parties in a sum or a vote, for a private analysis of their ballots"""
+    failed: int = 0
+    """The number of attempts that came to nothing before, after vectors had left"""
+
+
+class PreparedNoise(msgspec.Struct):
+    """Common noise for the messages of one name."""
+
+    prepared: bytes
+    """Flags of the parties that are in it"""
+    total: bytes
+    roots: dict[int, bytes]
+    """The secret roots of the turns that are still to come"""
 
 
 class Journal:
     """The journal of one run of one study."""
 
     def __init__(self, path: Path, run: str) -> None:
-        """`run` names the run: a digest of what is run, a slash, and its settings. Another run's journal is refused."""
+        """`run` is a digest of study and records, a slash, and the settings. Another run's journal is refused."""
         self._path = path
+        new = not path.exists()
         try:
-            if not path.exists():
+            if new:
                 os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
             self._base = sqlite3.connect(path, isolation_level=None)
             self._base.execute("PRAGMA synchronous=FULL")
@@ -56,36 +73,79 @@ class Journal:
             self._base.execute(
                 "CREATE TABLE IF NOT EXISTS turns (number INTEGER PRIMARY KEY, request TEXT, secret BLOB, entry BLOB)"
             )
+            self._base.execute("CREATE TABLE IF NOT EXISTS noise (name TEXT PRIMARY KEY, kept BLOB)")
+            self._base.execute("CREATE TABLE IF NOT EXISTS identity (only INTEGER PRIMARY KEY, name TEXT)")
+            self._base.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (os.urandom(16).hex(),))
+            self._base.execute("CREATE TABLE IF NOT EXISTS root (only INTEGER PRIMARY KEY, secret BLOB)")
+            self._base.execute("INSERT OR IGNORE INTO root VALUES (1, ?)", (os.urandom(KEY_BYTES),))
             known = [row[0] for row in self._base.execute("SELECT run FROM runs")]
             if not known:
                 self._base.execute("INSERT INTO runs VALUES (?)", (run,))
         except (OSError, sqlite3.Error) as error:
+            if new:
+                with suppress(OSError):
+                    path.unlink(missing_ok=True)
             raise UnspokenError(f"{path}: cannot be used as a checkpoint ({error}); choose another file.") from None
         if known and known != [run]:
             raise UnspokenError(f"{path}: {_mismatch(known[0], run)}; choose another file.")
 
+    @property
+    def identity(self) -> str:
+        """A name that no other journal has, not even one of the same run, made after this one was lost."""
+        return str(self._base.execute("SELECT name FROM identity").fetchone()[0])
+
     def entry(self, number: int, request: str) -> Entry | None:
-        """What a turn gave, if it is over."""
+        """The record of a turn, if it is finished."""
         row = self._row(number, request)
         return None if row is None or row[1] is None else msgspec.msgpack.decode(row[1], type=Entry)
 
-    def begin(self, number: int, request: str, secrets: SecretStream) -> SecretStream:
-        """The turn's secret randomness: what it was when the turn was cut off, or new, and on disk."""
+    def begin(self, number: int, request: str) -> SecretStream:
+        """The turn's secret randomness: that of the interrupted turn, or else a new one, which is on disk by then."""
         row = self._row(number, request)
         if row is not None and row[0] is not None:
             return SecretStream(row[0])
-        key = secrets.key()
-        self._base.execute("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
+        root = self._base.execute("SELECT secret FROM root").fetchone()[0]
+        key, following = (hashlib.sha256(root + use.encode()).digest() for use in (f"turn/{request}", "root"))
+        with self._written():
+            self._base.execute("BEGIN")
+            self._base.execute("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
+            self._base.execute("UPDATE root SET secret = ?", (following,))
+            self._base.execute("COMMIT")
         return SecretStream(key)
 
-    def finish(self, number: int, entry: Entry) -> None:
-        """Keep what the turn gave, and forget its secret, and those of turns that only led to it."""
+    def finish(self, number: int, entry: Entry, noise: tuple[str, PreparedNoise] | None = None) -> None:
+        """Write the record of a turn, and erase its secret and those of the turns before it.
+
+        `noise` is the common noise that the turn made, or what is left of it after the turn, with its name.
+        """
         encoded = msgspec.msgpack.encode(entry)
-        self._base.execute("UPDATE turns SET entry = ? WHERE number = ?", (encoded, number))
-        self._base.execute("UPDATE turns SET secret = NULL WHERE number <= ?", (number,))
+        with self._written():
+            self._base.execute("BEGIN")
+            if noise is not None:
+                kept = noise[0], msgspec.msgpack.encode(noise[1])
+                self._base.execute("INSERT OR REPLACE INTO noise VALUES (?, ?)", kept)
+            self._base.execute("UPDATE turns SET entry = ? WHERE number = ?", (encoded, number))
+            self._base.execute("UPDATE turns SET secret = NULL WHERE number <= ?", (number,))
+            self._base.execute("COMMIT")
+
+    @contextmanager
+    def _written(self) -> Iterator[None]:
+        """Say in one sentence if the disk takes no more: what is in the journal stays."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise UnspokenError(
+                f"{self._path}: cannot be written to ({error}); make room, and run the same command again: it goes on "
+                "from there."
+            ) from None
+
+    def noise(self, name: str) -> PreparedNoise | None:
+        """The common noise of this name, as far as it is still needed."""
+        row = self._base.execute("SELECT kept FROM noise WHERE name = ?", (name,)).fetchone()
+        return None if row is None else msgspec.msgpack.decode(row[0], type=PreparedNoise)
 
     def is_over(self, number: int) -> bool:
-        """Is what a turn gave known?"""
+        """Whether the turn is finished."""
         row = self._base.execute("SELECT entry FROM turns WHERE number = ?", (number,)).fetchone()
         return row is not None and row[0] is not None
 
@@ -116,7 +176,7 @@ def _mismatch(found: str, run: str) -> str:
 
 
 def fingerprint(request: Any) -> str:
-    """A request as far as its answer depends on it."""
+    """A text that is the same for equal requests only."""
     numbers = [getattr(request, name, None) for name in ("parameters", "indices")]
     parts = [np.ascontiguousarray(part).tobytes() for part in numbers if part is not None]
     digest = hashlib.sha256(b"".join(parts)).hexdigest() if parts else ""

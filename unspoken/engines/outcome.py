@@ -1,36 +1,94 @@
-"""What an engine gives back."""
+"""The outcome of a run, as every engine returns it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+import numpy as np
+
+from unspoken.methods.base import Collect, Request, Tokens, ZeroSum
 from unspoken.methods.mechanisms import Participation
+from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
 from unspoken.types import Flags
 
+ON_A_CLUSTER = "ray"
+"""The beginning of the name of the engine that simulates on a cluster"""
+
 Progress = Callable[[str, int, int], None]
-"""Called with what is going on, how many parties are done, and how many there are."""
+"""Called with the present activity, the number of parties that are done, and the number of all parties"""
+
+NETWORK = "network: each participant on its own, over WebSocket and TLS"
+"""The engine of a study across machines"""
+FLOWER = "Flower: each participant at a SuperNode, which runs what it is sent unless its site has pinned that"
+"""The engine of a study over a Flower federation"""
 
 
 @dataclass
 class Outcome:
-    """What really happened."""
+    """The release of a run, and the facts of how it came about."""
 
+    engine: str
+    """The engine, in words for the certificate"""
     release: Release
     participation: dict[str, list[Participation]]
-    """How many parties were in each total, by its name, each time that it was asked for."""
+    """The numbers of parties in a total, by its name, one entry for each time that it was asked for"""
     began: datetime
     seconds: float
-    """How long it took: it depends on records, so it is for the person who ran it alone."""
+    """The duration. It depends on records, so it is only for the person who ran it."""
     bytes: int
     party_bytes: int
-    """The most that any one party sent."""
+    """The largest number of bytes that a party sent"""
     counted: dict[str, Flags]
-    """Which parties are in each sum or vote, by its name, the last time that it was asked for."""
+    """Flags of the parties in a sum or vote, by its name, for the last time that it was asked for"""
+    failed: dict[str, int] = field(default_factory=dict)
+    """The number of attempts at each total, by its name, that came to nothing after vectors may have left"""
+    noise: dict[str, float] = field(default_factory=dict)
+    """The largest deviation of the noise in a total, by its name"""
+    simulated: bool = True
+    """Whether all took part in one place, which protects nobody from anybody"""
 
     @property
     def survivors(self) -> int:
-        """How many parties were there to the end."""
+        """The number of parties in the smallest total."""
         return min(there.sent for turns in self.participation.values() for there in turns)
+
+    @property
+    def attempts(self) -> int:
+        """The number of attempts in which vectors may have left."""
+        return sum(map(len, self.participation.values())) + sum(self.failed.values())
+
+
+def is_on_a_cluster(engine: str) -> bool:
+    """Whether this is the name, in words for the certificate, of the engine that simulates on a cluster."""
+    return engine.startswith(f"{ON_A_CLUSTER}:")
+
+
+def vanishing_parties(parties: int, drop: int, seed: int) -> list[int]:
+    """The `drop` parties that vanish in a simulation, chosen by the public seed."""
+    return [int(party) for party in np.random.default_rng(seed).permutation(parties)[:drop]]
+
+
+def vanishing_at(plan: Plan, request: Request, vanishing: list[int]) -> list[int]:
+    """Those of them that vanish at a request. Of messages with common noise, half do so before the others: at the first
+    of the two requests that there are for them."""
+    half = vanishing[: len(vanishing) // 2]
+    match request:
+        case Tokens():
+            return []
+        case ZeroSum():
+            return half
+        case Collect(only=only) if only is not None:
+            return []
+        case Collect(name) if plan.planned(name).noise.cancels:
+            return half
+        case _:
+            return vanishing
+
+
+def early_and_late(vanishing: list[int], setup_stages: int) -> tuple[set[int], set[int]]:
+    """Half of those who vanish do so in the setup, if there is one; the others while they send their vectors."""
+    early = len(vanishing) // 2 if setup_stages else 0
+    return set(vanishing[:early]), set(vanishing[early:])

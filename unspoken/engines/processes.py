@@ -1,9 +1,9 @@
 """Talliers in operating-system processes of their own: one that dies or hangs ends a vote within a stated time.
 
-The engine keeps a stand-in for each tallier. It sends the process what the tallier is to take, and waits for what it
-answers, no longer than a deadline. They talk over a pair of sockets, in frames of a length and a msgpack message: the
-setup, with the tallier's secret keys, is the first of them and is nowhere else (not on a command line, not on disk). A
-process ends when its side of the pair is closed, so none outlives its parent, however that ended.
+The engine keeps a stand-in for each tallier, which forwards messages to the process and waits for its answers, no
+longer than a deadline. The two talk over a pair of sockets, in frames of a length and a msgpack message. The first
+frame is the setup with the tallier's secret keys, which are nowhere else: not on a command line, not on disk. A process
+ends when its side of the pair is closed, so none outlives its parent, however that ended.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ import socket
 import subprocess
 import sys
 import time
+import typing
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, NoReturn, TypeAlias
 
 import msgspec
 
-from unspoken.summation.base import Aborted, Endpoint, Envelope, Message, Rejected
+from unspoken.errors import UnspokenError
+from unspoken.summation.base import Aborted, Endpoint, Envelope, Message, Protocol, Rejected, SignedStatement
 from unspoken.summation.tallier import TallierSetup
 
 if TYPE_CHECKING:
+    from unspoken.summation.keys import Identity
     from unspoken.summation.simulated_keys import SimulatedKeys
-    from unspoken.summation.tally import Tally
 
 _LENGTH_BYTES = 4
 _STARTING = 60.0
-"""How many seconds a process may take to begin, as it must first load its libraries."""
+"""The seconds that a process may take to begin, as it must first load its libraries"""
 _DYING = 5.0
-"""How many seconds the operating system may take to end a process that was killed."""
+"""The seconds that the operating system may take to end a killed process"""
 
 
 class Ready(Message, frozen=True, tag="process/ready"):
@@ -38,28 +40,54 @@ class Ready(Message, frozen=True, tag="process/ready"):
 
 
 class Answer(Message, frozen=True, tag="process/answer"):
-    """Tallier to stand-in: what to send, and whether shares of the result have been opened."""
+    """Tallier to stand-in: envelopes to send, and whether shares of the result have been opened."""
 
     envelopes: list[Envelope]
     opened: bool
 
 
 class Refusal(Message, frozen=True, tag="process/refusal"):
-    """Tallier to stand-in: the message was rejected, or has ended the vote."""
+    """Helper to stand-in: the message was rejected, or has ended the sum or vote."""
 
     rejected: bool
     text: str
+    blamed: tuple[str, ...] = ()
+    evidence: tuple[SignedStatement, ...] = ()
+
+    @classmethod
+    def of(cls, error: Rejected | Aborted) -> Refusal:
+        if isinstance(error, Rejected):
+            return cls(True, str(error))
+        return cls(False, str(error), error.blamed, error.evidence)
+
+    def error(self) -> Rejected | Aborted:
+        return Rejected(self.text) if self.rejected else Aborted(self.text, self.blamed, self.evidence)
 
 
 Reply: TypeAlias = Ready | Answer | Refusal
 
 
+@typing.runtime_checkable
+class Separable(typing.Protocol):
+    """A summation protocol whose talliers can be set up in another process."""
+
+    deadline: float
+    """The seconds within which a tallier must answer"""
+
+    def setup(self, index: int, identity: Identity, root: bytes) -> TallierSetup: ...
+
+
 class HelperProcess(Endpoint):
-    """Stands in for a tallier that runs in a process of its own. `opened` has the names of those that have opened."""
+    """Stands in for a tallier that runs in a process of its own.
+
+    `opened` is common to all stand-ins of a vote: the names of the talliers that have opened shares of the winners.
+    """
 
     def __init__(self, name: str, setup: TallierSetup, deadline: float, opened: set[str]) -> None:
         self._name, self._deadline, self._opened, self._failed = name, deadline, opened, ""
-        self._setup = msgspec.msgpack.encode(setup)
+        self._setup, poll = msgspec.msgpack.encode(setup), setup.poll
+        # One message may complete many rounds, in each of which words go to other talliers.
+        self._most = poll.largest_message * poll.talliers * (poll.rounds + 3)
         self._socket, theirs = socket.socketpair()
         try:
             # In a session of its own: an interrupt from the keyboard is for the parent, which then ends its children.
@@ -82,15 +110,15 @@ class HelperProcess(Endpoint):
     def start(self) -> None:
         """Hand over the setup, and wait until it is understood."""
         if not isinstance(self._ask(self._setup, _STARTING), Ready):
-            self._fail("answered what it was not asked")
+            self._fail("sent an answer to another question")
         self._setup = b""
 
     def step(self, incoming: bytes) -> list[Envelope]:
         reply = self._ask(incoming, self._deadline)
         if isinstance(reply, Refusal):
-            raise (Rejected if reply.rejected else Aborted)(reply.text)
+            raise reply.error()
         if not isinstance(reply, Answer):
-            self._fail("answered what it was not asked")
+            self._fail("sent an answer to another question")
         if reply.opened:
             self._opened.add(self._name)
         return reply.envelopes
@@ -102,7 +130,7 @@ class HelperProcess(Endpoint):
         raise TypeError(f"The state of {self._name} stays in its process; load it there.")
 
     def close(self) -> None:
-        """End the process, however it is, and give back all that it took."""
+        """End the process, whatever its state, and free its resources."""
         self._socket.close()
         self._process.kill()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -110,13 +138,15 @@ class HelperProcess(Endpoint):
 
     def _ask(self, request: bytes, seconds: float) -> Reply:
         if self._failed:
-            raise Aborted(self._failed)
+            raise Aborted(self._failed, (self._name,))
         until = time.monotonic() + seconds
         try:
             _send(self._socket, request, until)
-            reply = _receive(self._socket, until)
+            reply = _receive(self._socket, until, self._most)
         except TimeoutError:
             self._fail(f"did not answer within {seconds:g} s")
+        except OverflowError as error:
+            self._fail(f"answered with {error}")
         except OSError:
             reply = None
         if reply is None:
@@ -128,7 +158,7 @@ class HelperProcess(Endpoint):
         return answer
 
     def _end(self) -> str:
-        """How the process ended: an exit code, or the signal that killed it."""
+        """The end of the process, in words: its exit code, or the signal that killed it."""
         try:
             code = self._process.wait(_DYING)
         except subprocess.TimeoutExpired:
@@ -136,20 +166,24 @@ class HelperProcess(Endpoint):
         return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
     def _fail(self, what: str) -> NoReturn:
-        """Give the tallier up, now and whenever it is asked again."""
+        """Abort, now and whenever the tallier is asked again."""
         opened = ", ".join(sorted(self._opened))
         spent = f"shares of the winners were opened by {opened}: count the vote as spent"
         self._failed = f"{self._name} {what}; {spent if opened else 'nothing was revealed'}"
         self.close()
-        raise Aborted(self._failed)
+        raise Aborted(self._failed, (self._name,))
 
 
 @contextlib.contextmanager
-def tallier_processes(protocol: Tally, keys: SimulatedKeys) -> Iterator[dict[str, Endpoint]]:
-    """The talliers of a simulated vote, each in a process of its own, by address.
+def tallier_processes(protocol: Protocol, keys: SimulatedKeys) -> Iterator[dict[str, Endpoint]]:
+    """Stand-ins, by address, for the talliers of a simulated vote, each of which runs in a process of its own.
 
     On the way out, whatever the reason, all processes are gone.
     """
+    if not isinstance(protocol, Separable):
+        raise UnspokenError(
+            f"{type(protocol).__name__} cannot run its helpers in processes of their own; leave processes out."
+        )
     opened: set[str] = set()
     with contextlib.ExitStack() as stack:
         helpers: dict[str, HelperProcess] = {}
@@ -157,14 +191,14 @@ def tallier_processes(protocol: Tally, keys: SimulatedKeys) -> Iterator[dict[str
             setup = protocol.setup(index, keys.helper(index), keys.helper_root(index))
             helpers[name] = HelperProcess(name, setup, protocol.deadline, opened)
             stack.callback(helpers[name].close)
-        # All of them load their libraries by now, at the same time.
+        # All of them are loading their libraries now, at the same time.
         for helper in helpers.values():
             helper.start()
         yield {**helpers}
 
 
 def serve(connection: socket.socket) -> None:
-    """The process's side: be the tallier of the setup that comes first, until the connection is closed."""
+    """The process's side: read a setup, then be its tallier until the connection is closed."""
     setup = _receive(connection)
     if setup is None:
         return
@@ -176,7 +210,7 @@ def serve(connection: socket.socket) -> None:
             envelopes = tallier.step(incoming)
             reply = Answer(envelopes, bool(tallier.state.opening))
         except (Rejected, Aborted) as error:
-            reply = Refusal(isinstance(error, Rejected), str(error))
+            reply = Refusal.of(error)
         _send(connection, msgspec.msgpack.encode(reply))
 
 
@@ -187,10 +221,14 @@ def _send(connection: socket.socket, body: bytes, until: float | None = None) ->
     connection.sendall(body)
 
 
-def _receive(connection: socket.socket, until: float | None = None) -> bytes | None:
-    """The body of a frame; nothing if the other side is gone."""
+def _receive(connection: socket.socket, until: float | None = None, most: int = 1 << 32) -> bytes | None:
+    """The body of a frame; nothing if the other side is gone, `OverflowError` if it is larger than expected."""
     length = _receive_bytes(connection, _LENGTH_BYTES, until)
-    return None if length is None else _receive_bytes(connection, int.from_bytes(length, "big"), until)
+    if length is None:
+        return None
+    if (count := int.from_bytes(length, "big")) > most:
+        raise OverflowError(f"{count:,} bytes where {most:,} are the most")
+    return _receive_bytes(connection, count, until)
 
 
 def _receive_bytes(connection: socket.socket, count: int, until: float | None) -> bytes | None:
@@ -206,7 +244,7 @@ def _receive_bytes(connection: socket.socket, count: int, until: float | None) -
 
 
 def _left(until: float | None) -> float | None:
-    """The seconds that are left, or without end. (To a socket, zero seconds would mean something else.)"""
+    """The seconds until a deadline, always above 0, since for a socket 0 means not to wait; None: there is none."""
     if until is None:
         return None
     if (left := until - time.monotonic()) <= 0.0:

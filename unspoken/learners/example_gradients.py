@@ -13,6 +13,10 @@ from torch.func import functional_call, grad, vmap
 from unspoken.learners.stateless import Stateless
 from unspoken.learners.torch_modules import trained_weights
 
+if hasattr(torch._C._functorch, "_set_vmap_fallback_warning_enabled"):
+    # Not every operation is vectorised; what that costs is for PyTorch's authors to know, not for parties.
+    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+
 Losses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """One loss an example, from scores and targets"""
 
@@ -53,7 +57,7 @@ def gradients_at_once(module: Stateless, losses: Losses, inputs: Tensor, targets
 def gradients_one_by_one(module: Stateless, losses: Losses, inputs: Tensor, targets: Tensor) -> Tensor:
     """The examples' gradients one by one; zeros for an example at which the module raises an error."""
     size = sum(weights.numel() for _, weights in trained_weights(module.module))
-    slopes = torch.zeros(len(inputs), size)
+    slopes = torch.zeros(len(inputs), size, device=inputs.device)
     for place, (row, target) in enumerate(zip(inputs, targets, strict=True)):
         with suppress(Exception):
             slopes[place] = gradient(module, losses, row, target)

@@ -134,9 +134,10 @@ def _outer_products(
     finally:
         for handle in handles:
             handle.remove()
+    # Sums are taken in double precision by the processor, wherever the passes went.
     ones = torch.ones(len(inputs), 1)
-    pairs = zip(layers, backs, strict=True)
-    return [(back, torch.cat([seen[layer.name], ones], 1) if layer.bias else seen[layer.name]) for layer, back in pairs]
+    pairs = [(layer, back.cpu(), seen[layer.name].cpu()) for layer, back in zip(layers, backs, strict=True)]
+    return [(back, torch.cat([given, ones], 1) if layer.bias else given) for layer, back, given in pairs]
 
 
 def _products_are_gradients(
@@ -153,7 +154,7 @@ def _products_are_gradients(
         return False
     for row in range(len(rows)):
         loss = losses(module(rows[row : row + 1]), targets[row : row + 1]).sum()
-        slopes = iter(torch.autograd.grad(loss, weights, materialize_grads=True))
+        slopes = iter([slope.cpu() for slope in torch.autograd.grad(loss, weights, materialize_grads=True)])
         for layer, (back, seen) in zip(layers, products, strict=True):
             product = torch.outer(back[row], seen[row])
             expected = [product[:, : layer.inputs]] + ([product[:, -1]] if layer.bias else [])

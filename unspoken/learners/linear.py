@@ -3,16 +3,22 @@
 DP-Helmet, Section 3.1 and Algorithms 1 and 3. A learner minimises J(W) = Λ/2 ‖W‖² + mean of loss(W x) over a party's
 records, each x of norm at most c.
 
-Formal guarantee. Let L = slope_norm · c be the Lipschitz constant of the loss. For data sets of N records that
-differ in one record, the models returned by `fit` differ by at most
+Formal guarantee. Let L = slope_norm · c be the Lipschitz constant of the loss, R the largest norm of a minimiser
+(`Loss.longest`) and D ≤ 2L the largest distance of two records' gradients at a minimiser (`Loss.distance`). For data
+sets of N records that differ in one record, the models returned by `fit` differ by at most
 
-    certified:  2L (1 + τ) / (NΛ),   τ = 10⁻⁶ + 2Nρ for the solver's tolerance and for rounding errors,
-                                     ρ those of a gradient (`certified.rounding`)
-    sgd:        2L / (Λ · smallest batch · batches)
+    certified:  (D + 2Lτ) / (NΛ),   τ = 10⁻⁶ + 2Nρ for the solver's tolerance and for rounding errors,
+                                    ρ those of a gradient (`certified.rounding`)
+    sgd:        2L / (Λ · smallest batch · batches); its iterates are no minimisers
 
-and every model has norm at most R, which is L/Λ unless the study sets a smaller one. The regulariser's gradient is
-common to both data sets, so (against the paper's Lemma 2 and Theorem 11) neither Λ·R nor a convergence assumption
-appears.
+and every model has norm at most R, or the study's radius if that is smaller: `fit` projects models onto that ball,
+which moves no two of them apart. An exact minimiser is in the ball of R anyway. The regulariser's gradient is common
+to both data sets, so (against the paper's Lemma 2 and Theorem 11) neither Λ·R nor a convergence assumption appears,
+and a party's whole model moves by at most 2R (the paper's Corollary 10 has 2L/Λ).
+
+Groups. Of k records at several parties, k_i at party i, each party's N_i·W_i moves by at most
+min(k_i·(D + 2Lτ)/Λ, 2R·N_i), as replacing records one by one shows. So k records never do more than the parties that
+they may lie at.
 """
 
 from __future__ import annotations
@@ -57,36 +63,34 @@ class LinearLearner:
         return self.loss.curvature * self.norm**2 + self.regularization
 
     @property
-    def strong_convexity(self) -> float:
-        return self.regularization
-
-    @property
     def model_bound(self) -> float:
         """R, an upper bound on the norm of a fitted model (all outputs stacked)."""
-        natural = self.lipschitz / self.regularization
-        return natural if self.radius is None else min(self.radius, natural)
+        longest = self.loss.longest(self.regularization, self.norm)
+        return longest if self.radius is None else min(self.radius, longest)
 
-    def sensitivity(self, records: int) -> float:
-        """The sensitivity of a model to replacing one record, for a party with at least `records` records."""
-        return min(2.0 * self.model_bound, self._moved(records) / records)
+    def sensitivity(self, records: int, group: int = 1, parties: int = 1) -> float:
+        """The sensitivity of a sum of models to replacing `group` records, wherever they lie, for `parties` parties
+        with at least `records` records each."""
+        return min(group * self._moved(records) / records, 2.0 * self.model_bound * min(group, parties))
 
-    def scaled_sensitivity(self, most: int) -> float:
-        """The sensitivity of N·W to replacing one record, for a party with N ≤ `most` records."""
-        return self._moved(most)
+    def scaled_sensitivity(self, most: int, group: int = 1, parties: int = 1) -> float:
+        """The sensitivity of a sum of N_i·W_i to replacing `group` records, for `parties` parties with N_i ≤ `most`."""
+        return min(group * self._moved(most), 2.0 * self.model_bound * most * min(group, parties))
 
     def _moved(self, records: int) -> float:
-        """N times the sensitivity of a model of N records: 2L(1 + τ)/Λ. It grows with N, and falls if divided by N."""
-        imbalance, slack = sgd.worst_imbalance(self.batch), SLACK
-        if self.solver == "certified":
-            imbalance, slack = 1.0, SLACK + 2.0 * records * certified.rounding(self._condition(self.norm))
-        return 2.0 * self.lipschitz / self.regularization * imbalance * (1.0 + slack)
+        """N times the sensitivity of a model of N records: (D + 2Lτ)/Λ. It grows with N, and falls if divided by N."""
+        full = 2.0 * self.lipschitz / self.regularization
+        if self.solver == "sgd":
+            return full * sgd.worst_imbalance(self.batch) * (1.0 + SLACK)
+        slack = SLACK + 2.0 * records * certified.rounding(self._condition(self.norm))
+        return self.loss.distance(self.regularization, self.norm) / self.regularization + full * slack
 
     def _condition(self, lengths: certified.Number) -> certified.Number:
         """κ for records of at most these lengths."""
         return self.loss.curvature * lengths**2 / self.regularization
 
     def party_sensitivity(self) -> float:
-        """The sensitivity of a model to replacing all of the party's records (DP-Helmet, Corollary 10)."""
+        """The sensitivity of a model to replacing all of the party's records."""
         return 2.0 * self.model_bound
 
     def fit(self, block: Block) -> Floats:
@@ -110,7 +114,8 @@ class LinearLearner:
 
     def _sgd(self, block: Block) -> Floats:
         weights = np.empty((len(block), self.loss.outputs, block.features.shape[2]))
-        may_leave = self.model_bound < self.lipschitz / self.regularization
+        # Only a radius that the study sets is kept at every step: R is kept at the end, by `fit`.
+        may_leave = self.radius is not None and self.radius < self.lipschitz / self.regularization
         for positions, part in block.by_size():
             space = space_for(part.features)
             order = np.random.default_rng(self.seed).permutation(part.features.shape[1])

@@ -6,7 +6,9 @@ number. Its gradient with respect to W is the outer product of the *slopes* ∂l
 
 Papers: DP-Helmet, Algorithms 1 and 3 and Appendices C.5, P, Q. The smoothness constants are the spectral
 ones (the paper's bound the Frobenius norm and are larger than needed), and the regulariser is kept apart:
-its gradient is the same for neighbouring data sets, so it adds nothing to a sensitivity.
+its gradient is the same for neighbouring data sets, so it adds nothing to a sensitivity. How long a minimiser can be
+(`longest`) and how far one record moves it (`distance`) are sharper than in the paper, which has slope_norm · c/Λ and
+2 · slope_norm · c/(NΛ) for them.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import ClassVar, Literal
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, lambertw
 
+from unspoken.learners.distances import mirrored, softmax_distance
 from unspoken.learners.scores import Link
 from unspoken.types import Floats, Labels
 
@@ -46,6 +50,43 @@ class Loss(ABC):
     def curvature(self) -> float:
         """The largest eigenvalue of the Hessian of the loss with respect to the scores."""
 
+    @property
+    @abstractmethod
+    def label_effect(self) -> float:
+        """The largest change of the slopes, in L2 norm, if a record gets another label and keeps its scores."""
+
+    def pull(self, reach: float) -> float:
+        """ψ(reach), an upper bound on −⟨slopes, scores⟩ over all scores of norm at most `reach`, and all labels.
+
+        ψ(m)/m² falls. By default slope_norm · reach."""
+        return self.slope_norm * reach
+
+    def longest(self, regularization: float, norm: float) -> float:
+        """R, the largest norm of a minimiser of Λ/2 ‖W‖² + mean loss of records of norm at most c: the largest r with
+        Λr² ≤ ψ(cr).
+
+        Proof. At a minimiser ΛW = −mean of slopes ⊗ x, so Λ‖W‖² = −mean⟨slopes, scores⟩, and scores have norm at most
+        c‖W‖. Copies of one record, of norm c or less, attain it.
+
+        >>> round(Logistic(classes=2).longest(0.1, 1.0), 3)
+        1.669
+        """
+        return _longest(self, regularization, norm)
+
+    def slope_distance(self, reach: float) -> float:
+        """D for records of norm 1 whose scores have norm at most `reach`: see `learners.distances`. By default
+        2 · slope_norm."""
+        return 2.0 * self.slope_norm
+
+    def distance(self, regularization: float, norm: float) -> float:
+        """D: if one of N records is replaced, the minimiser moves by at most D/(NΛ). It is at most 2 · slope_norm · c.
+
+        >>> round(Logistic(classes=2).distance(0.1, 2.0), 1)
+        2.9
+        """
+        reach = norm * self.longest(regularization, norm)
+        return norm * min(2.0 * self.slope_norm, _slope_distance(self, reach))
+
     @abstractmethod
     def targets(self, labels: Labels) -> Floats:
         """Labels (…, n) as targets (…, n, outputs) for `slopes` and `values`."""
@@ -71,7 +112,8 @@ class OneVersusRest(Loss):
     """One binary loss per class (for two classes: a single one); scores are signed margins.
 
     All models come from the same records, so together they are one vector-valued release: the slopes of
-    the binary losses, each at most 1, have a joint norm of at most √outputs.
+    the binary losses, each at most 1, have a joint norm of at most √outputs. Each model is a minimiser of its own, so
+    that R and D are those of one model, times √outputs.
     """
 
     @property
@@ -81,6 +123,33 @@ class OneVersusRest(Loss):
     @property
     def slope_norm(self) -> float:
         return math.sqrt(self.outputs)
+
+    @property
+    def label_effect(self) -> float:
+        """A changed label changes the sign in two of the one-per-class models."""
+        return self.sign_effect * (math.sqrt(2.0) if self.outputs > 1 else 1.0)
+
+    @property
+    @abstractmethod
+    def sign_effect(self) -> float:
+        """The largest change of a binary loss's slope if the sign of the label changes."""
+
+    @property
+    @abstractmethod
+    def hardest_margin(self) -> float:
+        """The margin z at which −z·l'(z) is largest: up to there it grows."""
+
+    @abstractmethod
+    def wrongness(self, against: Floats) -> Floats:
+        """f(x) = −l'(−x), the size of the slope at the margin −x: see `learners.distances.mirrored`."""
+
+    def pull(self, reach: float) -> float:
+        margin = min(reach / math.sqrt(self.outputs), self.hardest_margin)
+        return self.outputs * margin * float(self.wrongness(np.array(-margin)))
+
+    def slope_distance(self, reach: float) -> float:
+        each = math.sqrt(self.outputs)
+        return each * mirrored(self.wrongness, reach / each)
 
     def targets(self, labels: Labels) -> Floats:
         """+1 where the record is of the output's class, −1 elsewhere.
@@ -121,6 +190,19 @@ class HuberSVM(OneVersusRest):
     def curvature(self) -> float:
         return 1.0 / (2.0 * self.smoothing)
 
+    @property
+    def sign_effect(self) -> float:
+        """The slope may be 1 for one sign and −1 for the other."""
+        return 2.0
+
+    @property
+    def hardest_margin(self) -> float:
+        """z·(1 + h − z)/2h is largest at (1 + h)/2, unless the slope is still full there: then at 1 − h."""
+        return max(1.0 - self.smoothing, (1.0 + self.smoothing) / 2.0)
+
+    def wrongness(self, against: Floats) -> Floats:
+        return np.clip((1.0 + self.smoothing + against) / (2.0 * self.smoothing), 0.0, 1.0)
+
     def slopes(self, scores: Floats, targets: Floats) -> Floats:
         margin = scores * targets
         margin -= 1.0 + self.smoothing
@@ -144,6 +226,19 @@ class Logistic(OneVersusRest):
     @property
     def curvature(self) -> float:
         return 0.25
+
+    @property
+    def sign_effect(self) -> float:
+        """|l'(z) + l'(−z)| = 1 for every z."""
+        return 1.0
+
+    @property
+    def hardest_margin(self) -> float:
+        """z/(1 + eᶻ) is largest where (z − 1)eᶻ = 1."""
+        return 1.0 + float(lambertw(1.0 / math.e).real)
+
+    def wrongness(self, against: Floats) -> Floats:
+        return np.asarray(expit(against))
 
     def slopes(self, scores: Floats, targets: Floats) -> Floats:
         slope: Floats = scores * targets
@@ -177,6 +272,29 @@ class CrossEntropy(Loss):
     @property
     def curvature(self) -> float:
         return 0.5
+
+    @property
+    def label_effect(self) -> float:
+        """‖e_y − e_y'‖ = √2."""
+        return math.sqrt(2.0)
+
+    def pull(self, reach: float) -> float:
+        """(K−1)g/(eᵍ + K−1) with the gap g = min(reach·√(K/(K−1)), 1 + W((K−1)/e)), W Lambert's function.
+
+        Proof. −⟨p − e_y, s⟩ = entropy(p) + log p_y. With p_y given, it is largest if all wrong classes have the same
+        score: then it is the formula, g the gap to that score, and grows up to where (g−1)eᵍ = K−1. By Jensen p_y is
+        at most what such scores give for the mean gap, which is at most reach·√(K/(K−1)).
+        """
+        others = self.classes - 1
+        hardest = 1.0 + float(lambertw(others / math.e).real)
+        gap = min(reach * math.sqrt(self.classes / others), hardest)
+        return others * gap / (math.exp(gap) + others)
+
+    def slope_distance(self, reach: float) -> float:
+        """Two classes are one margin: ‖W‖ is that of v = √2·w₂, the margin is √2⟨v, x⟩, and slopes count √2 times."""
+        if self.classes == 2:
+            return math.sqrt(2.0) * mirrored(expit, math.sqrt(2.0) * reach)
+        return softmax_distance(self.classes, reach)
 
     def targets(self, labels: Labels) -> Floats:
         return np.asarray(labels[..., None] == np.arange(self.classes), dtype=np.float64)
@@ -213,6 +331,10 @@ class SoftLabelLoss(Loss):
     def curvature(self) -> float:
         return self.loss.curvature
 
+    @property
+    def label_effect(self) -> float:
+        return self.loss.label_effect
+
     def targets(self, labels: Labels) -> Floats:
         """Hard labels as soft ones: a share of 1 for the label's class."""
         positive = np.arange(self.classes) if self.outputs > 1 else np.array([1])
@@ -223,6 +345,23 @@ class SoftLabelLoss(Loss):
 
     def values(self, scores: Floats, targets: Floats) -> Floats:
         return self.loss.soft_values(scores, targets)
+
+
+@lru_cache(maxsize=1024)
+def _longest(loss: Loss, regularization: float, norm: float) -> float:
+    """By bisection, of which the upper end is kept: ψ(cr)/r² falls."""
+    low, high = 0.0, loss.slope_norm * norm / regularization
+    while low < (middle := (low + high) / 2.0) < high:
+        if regularization * middle**2 <= loss.pull(norm * middle):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@lru_cache(maxsize=1024)
+def _slope_distance(loss: Loss, reach: float) -> float:
+    return loss.slope_distance(reach)
 
 
 def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smoothing: float) -> Loss:

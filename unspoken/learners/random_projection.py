@@ -23,7 +23,7 @@ from functools import cached_property, lru_cache
 import numba
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy.special import gammainccinv
 
 from unspoken.arithmetic import sum_of_products
 from unspoken.types import Floats, Integers, Words
@@ -37,14 +37,14 @@ _GAUSSIAN, _SIGNS, _ROWS, _LAYERS = range(4)
 def projected_bound(clip: float, size: int, delta: float) -> float:
     """The smallest C̃ with P[Γ(shape k/2, scale 2C²/k) > C̃²] ≤ δ' (Theorem 2): ‖Pᵀz‖ exceeds it with probability δ'.
 
-    For a fixed vector of norm C and Gaussian P. It costs δ' in every turn, T·δ' in total (ERRATA 3.1). It holds only if
-    P is independent of z: a new P for each turn, drawn after the model at which z is the gradient. Clipping each
-    example after the projection needs none of this.
+    For a fixed vector of norm C and Gaussian P. It costs δ' in every turn, so T·δ' in total, where the paper counts it
+    once. It holds only if P is independent of z: a new P for each turn, drawn after the model at which z is the
+    gradient. Clipping each example after the projection needs none of this.
 
     >>> round(projected_bound(1.0, 1000, 1e-6), 4)
     1.1078
     """
-    return math.sqrt(stats.gamma.isf(delta, size / 2, scale=2.0 * clip**2 / size))
+    return clip * math.sqrt(2.0 / size * float(gammainccinv(size / 2, delta)))
 
 
 @dataclass(frozen=True)
@@ -188,15 +188,6 @@ class LayerProjection:
             for layer, (shape, sizes) in enumerate(zip(self.shapes, self.sides_of, strict=True))
         ]
 
-    def spread(self, layer: int) -> float:
-        """E‖PPᵀG‖²/‖G‖² for a gradient G of the layer: the product of its sides' spreads; 1 without loss."""
-        return math.prod(map(Side.spread, self.shapes[layer], self.sides_of[layer]))
-
-    def project_outer(self, layer: int, back: Floats, inputs: Floats) -> Floats:
-        """Pᵀ(g⊗a) for each example's g in `back` (B, out) and a in `inputs` (B, in): (B, k of the layer)."""
-        back, inputs = self._factors(layer, back, inputs)
-        return (back[:, :, None] * inputs[:, None, :]).reshape(len(back), -1)
-
     def clipped_sum(self, backs: Sequence[Floats], inputs: Sequence[Floats], clip: float) -> Floats:
         """Σ of the examples' projected gradients over all layers, each clipped to the norm `clip`: (k,).
 
@@ -211,14 +202,6 @@ class LayerProjection:
         return np.concatenate(
             [sum_of_products(back[kept] * weights[:, None], ins[kept]).ravel() for back, ins in factors]
         )
-
-    def project(self, gradients: Sequence[Floats]) -> Floats:
-        """Pᵀ of one gradient, given as a matrix for each layer: (k,)."""
-        down = [
-            outs.down(ins.down(gradient).T).T.ravel()
-            for (outs, ins), gradient in zip(self._sides, gradients, strict=True)
-        ]
-        return np.concatenate(down)
 
     def lift(self, vector: Floats) -> list[Floats]:
         """P·v as a matrix for each layer."""

@@ -27,11 +27,14 @@ def probabilities(scores: Floats, link: Link) -> Floats:
 
     >>> probabilities(np.array([[0.0], [2.0]]), "sigmoid").round(2).tolist()
     [[0.5, 0.5], [0.12, 0.88]]
+    >>> probabilities(np.array([[-1e6, -1e6, -1e6]]), "sigmoid").round(2).tolist()
+    [[0.33, 0.33, 0.33]]
     """
     if scores.shape[1] == 1:
         return np.column_stack([expit(-scores[:, 0]), expit(scores[:, 0])])
     if link == "softmax":
         return np.asarray(softmax(scores, axis=1))
     each = expit(scores)
-    sums = each.sum(axis=1, keepdims=True)
-    return np.asarray(np.divide(each, sums, out=each, where=sums > 0.0))
+    # Where all scores are so low that every probability is 0, no class is more likely than another.
+    each[~each.any(axis=1)] = 1.0
+    return np.asarray(each / each.sum(axis=1, keepdims=True))

@@ -24,6 +24,7 @@ from functools import cached_property
 import numpy as np
 
 from unspoken.arithmetic import blocks
+from unspoken.learners.record_map import RecordMap
 from unspoken.types import Flags, Floats, Integers, Labels
 
 
@@ -38,6 +39,44 @@ def best_balance(outputs: int, largest_target: float, coefficients: float) -> fl
         return math.sqrt(2.0) / largest_target
     root = math.sqrt(spread**2 + 8.0 * spread * squared)
     return math.sqrt((root - spread) / (2.0 * largest_target**2 * squared))
+
+
+@dataclass(frozen=True)
+class Triangle:
+    """A symmetric matrix as a vector of the same norm: its upper triangle, with what is off the diagonal times √2."""
+
+    features: int
+
+    @property
+    def size(self) -> int:
+        return self.features * (self.features + 1) // 2
+
+    def packed(self, matrix: Floats) -> Floats:
+        """
+        >>> (Triangle(2).packed(np.array([[1.0, 3.0], [3.0, 2.0]])) ** 2).round(9).tolist()
+        [1.0, 18.0, 4.0]
+        """
+        upper: Floats = matrix[self._places]
+        upper[self._mixed] *= math.sqrt(2.0)
+        return upper
+
+    def unpacked(self, vector: Floats) -> Floats:
+        upper = vector.copy()
+        upper[self._mixed] /= math.sqrt(2.0)
+        matrix = np.empty((self.features, self.features))
+        rows, columns = self._places
+        matrix[rows, columns] = matrix[columns, rows] = upper
+        return matrix
+
+    @cached_property
+    def _places(self) -> tuple[Integers, Integers]:
+        rows, columns = np.triu_indices(self.features)
+        return rows, columns
+
+    @cached_property
+    def _mixed(self) -> Flags:
+        rows, columns = self._places
+        return np.asarray(rows != columns)
 
 
 @dataclass(frozen=True)
@@ -62,7 +101,7 @@ class SecondMoments:
 
     @property
     def dimension(self) -> int:
-        return len(self._rows) + self.features * self.outputs
+        return self._triangle.size + self.features * self.outputs
 
     @property
     def record_bound(self) -> float:
@@ -85,8 +124,7 @@ class SecondMoments:
                 targets = targets * factors[:, None]
             second += part.T @ part
             mixed += part.T @ targets
-        upper = second[self._rows, self._columns] / self.norm**2
-        upper[self._mixed] *= math.sqrt(2.0)
+        upper = self._triangle.packed(second / self.norm**2)
         return np.concatenate([upper, mixed.ravel() * (self.balance / self.norm)])
 
     def targets(self, labels: Labels) -> Floats:
@@ -97,32 +135,17 @@ class SecondMoments:
 
     def split(self, total: Floats) -> tuple[Floats, Floats]:
         """UᵀU and UᵀT (u = x/c) from a total."""
-        upper = total[: len(self._rows)].copy()
-        upper[self._mixed] /= math.sqrt(2.0)
-        second = np.empty((self.features, self.features))
-        second[self._rows, self._columns] = second[self._columns, self._rows] = upper
-        return second, total[len(self._rows) :].reshape(self.features, self.outputs) / self.balance
+        size = self._triangle.size
+        mixed = total[size:].reshape(self.features, self.outputs) / self.balance
+        return self._triangle.unpacked(total[:size]), mixed
 
     @cached_property
-    def _triangle(self) -> tuple[Integers, Integers]:
-        rows, columns = np.triu_indices(self.features)
-        return rows, columns
-
-    @property
-    def _rows(self) -> Integers:
-        return self._triangle[0]
-
-    @property
-    def _columns(self) -> Integers:
-        return self._triangle[1]
-
-    @cached_property
-    def _mixed(self) -> Flags:
-        return np.asarray(self._rows != self._columns)
+    def _triangle(self) -> Triangle:
+        return Triangle(self.features)
 
 
 @dataclass(frozen=True)
-class Reshaping:
+class Reshaping(RecordMap):
     """A linear map that shrinks the direction a of the mean: u ↦ (u − (1 − τ)a(aᵀu))/ℓ.
 
     Where features are not centred, their mean takes up most of a record's length, and most of the budget. So its
@@ -138,23 +161,15 @@ class Reshaping:
     @classmethod
     def of(cls, mean: Floats, square: float, deviation: float) -> Reshaping:
         """The map for a noisy mean and mean square of records, with noise of `deviation` on each number."""
-        energy = min(max(square, _LEAST_ENERGY), 1.0)
-        raw = float(mean @ mean)
-        common = min(max(raw - len(mean) * deviation**2, 0.0), energy * (1.0 - _LEAST_ENERGY))
-        rest = energy - common
-        shrinkage = min(1.0, math.sqrt(_LEFT * rest / common)) if common > 0.0 else 1.0
-        length = min(1.0, _ROOM * math.sqrt(rest + shrinkage**2 * common))
-        return cls(mean / max(math.sqrt(raw), 1e-300), shrinkage, length)
+        axis, common, rest = parted(mean, square, deviation)
+        shrinkage = shrinkage_to(_LEFT, common, rest)
+        return cls(axis, shrinkage, min(1.0, _ROOM * math.sqrt(rest + shrinkage**2 * common)))
 
-    def apply(self, rows: Floats) -> tuple[Floats, Floats]:
-        """Reshaped rows of norm at most 1, and the factors by which they were clipped."""
-        moved = (rows - (1.0 - self.shrinkage) * np.outer(rows @ self.axis, self.axis)) / self.length
-        norms = np.sqrt(np.einsum("ij,ij->i", moved, moved))
-        factors: Floats = 1.0 / np.maximum(norms, 1.0)
-        return moved * factors[:, None], factors
+    def moved(self, rows: Floats) -> Floats:
+        moved: Floats = (rows - (1.0 - self.shrinkage) * np.outer(rows @ self.axis, self.axis)) / self.length
+        return moved
 
     def undo(self, weights: Floats) -> Floats:
-        """Weights (features, outputs) for records before reshaping."""
         undone: Floats = (weights - (1.0 - self.shrinkage) * np.outer(self.axis, self.axis @ weights)) / self.length
         return undone
 
@@ -172,6 +187,19 @@ LEAST_LENGTH = 0.01
 _LEFT = 0.25
 """The mean's remaining square over the rest; a regression needs it, and it makes records only an eighth longer"""
 _ROOM = 1.15
+
+
+def parted(mean: Floats, square: float, deviation: float) -> tuple[Floats, float, float]:
+    """The direction of a noisy mean of records, its square without the noise, and the rest of their mean square."""
+    energy = min(max(square, _LEAST_ENERGY), 1.0)
+    raw = float(mean @ mean)
+    common = min(max(raw - len(mean) * deviation**2, 0.0), energy * (1.0 - _LEAST_ENERGY))
+    return mean / max(math.sqrt(raw), 1e-300), common, energy - common
+
+
+def shrinkage_to(share: float, common: float, rest: float) -> float:
+    """τ that leaves the mean's square as this share of the rest; 1 if it is no more than that."""
+    return min(1.0, math.sqrt(share * rest / common)) if common > 0.0 else 1.0
 
 
 def cleaned_eigenvalues(observed: Floats, scale: float) -> Floats:

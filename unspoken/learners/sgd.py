@@ -3,6 +3,13 @@
 DP-Helmet, Algorithms 1 and 3 (after Wu et al. 2017, Lemma 8), with four repairs: the iterate is projected onto the
 ball of radius R only when it lies outside; the step size uses the true smoothness for inputs of norm c; batches are as
 equal as possible; and the sensitivity counts the batch sizes that occur.
+
+Formal guarantee. If one record is replaced, the final models are at most 2L / (Λ · smallest batch · batches) apart,
+after any number of epochs. Proof: a step on the common part of two neighbouring batches contracts by 1 − α_tΛ (as
+α_t ≤ 1/β), and the replaced record pushes the two apart by at most 2α_tL/b in the steps whose batch, of b records,
+holds it. A push at step t reaches the end with weight u_t = α_t ∏_{s>t}(1 − α_sΛ). For α_t = 1/(Λt) the product
+telescopes to u_t = 1/(ΛT); for the earlier steps, capped at 1/β, it is smaller. With one push an epoch, T/B in all, the
+sum is at most (T/B) · 2L/(b ΛT).
 """
 
 from __future__ import annotations
@@ -31,37 +38,6 @@ def step_sizes(steps: int, smoothness: float, strong_convexity: float) -> Floats
     """α_t = min(1/β, 1/(Λt)) for t = 1 … steps."""
     sizes: Floats = np.minimum(1.0 / smoothness, 1.0 / (strong_convexity * np.arange(1, steps + 1)))
     return sizes
-
-
-def recursive_sensitivity(
-    sizes: list[int], epochs: int, lipschitz: float, smoothness: float, strong_convexity: float
-) -> float:
-    """The largest distance between final models when one record is replaced, over all its positions.
-
-    A step on the common part of two neighbouring batches contracts by 1 − α_tΛ (as α_t ≤ 1/β), and the replaced record
-    pushes the two apart by at most 2α_tL/b in the steps whose batch holds it:
-    δ_t = (1 − α_tΛ) δ_{t−1} + [record in batch t] · 2α_tL/b_t.
-    """
-    steps = step_sizes(epochs * len(sizes), smoothness, strong_convexity)
-    worst = 0.0
-    for position in {sizes.index(size) for size in sizes} | {len(sizes) - 1}:
-        distance = 0.0
-        for step, alpha in enumerate(steps):
-            distance *= 1.0 - alpha * strong_convexity
-            if step % len(sizes) == position:
-                distance += 2.0 * alpha * lipschitz / sizes[position]
-        worst = max(worst, distance)
-    return worst
-
-
-def closed_sensitivity(sizes: list[int], lipschitz: float, strong_convexity: float) -> float:
-    """An upper bound on `recursive_sensitivity` for any number of epochs: 2L / (Λ · smallest batch · batches).
-
-    Unrolled, a push at step t reaches the end with weight u_t = α_t ∏_{s>t}(1 − α_sΛ). For α_t = 1/(Λt) the product
-    telescopes to u_t = 1/(ΛT); for the earlier steps, capped at 1/β, it is smaller. With one push an epoch the sum is
-    at most (T/B) · 2L/(b ΛT).
-    """
-    return 2.0 * lipschitz / (strong_convexity * min(sizes) * len(sizes))
 
 
 def worst_imbalance(batch: int) -> float:

@@ -68,16 +68,8 @@ class SoftmaxSteps:
         for block in blocks(len(features)):
             part = features[block]
             rest = _unit(part - np.outer(part @ axis, axis))
-            total += rest.T @ self._residuals(rest @ weights, labels[block])
+            total += rest.T @ clipped_residuals(rest @ weights, labels[block], self.clip)
         return total.ravel()
-
-    def _residuals(self, scores: Floats, labels: Labels) -> Floats:
-        exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
-        residuals = -exponentials / exponentials.sum(axis=1, keepdims=True)
-        residuals[np.arange(len(labels)), labels] += 1.0
-        lengths = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
-        clipped: Floats = residuals * (self.clip / np.maximum(lengths, self.clip))[:, None]
-        return clipped
 
     def step_sizes(self, noise: float, records: int) -> Floats:
         """The factor of each step, for noise of deviation `noise` on each coordinate of its sum."""
@@ -95,6 +87,16 @@ def chosen_steps(features: int, classes: int, records: int, mu: float) -> int:
     (16, 8)
     """
     return 16 if records * mu > 100.0 * math.sqrt(features * classes) else 8
+
+
+def clipped_residuals(scores: Floats, labels: Labels, clip: float) -> Floats:
+    """Indicators of the classes minus the softmax of the scores, each row clipped to norm `clip`."""
+    exponentials = np.exp(scores - scores.max(axis=1, keepdims=True))
+    residuals = -exponentials / exponentials.sum(axis=1, keepdims=True)
+    residuals[np.arange(len(labels)), labels] += 1.0
+    lengths = np.sqrt(np.einsum("ij,ij->i", residuals, residuals))
+    clipped: Floats = residuals * (clip / np.maximum(lengths, clip))[:, None]
+    return clipped
 
 
 def _unit(rows: Floats) -> Floats:

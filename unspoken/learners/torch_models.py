@@ -14,10 +14,11 @@ contributes zeros. A module that no records could train is refused when the mode
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal
+from typing import Any
 
 import numpy as np
 
@@ -28,9 +29,9 @@ try:
     import torch
     from torch import Tensor, nn
 except ImportError:  # pragma: no cover (the tests install torch)
-    raise missing_package("this method", "PyTorch", "torch") from None
+    raise missing_package("training a PyTorch model", "PyTorch", "torch") from None
 
-from unspoken.learners import ghost_clipping
+from unspoken.learners import ghost_clipping, torch_trials
 from unspoken.learners.example_gradients import (
     Rows,
     clip_factors,
@@ -40,7 +41,18 @@ from unspoken.learners.example_gradients import (
     rows_within,
 )
 from unspoken.learners.stateless import NotCopiedError, Stateless
-from unspoken.learners.torch_modules import ModelError, make_module, mark_trained, trained_weights
+from unspoken.learners.torch_losses import LossFunction
+from unspoken.learners.torch_modules import (
+    PLAIN,
+    ModelError,
+    Recipe,
+    device_here,
+    first_line,
+    make_module,
+    mark_trained,
+    prepared,
+    trained_weights,
+)
 
 _CHUNK_BYTES = 64 << 20
 """The memory that the examples' gradients may take where they must be held"""
@@ -58,31 +70,43 @@ class TorchModel:
         name: str,
         features: int,
         outputs: int,
-        loss: Literal["cross-entropy", "squares"],
+        loss: str,
         hidden: Sequence[int],
         seed: int,
+        recipe: Recipe = PLAIN,
     ) -> None:
-        self._arguments, self._loss, self._seed = (name, features, outputs, tuple(hidden)), loss, seed
+        """`loss` is "cross-entropy", "squares" or a function, as "package.module:function"."""
+        self._arguments, self._seed, self._recipe = (name, features, outputs, tuple(hidden)), seed, recipe
+        self._losses = LossFunction(loss, recipe.class_weights)
         self._local = threading.local()
+        self._device = device_here()
+        if recipe.shape and math.prod(recipe.shape) != features:
+            raise ModelError(
+                name, f"is to take records of shape {list(recipe.shape)}, but they have {features} numbers"
+            )
         module = self._made()
         self.size = sum(weights.numel() for _, weights in trained_weights(module.module))
         if self.size == 0:
             raise ModelError(name, "has no weights to train")
         self._check_scores(module)
-        self.layers = ghost_clipping.linear_layers(module, self._losses, *self._made_up(3))
-        self._check_training()
+        self._losses.check(torch.zeros(2, outputs), self._made_up(2)[1].cpu())
+        self.layers = self._linear_layers(module)
         self._is_vectorised = self.layers is None and self._can_be_vectorised()
+        self._check_training()
+        self.notes = torch_trials.notes(
+            name, module, self._inputs, features, self.layers is None and not self._is_vectorised
+        )
 
     def initial(self) -> Floats:
         """The first weights, from the public seed."""
         weights = [weights.detach().reshape(-1) for _, weights in trained_weights(self._made().module)]
-        return torch.cat(weights).double().numpy()
+        return torch.cat(weights).double().cpu().numpy()
 
     def scores(self, flat: Floats, features: Floats) -> Floats:
-        module, inputs = self._with(flat), _rows(features)
+        module, inputs = self._with(flat), self._inputs(features)
         with torch.no_grad():
             scores: Tensor = torch.cat([module(rows) for rows in torch.split(inputs, _CHUNK_ROWS)])
-        return scores.double().numpy()
+        return scores.double().cpu().numpy()
 
     def clipped_gradients(
         self, flat: Floats, features: Floats, labels: Labels, counts: Integers, clip: float
@@ -98,7 +122,7 @@ class TorchModel:
             Rows(party, int(end - count), int(end)) for party, (count, end) in enumerate(zip(counts, ends, strict=True))
         ]
         clipped_sums = self._clipped_sums if self.layers is None else self._ghost_clipped_sums
-        return clipped_sums(flat, _rows(features), _targets(labels), parts, clip)
+        return clipped_sums(flat, self._inputs(features), self._targets(labels), parts, clip)
 
     @property
     def rows(self) -> int:
@@ -108,14 +132,14 @@ class TorchModel:
 
     def example_gradients(self, flat: Floats, features: Floats, labels: Labels) -> Iterator[Floats]:
         """The examples' gradients, one row each, in chunks; zeros where a gradient is not finite."""
-        for slopes in self._slopes(flat, _rows(features), _targets(labels)):
+        for slopes in self._slopes(flat, self._inputs(features), self._targets(labels)):
             finite = torch.isfinite(slopes).all(dim=1)
-            yield torch.where(finite[:, None], slopes, 0.0).double().numpy()
+            yield torch.where(finite[:, None], slopes, 0.0).double().cpu().numpy()
 
     def outer_products(self, flat: Floats, features: Floats, labels: Labels) -> ghost_clipping.OuterProducts:
         """The factors of the examples' gradients in the linear layers."""
         return ghost_clipping.outer_products(
-            self._with(flat), self._losses, self.layers or [], _rows(features), _targets(labels)
+            self._with(flat), self._losses, self.layers or [], self._inputs(features), self._targets(labels)
         )
 
     def trained(
@@ -131,7 +155,7 @@ class TorchModel:
         """The weights after plain SGD from the given ones on one party's records (for FedAvg)."""
         module = self._with(flat)
         weights = [tensor.requires_grad_() for _, tensor in trained_weights(module.module)]
-        inputs, targets = _rows(features), _targets(labels)
+        inputs, targets = self._inputs(features), self._targets(labels)
         with _one_thread():
             for _ in range(epochs):
                 for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
@@ -140,16 +164,16 @@ class TorchModel:
                     for tensor, slope in zip(weights, slopes, strict=True):
                         tensor.data.sub_(rate * slope)
                     module.hold()
-        return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().numpy()
+        return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().cpu().numpy()
 
     def state(self, flat: Floats) -> dict[str, np.ndarray]:
         """All weights by name, for `load_state_dict`; frozen weights and buffers as they were made."""
         state = self._with(flat).restore().state_dict()
-        return {name: tensor.detach().numpy().copy() for name, tensor in state.items()}
+        return {name: tensor.detach().cpu().numpy().copy() for name, tensor in state.items()}
 
     def module(self, flat: Floats) -> nn.Module:
         """A module with these weights, to predict with."""
-        module = self._made().module
+        module = self._made().module.cpu()
         module.load_state_dict({name: torch.from_numpy(weights) for name, weights in self.state(flat).items()})
         module.requires_grad_(False).eval()
         return module
@@ -159,12 +183,9 @@ class TorchModel:
         """Unchecked assumptions of the sensitivity, each to follow 'assumes that'."""
         alike = "PyTorch computes an example's gradient alike, to the last bit, whichever examples it computes with it"
         kept = "the module keeps nothing of an example but in its weights, buffers and attributes"
-        return (alike, kept) if ":" in self._arguments[0] else (alike,)
-
-    def _losses(self, scores: Tensor, targets: Tensor) -> Tensor:
-        if self._loss == "squares":
-            return (scores[..., 0] - targets) ** 2 / 2.0
-        return nn.functional.cross_entropy(scores, targets, reduction="none")
+        forgotten = "the loss keeps nothing of an example"
+        found = [alike, kept] if ":" in self._arguments[0] else [alike]
+        return (*found, forgotten) if self._losses.is_own else tuple(found)
 
     def _ghost_clipped_sums(
         self, flat: Floats, inputs: Tensor, targets: Tensor, parts: list[Rows], clip: float
@@ -188,7 +209,7 @@ class TorchModel:
             if not kept.all():
                 slopes = torch.where(kept[:, None], slopes, 0.0)
             for party, first, last in rows_within(parts, start, start + len(slopes)):
-                sums[party] += (factors[first:last] @ slopes[first:last]).numpy()
+                sums[party] += (factors[first:last] @ slopes[first:last]).cpu().numpy()
             start += len(slopes)
         return sums
 
@@ -209,18 +230,44 @@ class TorchModel:
     def _made_up(self, count: int) -> tuple[Tensor, Tensor]:
         """Made-up examples to try the module on."""
         rows = torch.rand(count, self._arguments[1], generator=torch.Generator().manual_seed(0))
-        return rows, torch.zeros(count, dtype=torch.float32 if self._loss == "squares" else torch.int64)
+        outputs = self._arguments[2]
+        labels: Labels = np.full(count, 0.5) if outputs == 1 else np.arange(count) % outputs
+        return self._inputs(rows.numpy()), self._targets(labels)
+
+    def _inputs(self, features: Floats) -> Tensor:
+        """Rows as the module takes them."""
+        rows = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        return (rows.view(-1, *self._recipe.shape) if self._recipe.shape else rows).to(self._device)
+
+    def _targets(self, labels: Labels) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(labels)).to(self._device)
+
+    def _linear_layers(self, module: Stateless) -> list[ghost_clipping.Layer] | None:
+        """The layers, if all that is trained is linear. A loss of somebody's might mix the examples of a batch."""
+        if self._losses.is_own:
+            return None
+        return ghost_clipping.linear_layers(module, self._losses, *self._made_up(3))
 
     def _check_training(self) -> None:
-        """Compute one gradient, so that a module that cannot be trained fails before it sees records."""
-        (row,), (target,) = self._made_up(1)
+        """Compute gradients of two made-up examples as in training, so that a module that cannot be trained fails
+        before it sees records."""
+        rows, targets = self._made_up(2)
         try:
-            gradient(self._with(self.initial()), self._losses, row, target)
+            gradient(self._with(self.initial()), self._losses, rows[0], targets[0])
         except Exception as error:
-            raise ModelError(self._arguments[0], f"cannot be trained here ({_first_line(error)})") from None
+            raise ModelError(self._arguments[0], f"cannot be trained here ({first_line(error)})") from None
+        parts, flat = [Rows(0, 0, 2)], self.initial()
+        clipped_sums = self._clipped_sums if self.layers is None else self._ghost_clipped_sums
+        if not clipped_sums(flat, rows, targets, parts, 1.0).any():
+            raise ModelError(
+                self._arguments[0],
+                "has gradients of zero, or none that are finite numbers, for made-up records between 0 and 1, so it "
+                "would learn nothing; look at its first weights, and at what it computes without gradients",
+            )
 
     def _can_be_vectorised(self) -> bool:
-        """Whether torch.func takes the module. It refuses recurrent ones and changes of buffers in place."""
+        """Whether torch.func takes the module. It refuses recurrent ones, branches that depend on numbers, and changes
+        of buffers in place."""
         try:
             gradients_at_once(self._with(self.initial()), self._losses, *self._made_up(2))
         except Exception:
@@ -231,11 +278,26 @@ class TorchModel:
         name, features, outputs, _ = self._arguments
         try:
             with torch.no_grad():
-                shape = tuple(module(torch.zeros(2, features)).shape)
-        except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
-            raise ModelError(name, f"cannot take rows of {features} features ({_first_line(error)})") from None
-        if shape != (2, outputs):
+                scores = module(self._inputs(np.zeros((2, features))))
+        except Exception as error:
+            shaped = (
+                f"records of shape {list(self._recipe.shape)}" if self._recipe.shape else f"rows of {features} features"
+            )
+            raise ModelError(name, f"cannot take {shaped} ({first_line(error)})") from None
+        if not isinstance(scores, Tensor):
+            raise ModelError(name, f"gives a {type(scores).__name__}, but should give a tensor of scores")
+        if (shape := tuple(scores.shape)) != (2, outputs):
             raise ModelError(name, f"gives an array of shape {shape} for two records, but should give {(2, outputs)}")
+        if scores.dtype != torch.float32:
+            raise ModelError(name, f"gives scores as {scores.dtype}, but should give them as torch.float32")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Every thread makes a module of its own, so none is copied."""
+        return {name: value for name, value in vars(self).items() if name != "_local"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._local = threading.local()
 
     def _with(self, flat: Floats) -> Stateless:
         """This thread's module, with the given weights."""
@@ -243,7 +305,7 @@ class TorchModel:
             self._local.module = self._made()
         module: Stateless = self._local.module
         with np.errstate(over="ignore"):
-            start, tensor = 0, torch.from_numpy(np.array(flat, dtype=np.float32))
+            start, tensor = 0, torch.from_numpy(np.array(flat, dtype=np.float32)).to(self._device)
         module.restore()
         for _, weights in trained_weights(module.module):
             weights.data = tensor[start : start + weights.numel()].view(weights.shape)
@@ -256,9 +318,10 @@ class TorchModel:
         """A module with the first weights; torch's own generator stays as it was."""
         name, features, outputs, hidden = self._arguments
         with _MAKING, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self._seed)
-            module = mark_trained(make_module(name, features, outputs, hidden))
-        module.eval()
+            # torch.manual_seed would also leave a note, with the whole stack, for every graphics card.
+            torch.default_generator.manual_seed(self._seed)
+            module = mark_trained(prepared(make_module(name, features, outputs, hidden), name, self._recipe))
+        module.to(self._device).eval()
         try:
             return Stateless(module)
         except NotCopiedError as error:
@@ -274,15 +337,3 @@ def _one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _rows(features: Floats) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
-
-
-def _targets(labels: Labels) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(labels))
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", maxsplit=1)[0]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -18,7 +21,47 @@ class ModelError(UnspokenError):
 
     def __init__(self, name: str, problem: str) -> None:
         super().__init__(f"the model {name!r} {problem}.")
-        self.problem = problem
+        self.name, self.problem = name, problem
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is made, besides its name and sizes: public, like all of it."""
+
+    shape: tuple[int, ...] = ()
+    """The shape in which the module takes a record; (): as a vector"""
+    first: Mapping[str, np.ndarray] | None = None
+    """First weights by name, such as those of pretrained layers; others are drawn from the seed"""
+    frozen: tuple[str, ...] = ()
+    """The names of layers that are not trained"""
+    class_weights: tuple[float, ...] = ()
+    """A factor on the loss for each class; (): all count alike"""
+
+
+PLAIN = Recipe()
+DEVICE = "UNSPOKEN_DEVICE"
+"""The environment variable that names the device for passes through a module: a matter of one's own machine, and of no
+study"""
+
+
+def device_here() -> torch.device:
+    """The device that `UNSPOKEN_DEVICE` names, or the processor."""
+    name = os.environ.get(DEVICE) or "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise UnspokenError(
+            f'{DEVICE} is "{name}", on which PyTorch cannot compute here ({first_line(error)}); unset it, or name a '
+            'device such as "cpu" or "cuda:0".'
+        ) from None
+    return device
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, in one line; with its kind, where it says a word only."""
+    said = str(error).split("\n", maxsplit=1)[0]
+    return said if " " in said else f"{type(error).__name__} {said}".rstrip()
 
 
 class Perceptron(nn.Sequential):
@@ -77,19 +120,61 @@ def make_module(name: str, features: int, outputs: int, hidden: Sequence[int] = 
         raise ModelError(name, 'is unknown; use "linear", "mlp", "cnn" or "package.module:Class"')
     try:
         kind = getattr(importlib.import_module(path), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
+    except Exception as error:
         raise ModelError(
-            name, f'cannot be imported here ({error}); install its package, or use "linear", "mlp" or "cnn"'
+            name,
+            f"cannot be imported here ({first_line(error)}); install its package, name its folder in PYTHONPATH, or "
+            'use "linear", "mlp" or "cnn"',
         ) from None
     try:
         module = kind(features, outputs)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except Exception as error:
         raise ModelError(
-            name, f"cannot be called with ({features}, {outputs}), features and outputs ({error})"
+            name, f"cannot be called with ({features}, {outputs}), features and outputs ({first_line(error)})"
         ) from None
     if not isinstance(module, nn.Module):
         raise ModelError(name, f"should return a torch.nn.Module, but returns a {type(module).__name__}")
     return module
+
+
+def prepared(module: nn.Module, name: str, recipe: Recipe) -> nn.Module:
+    """The module with its first weights and frozen layers, if it can be trained in single precision."""
+    for place, weights in [*module.named_parameters(), *module.named_buffers()]:
+        if nn.parameter.is_lazy(weights):
+            raise ModelError(name, f"has a lazy layer, whose {place!r} has no size yet; give the size in its place")
+        if weights.is_floating_point() and weights.dtype != torch.float32:
+            kind = str(weights.dtype).removeprefix("torch.")
+            raise ModelError(
+                name, f"keeps {place!r} as {kind}, but is trained in float32; end its constructor with self.float()"
+            )
+        if weights.is_complex():
+            raise ModelError(name, f"keeps complex numbers in {place!r}, but is trained in float32; use real ones")
+    if recipe.first is not None:
+        _load(module, name, recipe.first)
+    for prefix in recipe.frozen:
+        inside = [weights for place, weights in module.named_parameters() if f"{place}.".startswith(f"{prefix}.")]
+        if not inside:
+            known = ", ".join(sorted({place.partition(".")[0] for place, _ in module.named_parameters()}))
+            raise ModelError(name, f'has no layer "{prefix}" to freeze; it has: {known}')
+        for weights in inside:
+            weights.requires_grad_(False)
+    return module
+
+
+def _load(module: nn.Module, name: str, first: Mapping[str, np.ndarray]) -> None:
+    """Put given weights into a module: all names must be its own, with the same shapes."""
+    own = module.state_dict()
+    for place, weights in first.items():
+        if place not in own:
+            raise ModelError(name, f"has no weights {place!r}, which the file of first weights has")
+        if tuple(own[place].shape) != weights.shape:
+            raise ModelError(
+                name,
+                f"has {place!r} of shape {tuple(own[place].shape)}, where the file of first weights has "
+                f"{weights.shape}",
+            )
+        with torch.no_grad():
+            own[place].copy_(torch.from_numpy(np.asarray(weights)))
 
 
 def mark_trained(module: nn.Module) -> nn.Module:

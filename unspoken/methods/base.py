@@ -8,11 +8,15 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 import numpy as np
 
 from unspoken.data.block import Block
+from unspoken.learners.public_directions import PublicDirections
+from unspoken.methods.directions import directions_of
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
@@ -21,9 +25,23 @@ from unspoken.study import Description, Study
 from unspoken.types import Flags, Floats, Integers
 
 
+class Asked:
+    """The facts that every request says of itself."""
+
+    described: ClassVar[str]
+    """The words for what is asked for"""
+    name: str
+    """The name of what is asked for"""
+
+    @property
+    def counted_as(self) -> str:
+        """The name under which the turns of such requests are counted."""
+        return self.name
+
+
 @dataclass(frozen=True)
-class Sum:
-    """A request: every party's contribution to the named sum, of which only the total is revealed."""
+class _FromRecords(Asked):
+    """A request that parties answer with what they compute from their records."""
 
     name: str
     parameters: Floats | None = None
@@ -35,52 +53,81 @@ class Sum:
 
 
 @dataclass(frozen=True)
-class Vote:
+class Sum(_FromRecords):
+    """A request: every party's contribution to the named sum, of which only the total is revealed."""
+
+    described = "secure sum"
+
+
+@dataclass(frozen=True)
+class Vote(_FromRecords):
     """A request: every party's ballots, of which only the winning class of each query is revealed. The answer is a
     `Total` whose exact numbers are the winners."""
 
-    name: str
-    parameters: Floats | None = None
+    described = "vote"
+
+
+@dataclass(frozen=True)
+class Tokens(Asked):
+    """A request: a shuffled list with a token for each record, for one round. A party knows the places of its own
+    tokens and nobody else's, and keeps them; the answer is a `Total` without numbers."""
+
+    described = "list of tokens"
     turn: int = 0
-    indices: Integers | None = None
+    name: str = "tokens"
 
 
 @dataclass(frozen=True)
-class Tokens:
-    """A request: a list with a token for each record, in which a party knows its own and nobody else's, for one round.
-    Parties keep what they were dealt; the answer is a `Total` without numbers."""
+class ZeroSum(Asked):
+    """A request: common noise for the named messages, for all their turns at once, of which only the sum becomes known.
+    It needs no records, so it can be made long before the messages. The answer is a `Total` without numbers."""
 
+    described = "sum of noise"
+    name: str
     turn: int = 0
 
-
-@dataclass(frozen=True)
-class ZeroSum:
-    """A request: noise for the named messages, for all their turns, of which parties learn the sum. It needs no data,
-    so it can be made long before them. The answer is a `Total` without numbers."""
-
-    name: str
+    @property
+    def counted_as(self) -> str:
+        return f"{self.name}/common-noise"
 
 
 @dataclass(frozen=True)
-class Collect:
+class Collect(_FromRecords):
     """A request: every party's message, private on its own; the total of the messages is the answer."""
 
-    name: str
-    parameters: Floats | None = None
-    turn: int = 0
-    indices: Integers | None = None
+    described = "message in the open"
     only: int | None = None
     """The one party that is asked; None: all."""
 
 
 @dataclass(frozen=True)
-class Pool:
+class Cancel(Asked):
+    """A request: the secure sum of the noise that messages of one turn have in common, of those who sent one. The
+    answer is the total of the messages of all who are in this sum, without that noise."""
+
+    described = "sum of the noise of messages"
+    name: str
+    turn: int = 0
+    messages: Collect | None = field(default=None, compare=False)
+    """The request for the messages, which is made again if the sum fails: their noise is added up once"""
+
+    @property
+    def counted_as(self) -> str:
+        return f"{self.name}/noise"
+
+
+@dataclass(frozen=True)
+class Pool(Asked):
     """A request: all records in one place. For baselines in simulations: no network engine answers it."""
+
+    described = "list of all records"
+    turn: int = 0
+    name: str = "records"
 
 
 PartyRequest = Sum | Vote | Collect
 """The requests that a party answers with a contribution"""
-Request = PartyRequest | ZeroSum | Tokens | Pool
+Request = PartyRequest | ZeroSum | Cancel | Tokens | Pool
 
 
 @dataclass(frozen=True)
@@ -97,13 +144,14 @@ class Total:
     """The standard deviation of all the noise in the total"""
 
 
+NONE_FAILED: Mapping[str, int] = MappingProxyType({})
 Answer = Total | Block
 Conversation = Generator[Request, Any, Release]
 
 
 @dataclass(frozen=True)
 class TokenPositions:
-    """A party's knowledge of a list of tokens, from which it finds out which of its own records are in a batch."""
+    """A party's knowledge of a list of tokens, which tells it which of its own records are in a batch."""
 
     places: Integers
     """The places of its own records' tokens"""
@@ -115,7 +163,7 @@ class TokenPositions:
 
 @dataclass(frozen=True)
 class PartyContext:
-    """The private means of a party in one turn."""
+    """A party's own randomness and knowledge in one turn, which nobody else has."""
 
     secrets: SecretStream
     """The party's own randomness, for sampling"""
@@ -151,6 +199,19 @@ class Method(Description, ABC):
     def plan(self) -> Plan:
         """The plan, made without data: all that will be released, and what it promises."""
 
+    @cached_property
+    def directions(self) -> PublicDirections | None:
+        """The map that bounded records go through before the method sees them; the release is mapped back. By default
+        none, unless the model is linear and the study has public records."""
+        if self.study.data.public is None or not self.learns_directions(self.study):
+            return None
+        return directions_of(self.study, self.planned)
+
+    @cached_property
+    def planned(self) -> Plan:
+        """The plan, made once: numerical accounting takes its time."""
+        return self.plan()
+
     def parameters(self, request: PartyRequest) -> Parameters:
         """The numbers that this request may carry. By default none."""
         return NO_PARAMETERS
@@ -182,26 +243,40 @@ class Method(Description, ABC):
 
     def check_analysis(self) -> None:
         """Refuse a private analysis before a run, if there can be none after it."""
-        raise self.study.error("method.name", f'is "{self.name}", which has no private analysis; leave it out')
+        raise self.study.error("method.name", f'is "{self.name}", which has no private analysis; ask for none')
 
     def analysis(
-        self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
+        self,
+        plan: Plan,
+        blocks: Iterable[tuple[Integers, Block]],
+        counted: Mapping[str, Flags],
+        failed: Mapping[str, int] = NONE_FAILED,
     ) -> dict[str, float | str]:
-        """The price of a release on these very records, which is a secret. `counted` says, for each sum, whose
-        contributions are in it."""
+        """The privacy cost of a release on these very records, which is itself secret.
+
+        `counted` has, for each sum, a flag for each party: whether its contribution is in it. `failed` has the number
+        of attempts at each sum that came to nothing after vectors had left.
+        """
         raise NotImplementedError
 
 
 def release_of(method: Method, ended: StopIteration) -> Release:
-    """The release that the coordinator's side of a method returned."""
+    """The release that the coordinator's side of a method returned, for records as they were before any map."""
     release = ended.value
     if not isinstance(release, Release):
         raise TypeError(f'Expected coordinate of "{method.name}" to return a Release, got {release!r}.')
-    return release
+    return release if method.directions is None else release.mapped_back(method.directions)
 
 
 class PooledMethod(Method):
     """A baseline that has all records in one place: it asks for `Pool`, and parties contribute nothing else."""
+
+    secrets: SecretStream | None = None
+    """The randomness of its noise: the system's, unless a test sets it"""
+
+    @classmethod
+    def computes(cls, study: Study) -> str:
+        return "logistic-regression" if study.task == "classification" else "linear-regression"
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         raise NotImplementedError("nothing is summed: all records are in one place")

@@ -7,16 +7,20 @@ party alone. `central`: a trusted curator adds the noise once. `none`: no privac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Collect, Conversation, PartyContext, PartyRequest, Pool, Total
+from unspoken.methods.budget import trust_of
 from unspoken.methods.functions import ComputesFunctions, FunctionMethod
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, NoNoise
 from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import Setting, plan_sum, trust_of, unprotected_plan
+from unspoken.methods.planning import Setting, plan_sum, unprotected_plan
 from unspoken.methods.training.averaging import AveragedModels
+from unspoken.methods.training.base import is_linear
+from unspoken.methods.training.batches import PooledBatches
 from unspoken.methods.training.gradients import GradientDescent
 from unspoken.methods.training.options import FederatedOptions, GradientOptions, TrainingOptions
 from unspoken.methods.workloads import Query, Workload, answered_by
@@ -39,8 +43,16 @@ class FunctionOrTraining(ComputesFunctions):
         return cls.training_keys if cls.trains(study) else super().keys_for(study)
 
     @classmethod
+    def used_with(cls, study: Study) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        return {} if cls.trains(study) else super().used_with(study)
+
+    @classmethod
     def needs_norm(cls, study: Study) -> bool:
         return not cls.trains(study)
+
+    @classmethod
+    def learns_directions(cls, study: Study) -> bool:
+        return is_linear(study) if cls.trains(study) else super().learns_directions(study)
 
     def make_workload(self) -> Workload:
         return self.make_training() if self.trains(self.study) else super().make_workload()
@@ -86,6 +98,9 @@ class Central(FunctionOrTraining, FunctionMethod):
     secrets: SecretStream | None = None
     """The source of batches and noise: the operating system, unless a test sets it."""
 
+    def make_training(self) -> Workload:
+        return GradientDescent(self.study, self.study.options("method", GradientOptions), PooledBatches)
+
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()
         secrets = self.secrets or SecretStream()
@@ -96,7 +111,7 @@ class Central(FunctionOrTraining, FunctionMethod):
             noisy = planned.privatised(contribution.noisy, secrets, plan.trust.parties)
             return Total(noisy, contribution.exact[0], 1, planned.total_std(1))
 
-        return (yield from self.workload.conclude(answered_by(noisy_total)))
+        return (yield from self.concluded(answered_by(noisy_total)))
 
 
 class NonPrivate(FunctionOrTraining):
@@ -106,6 +121,11 @@ class NonPrivate(FunctionOrTraining):
     summary = "a baseline: no privacy"
     training_keys = FederatedOptions
     noise = NoNoise()
+
+    @classmethod
+    def learns_directions(cls, study: Study) -> bool:
+        """Without noise there is nothing to gain."""
+        return False
 
     def check_unit(self) -> None:
         """Accept any unit, since nothing is promised."""
@@ -118,7 +138,7 @@ class NonPrivate(FunctionOrTraining):
             result = self.sums()[-1]
             release = OtherRelease(result.name, result.dimension, "none", result.sensitivity, 0.0, Unprotected())
             return unprotected_plan(self.study, self.name, (), (release,))
-        setting, sums = Setting(trust_of(self.study)), []
+        setting, sums = Setting(trust_of(self.study), attempts=self.study.privacy.attempts), []
         for declared in self.sums():
             # Encoded as finely as a total of sensitivity 1 would be.
             planned = plan_sum(self.study, setting, replace(declared, sensitivity=1.0), 1.0)
@@ -136,4 +156,4 @@ class NonPrivate(FunctionOrTraining):
 
         if (fitted := self.workload.exact_fit(records)) is not None:
             return fitted
-        return (yield from self.workload.conclude(answered_by(total)))
+        return (yield from self.concluded(answered_by(total)))

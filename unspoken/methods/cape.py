@@ -7,25 +7,42 @@ and the aggregator takes Σê away (the same view, and exact in integers); the g
 a sum over records, so that parties of unequal size count by their records.
 
 The noise ê needs no data and is made for all turns at once, as long before them as one likes. A party that vanishes
-between its ê and its message leaves that ê in the total: more noise, of known size, and no bias; what it is worth is in
-the certificate. If more vanish than the study allows, the total is not made.
+between its ê and its message leaves that ê in the total, which adds noise of known size and no bias. If more vanish
+than the study allows, the total is not made.
+
+Where parties may vanish, the order is the other one by default: messages first, then the secure sum of the ê of all who
+sent one. Whoever is not in this sum is left out of the total with its message, so no ê stays in it, whoever vanishes
+when. It is as private (`privacy.correlated`), but takes a secure sum for each turn, after the records were used.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from unspoken.methods.base import Conversation, ZeroSum
+from unspoken import defaults
+from unspoken.methods.base import Cancel, Collect, Conversation, Total, ZeroSum
+from unspoken.methods.budget import epsilon_for
+from unspoken.methods.correlated_noise import CorrelatedNoise
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
-from unspoken.methods.mechanisms import CorrelatedNoise
 from unspoken.methods.plan import Plan
+from unspoken.methods.workloads import Answering, Query
+from unspoken.privacy.accounting import epsilon_of
+from unspoken.privacy.gaussian import mu_for
 from unspoken.study import Template
 
 _STRONGER = 1000.0
-"""The factor on the paper's variance of ê if nobody may vanish, where ê costs nothing: the total's noise is then within
-0.1 % of a secure sum's."""
+"""The factor on the paper's variance of ê if none stays in the total, where ê costs nothing: the total's noise is then
+within 0.1 % of a secure sum's."""
+
+_PUBLISHED = {"reshape": False, "repair": "none"}
+"""The settings of capeFM in the paper"""
+_TRIES = 1000
+_MOST_TOLD = 20
+"""The number of parties whose promise is told in words; of more, the JSON has all"""
 
 
 class CapeOptions(FunctionOptions):
@@ -38,6 +55,21 @@ class CapeOptions(FunctionOptions):
         description="the variance of the noise that cancels over that of the noise that stays, from 1; the paper's is "
         "the number of parties",
     )
+    published: bool = Field(
+        False,
+        description="true or false (true: the paper's settings where none are given: correlation = the number of "
+        'parties, order = "noise-first", reshape = false, repair = "none"; for comparisons)',
+    )
+    epsilons: list[float] | None = Field(
+        None,
+        description="each party's own epsilon, in the order of the parties, none above [privacy] epsilon",
+    )
+    order: Literal["noise-first", "messages-first"] | None = Field(
+        None,
+        description='"noise-first" (the sum of the common noise is made before the messages, for all turns at once) or '
+        '"messages-first" (after the messages of each turn, by those who sent one; the default if parties may drop '
+        "out)",
+    )
 
 
 class Cape(FunctionMethod):
@@ -48,7 +80,7 @@ class Cape(FunctionMethod):
     keys = CapeOptions
     template: ClassVar[Template] = {
         "classification": """\
-function = "logistic-regression"  # of two classes; or "softmax", "discriminant", "network"
+function = "logistic-regression"  # or "softmax", "discriminant", "network"
 """,
         "regression": """\
 function = "linear-regression"  # least squares, the function that fits this task
@@ -58,16 +90,106 @@ function = "mean"             # of each column; or "histogram", with bins = 10
 """,
     }
 
+    _more_noise = 1.0
+    """A factor on the variance for stronger promises: a part of δ goes elsewhere, which costs a little more there."""
+
     def read_options(self) -> CapeOptions:
-        return self.study.options("method", CapeOptions)
+        options = self.study.options("method", CapeOptions)
+        if not options.published:
+            return options
+        paper = {"correlation": max(1.0, float(self.study.parties.count)), "order": "noise-first", **_PUBLISHED}
+        return options.model_copy(update={key: paper[key] for key in paper.keys() - options.model_fields_set})
 
     @property
     def noise(self) -> CorrelatedNoise:
-        chosen = self.read_options().correlation
-        stronger = 1.0 if self.study.dropouts else _STRONGER
-        return CorrelatedNoise(self.study.parties.count * stronger if chosen is None else chosen)
+        options = self.read_options()
+        default = "messages-first" if self.study.dropouts else "noise-first"
+        messages_first = (options.order or default) == "messages-first"
+        stronger = _STRONGER if messages_first or not self.study.dropouts else 1.0
+        ratio = self.study.parties.count * stronger if options.correlation is None else options.correlation
+        return CorrelatedNoise(ratio, messages_first=messages_first, stronger=self._stronger)
+
+    def plan(self) -> Plan:
+        self._more_noise = 1.0  # Whoever makes the plan again makes the same.
+        plan = super().plan()
+        notes = (*plan.notes, *_doubts(plan))
+        if self.epsilons is None:
+            return replace(plan, notes=notes)
+        for _ in range(_TRIES):
+            # Parties that want the same get the same.
+            found = {own: _promise(plan, party) for party, own in enumerate(self.epsilons)}
+            if all(kept["epsilon"] <= own * (1.0 + 1e-9) for own, kept in found.items()):
+                promises = [{"party": party, **found[own]} for party, own in enumerate(self.epsilons)]
+                told = ", ".join(f"{kept['epsilon']:.4g} of {kept['party']}" for kept in promises[:_MOST_TOLD])
+                more = "" if len(promises) <= _MOST_TOLD else ", …"
+                own = f"each party has a promise of its own for its records: epsilon = {told}{more}; the total must "
+                own += "hide the strictest"
+                return replace(plan, notes=(*notes, own), facts={**plan.facts, "promises": promises})
+            self._more_noise *= 1.001
+            plan = super().plan()
+        raise RuntimeError("The noise does not keep every party's promise.")
+
+    @property
+    def epsilons(self) -> list[float] | None:
+        """Each party's own ε, if they have some."""
+        given, privacy = self.read_options().epsilons, self.study.privacy
+        if given is None:
+            return None
+        if privacy.epsilon is None:
+            raise self.study.error("method.epsilons", "needs [privacy] epsilon, which holds for all parties")
+        if len(given) != self.study.parties.count:
+            problem = f"has {len(given)} numbers, but should have one for each of {self.study.parties.count} parties"
+            raise self.study.error("method.epsilons", problem)
+        if wrong := [own for own in given if not 0.0 < own <= privacy.epsilon]:
+            problem = f"has {wrong[0]:g}, but should have numbers above 0 and up to [privacy] epsilon"
+            raise self.study.error("method.epsilons", f"{problem}, {privacy.epsilon:g}")
+        return given
+
+    @property
+    def _stronger(self) -> tuple[float, ...]:
+        """The variance that each party's adversary is to have, over that of the study's ε: (μ(ε)/μ(own ε))²."""
+        if (given := self.epsilons) is None:
+            return ()
+        study, delta = self.study, self.study.privacy.delta
+        whole = mu_for(epsilon_for(study), delta)
+        ratios = {own: (whole / mu_for(own, delta)) ** 2 for own in set(given)}
+        return tuple(ratios[own] * self._more_noise if ratios[own] > 1.0 else 1.0 for own in given)
 
     def coordinate(self, plan: Plan) -> Conversation:
-        for planned in plan.sums:
-            yield ZeroSum(planned.name)
+        if self.noise.prepares:
+            for planned in plan.sums:
+                yield ZeroSum(planned.name)
         return (yield from super().coordinate(plan))
+
+    def ask(self, query: Query) -> Answering:
+        messages = Collect(query.name, query.parameters, query.turn)
+        total: Total = yield messages
+        if self.noise.cancels:
+            total = yield Cancel(query.name, query.turn, messages)
+        return total
+
+
+def _promise(plan: Plan, party: int) -> dict[str, Any]:
+    """A party's own promise: what its adversary faces if as few others are there as the plan allows."""
+    spend = replace(plan.spend, events=plan.costs_of(party))
+    deviations = {planned.name: planned.noise_std_for(party) for planned in plan.sums}
+    epsilon, delta = epsilon_of(spend, plan.guarantee.delta), plan.guarantee.delta
+    return {"epsilon": epsilon, "delta": delta, "noise_std": deviations}
+
+
+def _doubts(plan: Plan) -> list[str]:
+    """Notes on when another order or method serves better."""
+    planned = plan.sums[0]
+    if planned.noise.cancels:
+        other = f'"{defaults.METHOD}" has no more noise in the total, and no messages'
+        return [f"messages come first, then a secure sum of their noise, in each turn; {other}"]
+    for vanished in range(1, plan.trust.dropouts + 1):
+        sent = plan.trust.parties - vanished
+        left, independent = planned.total_std(sent, plan.trust.parties), math.sqrt(sent) * planned.noise_std
+        if left > independent:
+            gone = "1 party vanishes" if vanished == 1 else f"{vanished:,} parties vanish"
+            return [
+                f"if {gone} between the noise and the messages, the total has more noise ({left:.4g}) than independent "
+                f'noise would have ({independent:.4g}): use order = "messages-first", or "{defaults.METHOD}"'
+            ]
+    return []

@@ -3,8 +3,8 @@
 In each round the coordinator sends the weights; every party clips its examples' gradients on its random share of the
 batch, adds its share of the noise, and takes part in a secure sum; the coordinator makes a step of the optimiser. A
 party with an empty share sends noise like any other. Against the paper: noise shares are sized for the honest survivors
-(ERRATA 3.2), it is integer noise after rounding (3.3), batches without replacement are accounted for as
-`privacy.subsampled` says, and they take a fresh list of tokens each (see `summation.record_shuffle`).
+of dropouts too, noise is drawn in integers after rounding, batches without replacement are accounted for
+as `privacy.subsampled` says, and each takes a fresh list of tokens (see `summation.record_shuffle`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import ClassVar
 
 from unspoken.methods.mechanisms import NoiseShares
 from unspoken.methods.training.base import TrainingMethod
+from unspoken.methods.training.batches import FixedBatches
 from unspoken.methods.training.gradients import GradientDescent
 from unspoken.methods.training.options import GradientOptions
 from unspoken.methods.workloads import Workload
@@ -33,10 +34,10 @@ rounds = 100                  # more rounds: more steps, each under more noise
 rate = 0.1                    # the expected share of all records in a round's batch
 clip = 1.0                    # the largest norm of an example's gradient
 optimizer = "sgd"             # or "adam"
-learning_rate = 0.5
+learning_rate = 0.5           # more keys (schedule, class_weights, validation, …): docs/cross_silo.md
 """,
     )
     noise = NoiseShares()
 
     def make_workload(self) -> Workload:
-        return GradientDescent(self.study, self.study.options("method", GradientOptions), by_tokens=True)
+        return GradientDescent(self.study, self.study.options("method", GradientOptions), FixedBatches)

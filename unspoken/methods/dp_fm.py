@@ -9,7 +9,7 @@ coefficients by at most √2·d + 4‖t‖₁√d: `sensitivity = "tight"`.
 
 As Zhang et al. do, four deviations of the noise are added to the diagonal and directions whose eigenvalue is then not
 positive are left out. The noise is discrete Laplace noise on rounded coefficients, so the promise is pure ε up to the
-sampler's distance. What floating point adds to the distance of two sums of coefficients is counted (`arithmetic`).
+sampler's distance. The distance that floating point adds between two sums of coefficients is counted (`arithmetic`).
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.methods.base import Conversation, Pool, PooledMethod
+from unspoken.methods.budget import epsilon_for
 from unspoken.methods.plan import OtherRelease, Plan
 from unspoken.methods.planning import curator_plan
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy import integer
 from unspoken.privacy.events import PureLoss
-from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Section, Study
 from unspoken.types import Floats
 
@@ -79,21 +80,16 @@ class DpFm(PooledMethod):
         """The number of encoding units in 1, and the scale of the Laplace noise in units."""
         units_per_one = 2.0 ** math.ceil(math.log2(_FINENESS * self._moments.dimension / self.sensitivity()))
         units = self.sensitivity() * units_per_one + self._moments.dimension
-        return units_per_one, units / self._epsilon
-
-    @property
-    def _epsilon(self) -> float:
-        """The ε that noise is drawn for. It is bounded, because the sampler's distance is multiplied by e^ε."""
-        return min(self.study.epsilon, LARGEST_EPSILON)
+        return units_per_one, units / epsilon_for(self.study)
 
     def plan(self) -> Plan:
         units_per_one, laplace = self._scale()
         if laplace > LARGEST_SCALE:
             raise self.study.error("privacy.epsilon", f"is {self.study.epsilon:g}, too small to be drawn for")
         deviation = math.sqrt(2.0) * laplace / units_per_one
-        event = PureLoss(self._epsilon)
+        event = PureLoss(epsilon_for(self.study))
         release = OtherRelease("polynomial", self._moments.dimension, "laplace", self.sensitivity(), deviation, event)
-        slack = (1.0 + math.exp(self._epsilon)) * self._moments.dimension * DISTANCE
+        slack = integer.cost(epsilon_for(self.study), self._moments.dimension * DISTANCE)
         if slack > self.study.privacy.delta:
             raise self.study.error(
                 "privacy.delta",
@@ -105,8 +101,8 @@ class DpFm(PooledMethod):
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()
         units_per_one, laplace = self._scale()
-        coefficients = self._coefficients(records) * units_per_one
-        noisy = np.rint(coefficients).astype(np.int64) + sample(laplace, len(coefficients), SecretStream())
+        coefficients, secrets = self._coefficients(records) * units_per_one, self.secrets or SecretStream()
+        noisy = np.rint(coefficients).astype(np.int64) + sample(laplace, len(coefficients), secrets)
         weights = self._minimise(noisy / units_per_one, plan.others[0].noise_std)
         classes = self._moments.classes
         return LinearModel(

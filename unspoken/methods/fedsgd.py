@@ -1,4 +1,4 @@
-"""DP-FedSGD (Truex et al. 2019), a baseline: parties run noisy SGD alone and send what they have; protects records."""
+"""DP-FedSGD (Truex et al. 2019), a baseline: parties run noisy SGD alone and send their models; protects records."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class FedSgd(TrainingMethod):
 
     def make_workload(self) -> GradientDescent:
         self.options = self.study.options("method", FederatedOptions)
-        common = self.options.model_dump(include=set(TrainingOptions.model_fields))
+        common = self.options.model_dump(include=set(TrainingOptions.model_fields), exclude_unset=True)
         return GradientDescent(self.study, GradientOptions(**common))
 
     def sums(self) -> list[DeclaredSum]:
         """The gradients' sum. A round has the local steps, each a noisy sum, and ends with a message made of them."""
         (declared,) = super().sums()
         sampling = declared.sampling and replace(declared.sampling, steps=self.options.local_steps)
-        return [replace(declared, sampling=sampling, most=None)]
+        return [replace(declared, sampling=sampling, most=None, exact=())]
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         weights = given(request.parameters)
@@ -49,11 +49,14 @@ class FedSgd(TrainingMethod):
     def _update(self, weights: Floats, block: Block, party: int, context: PartyContext) -> Floats:
         """The change of the weights by a party's noisy steps, in multiples of `_unit`."""
         alone = Block(block.features[party][None], block.labels[party][None], block.counts[party][None])
-        own = weights
+        own, expected = weights, self._expected
+        if self.study.privacy.adjacency == "replace":
+            # How many records a party has is the same for all neighbours.
+            expected = self.options.rate * max(int(block.counts[party]), self.study.parties.records)
         for _ in range(self.options.local_steps):
             gradient = self.workload.contribute(Query(NAME, own), alone, [context]).noisy
             noisy = self._planned.privatised(gradient, context.secrets)
-            own = own - self.options.local_rate * noisy / self._expected
+            own = own - self.options.local_rate * noisy / expected
         moved: Floats = (own - weights) / self._unit
         return moved
 
@@ -69,7 +72,7 @@ class FedSgd(TrainingMethod):
 
     @property
     def _expected(self) -> float:
-        """The expected number of a party's records in one of its steps."""
+        """The expected number of a party's records in one of its steps, if it has as few as the study allows."""
         return self.options.rate * self.study.parties.records
 
     @cached_property
@@ -82,8 +85,10 @@ class FedSgd(TrainingMethod):
         return self.options.local_steps * step / planned.encoding.bound
 
     def coordinate(self, plan: Plan) -> Conversation:
-        weights = self.workload.model.initial()
+        weights, watch = self.workload.model.initial(), self.workload.watch()
         for turn in range(self.options.rounds):
             weights, total = yield from self.workload.asked(self.ask, Query(NAME, weights, turn))
             weights = weights + self._unit * total.noisy / total.survivors
-        return self.workload.release(weights, noise_std_per_step=self._deviation / self._expected)
+            if watch.is_over(turn, weights):
+                break
+        return self.workload.release(weights, watch, noise_std_per_step=self._deviation / self._expected)

@@ -1,14 +1,15 @@
 """Blind averaging: every party trains a model on its own, and only the noised average of all models is revealed.
 
 Secure Distributed DP-Helmet, Algorithm 2. Against the paper: parties of unequal size count by their records (N_i·w_i
-and N_i are summed), which makes the influence of every record the same, 2L/Λ on the total, and needs no smallest
+and N_i are summed), which makes the influence of every record the same, D/Λ on the total, and needs no smallest
 party; sensitivities and noise shares are those of `learners.linear` and `privacy.guarantee`; all outputs are one
 vector-valued release instead of one per class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -17,23 +18,29 @@ from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
 from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
+from unspoken.methods.helmet_rules import choose_constant, choose_radius, choose_regularization, total_sensitivity
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
 from unspoken.methods.releases import LinearModel
 from unspoken.study import Section, Study, Template
+
+_FAINT = 0.05
+"""Scores that differ by so little change probabilities by a few hundredths at most"""
 
 
 class Options(Section):
     """The keys of [method] for helmet."""
 
     learner: Literal["softmax", "logistic", "svm"] = Field("softmax", description='"softmax", "logistic" or "svm"')
-    regularization: float = Field(
-        0.1, ge=1e-6, description="a number from 1e-6 up, such as 0.1: larger means less noise and simpler models"
+    regularization: float | None = Field(
+        None, ge=1e-6, description="a number from 1e-6 up, such as 0.1: larger means less noise and simpler models"
     )
     weights: Literal["records", "equal"] | None = Field(
         None, description='"records" (each party counts by its number of records) or "equal"'
     )
-    radius: float | None = Field(None, gt=0.0, description="the largest norm of a party's model, above 0")
+    radius: float | None = Field(
+        None, gt=0.0, description="the largest norm of a party's model, above 0: above R it changes nothing"
+    )
     solver: Literal["certified", "sgd"] = Field("certified", description='"certified" or "sgd"')
     batch: int = Field(20, ge=1, description="the number of records in a batch of sgd, 1 or more")
     epochs: int = Field(50, ge=1, description="the number of passes of sgd over a party's records, 1 or more")
@@ -53,14 +60,27 @@ class Helmet(Method):
     template: ClassVar[Template] = {
         "classification": """\
 learner = "softmax"           # or "logistic", "svm"
-regularization = 0.1          # larger: less noise, simpler models
+# regularization = 0.1        # larger: less noise, simpler models; left out: by a rule, see `unspoken plan`
 """
     }
     estimator_parameters = ("learner", "regularization", "weights", "radius", "solver")
 
     @classmethod
+    def used_with(cls, study: Study) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        of_sgd = dict.fromkeys(("batch", "epochs", "seed"), ("solver", ("sgd",)))
+        return {"smoothing": ("learner", ("svm",)), **of_sgd}
+
+    @classmethod
+    def learns_directions(cls, study: Study) -> bool:
+        return True
+
+    @classmethod
     def gives_probabilities(cls, keys: Mapping[str, Any]) -> bool:
         return keys.get("learner") != "svm"
+
+    @classmethod
+    def default_constant(cls, study: Study) -> float:
+        return choose_constant(study)
 
     def __init__(self, study: Study) -> None:
         super().__init__(study)
@@ -71,39 +91,58 @@ regularization = 0.1          # larger: less noise, simpler models
                 "method.weights",
                 'is "records", but with unit = "party" a party\'s size is protected too; use weights = "equal"',
             )
-        self.learner = LinearLearner(
+        learner = LinearLearner(
             loss=loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing),
             norm=study.data.norm,
-            regularization=self.options.regularization,
+            regularization=self.options.regularization or 1.0,
             radius=self.options.radius,
             solver=self.options.solver,
             batch=self.options.batch,
             epochs=self.options.epochs,
             seed=self.options.seed,
         )
+        if self.options.regularization is None:
+            learner = replace(learner, regularization=choose_regularization(study, learner, self.by_records))
+        if self.options.radius is None and study.group is None:
+            learner = replace(learner, radius=choose_radius(learner))
+        self.learner = learner
 
     def plan(self) -> Plan:
-        learner, parties, group = self.learner, self.study.parties, self.study.group
-        if group is None:
-            sensitivity = learner.party_sensitivity()
-        elif self.by_records:
-            sensitivity = group * learner.scaled_sensitivity(parties.max_records)
-        else:
-            # The k records may lie at k different parties.
-            sensitivity = group * learner.sensitivity(parties.records)
+        learner = self.learner
         declared = DeclaredSum(
             name="model",
             dimension=learner.loss.outputs * self.study.data.dimension,
-            bound=learner.model_bound * (parties.max_records if self.by_records else 1),
-            sensitivity=sensitivity,
+            bound=learner.model_bound * (self.study.parties.max_records if self.by_records else 1),
+            sensitivity=total_sensitivity(self.study, learner, self.by_records),
             exact=("records",) if self.by_records else (),
         )
-        notes = (
-            ("the total number of records becomes known; how many each party has is not part of the promise",)
-            if self.by_records
-            else ()
-        )
-        return make_plan(self.study, self.name, [declared], notes)
+        plan = make_plan(self.study, self.name, [declared], tuple(self._notes()))
+        facts = {"regularization": learner.regularization, "radius": learner.radius}
+        if self.study.data.has_intercept:
+            facts["constant"] = self.study.data.constant
+        return replace(plan, facts={key: value for key, value in facts.items() if value is not None})
+
+    def _notes(self) -> Iterator[str]:
+        if self.by_records:
+            yield "the total number of records becomes known; how many each party has is not part of the promise"
+        if self.options.regularization is None:
+            yield f"regularization = {self.learner.regularization:g}, by a rule, as the study leaves it open"
+        if self.options.radius is None and self.learner.radius is not None:
+            yield f"radius = {self.learner.radius:g}, by a rule, as the study leaves it open"
+        data = self.study.data
+        if data.has_intercept and data.constant != 1.0:
+            yield f"for the intercept {data.constant:g} is appended to each record, by a rule"
+        yield from self._faint()
+
+    def _faint(self) -> Iterator[str]:
+        """A note on a regularisation that leaves models nothing to say."""
+        largest = self.learner.model_bound * self.study.data.norm
+        if largest < _FAINT:
+            limit = "radius" if self.learner.model_bound == self.options.radius else "regularization"
+            yield (
+                f"{limit} = {getattr(self.learner, limit):g} keeps every score of a model below {largest:.2g}, so that "
+                f"classes are hardly told apart; {'raise' if limit == 'radius' else 'lower'} it"
+            )
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         models = self.learner.fit(block)

@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -21,9 +22,9 @@ import numpy as np
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
-from unspoken.privacy import correlated, integer
+from unspoken.privacy import integer
 from unspoken.privacy.guarantee import Trust
-from unspoken.types import Words
+from unspoken.types import Flags, Words
 
 CURATOR = ("one curator, whom everyone trusts, sees all records and forgets them",)
 
@@ -47,43 +48,55 @@ class NoiseSource:
     """The seeds of the components of its share, which the protocol can open."""
     common: SecretStream | None = None
     """The stream of the noise that it prepared for this turn."""
+    index: int = 0
+    """The party's number."""
 
 
 class Mechanism(ABC):
     """Noise, chosen by a method and sized by the plan."""
 
     summed = False
-    """Do contributions go through a secure sum?"""
+    """Whether contributions go through a secure sum"""
     prepares = False
-    """Is there a secure sum of noise before the first contribution?"""
+    """Whether there is a secure sum of common noise before the first contribution"""
+    cancels = False
+    """Whether there is a secure sum of common noise after each round of contributions"""
     in_the_open = False
-    """Does every party's message become public?"""
+    """Whether every party's message becomes public"""
     pooled = False
-    """Are all records in one place?"""
+    """Whether all records are in one place"""
     counted = True
-    """Does the spend of a run count this total? Not where a trusted receiver adds noise to what it makes of it."""
+    """Whether the spend of a run counts this total. It does not if a trusted receiver adds the noise later."""
     assumptions: tuple[str, ...] = ()
     """The conditions under which the noise is there, in words that follow 'assumes that'."""
 
     @abstractmethod
     def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> Self:
-        """The mechanism with so much variance for the adversary. `opens_noise`: can components be opened?"""
+        """The mechanism, sized to give the adversary this variance. `opens_noise`: whether components can be opened."""
 
     @abstractmethod
     def adversary_variance(self, there: Participation) -> float:
         """The variance that the adversary faces when so many parties were there."""
+
+    def variance_for(self, index: int) -> float | None:
+        """The variance that the adversary of this party faces, if parties have promises of their own."""
+        return None
 
     def weakened(self, present: int, known: int) -> float:
         """The adversary's variance if it knows the noise of `known` of `present` parties, more than planned for."""
         return self.adversary_variance(Participation(present, present))
 
     def adversary_variance_alone(self) -> float:
-        """The adversary's variance if it can open every party's vector by itself, and all that may be opened of it."""
+        """The adversary's variance if it can open each party's vector alone, and all components of its noise."""
         return self.adversary_variance(Participation(1, 1))
 
     @abstractmethod
     def total(self, there: Participation) -> float:
         """The variance of the noise in the total."""
+
+    def total_of(self, prepared: Flags, sent: Flags) -> float:
+        """The variance of the noise in the total, from who was there."""
+        return self.total(Participation(int(prepared.sum()), int(sent.sum())))
 
     @property
     @abstractmethod
@@ -92,7 +105,7 @@ class Mechanism(ABC):
 
     @property
     def largest_released(self) -> float:
-        """The largest variance of the released total, when all that proved unneeded was opened."""
+        """The largest variance of the released total, after all unneeded components were opened."""
         return self.largest
 
     @property
@@ -102,48 +115,61 @@ class Mechanism(ABC):
 
     def secure_sums(self, count: int) -> int:
         """The number of secure sums for `count` totals."""
-        return count if self.summed else int(self.prepares)
+        return count if self.summed or self.cancels else int(self.prepares)
 
     def added(self, dimension: int, source: NoiseSource) -> Words:
         """The noise that a party adds to its vector."""
         return np.zeros(dimension, dtype=np.uint64)
 
     def opened(self, dimension: int, sent: int, seeds: Sequence[bytes]) -> Words:
-        """The noise of a party that proved unneeded when so many sent, from the seeds that were opened."""
+        """A party's noise that proved unneeded when `sent` parties sent, from the opened seeds."""
         raise NotImplementedError("nothing is opened")
 
-    def prepared(self, dimension: int, common: SecretStream) -> Words:
-        """A party's noise for one turn of the sum that comes before."""
+    def prepared(self, dimension: int, common: SecretStream, index: int) -> Words:
+        """The common noise of the party of this number for one turn."""
         raise NotImplementedError("nothing is prepared")
 
     def at_once(self, dimension: int, secrets: SecretStream, there: Participation) -> Words:
-        """All the noise of a total in one draw, where one place adds it."""
-        return _drawn(self.total(there), dimension, secrets)
+        """All the noise of a total in one draw, for a total that is made in one place."""
+        return drawn(self.total(there), dimension, secrets)
+
+    def parts(self, scale: float, noise_std: float) -> dict[str, float]:
+        """What the noise is made of, if it has parts of its own.
+
+        `scale` is the encoding's, `noise_std` the deviation of the adversary's noise.
+        """
+        return {}
+
+    def explained(self, parts: dict[str, float]) -> str:
+        """These parts in words."""
+        return ""
 
     @abstractmethod
     def way(self, protocol: str) -> str:
         """The way from contributions to a total, in words."""
 
     def amount(self, nobody: float, most: float, dropouts: int) -> str:
-        """The noise in the total, in words, from its deviations without dropouts and with as many as may happen."""
+        """The noise in the total, in words.
+
+        `nobody` and `most` are its deviations if nobody drops out, and if `dropouts` parties do.
+        """
         return f"{nobody:.4g} in the total" + (" if nobody drops out" if dropouts else "")
 
 
 @dataclass(frozen=True)
 class NoiseShares(Mechanism):
-    """Every party adds a share to what it puts into a secure sum; components that prove unneeded are opened."""
+    """Every party adds a share of the noise to its vector in a secure sum; unneeded components are opened later."""
 
     summed = True
 
     shares: NoiseSchedule | None = None
-    withheld: int = 0
-    """Parties that were said to be in the total and may have been left out of it: see `Trust`."""
 
     def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> NoiseShares:
         needed = adversary_variance + integer.LOST_VARIANCE
-        absent = trust.dropouts + trust.withheld
         least = integer.LEAST_SHARE**2 if opens_noise else math.inf
-        return NoiseShares(NoiseSchedule.plan(trust.parties, trust.known, absent, needed, least), trust.withheld)
+        # Of parties that are said to be in the total and may have been left out of it, no noise is there, either.
+        useless = trust.known + trust.withheld
+        return NoiseShares(NoiseSchedule.plan(trust.parties, useless, trust.dropouts, needed, least))
 
     @property
     def schedule(self) -> NoiseSchedule:
@@ -152,7 +178,7 @@ class NoiseShares(Mechanism):
         return self.shares
 
     def adversary_variance(self, there: Participation) -> float:
-        honest = there.sent - self.withheld - self.schedule.known
+        honest = there.sent - self.schedule.known
         return self.schedule.kept(there.sent) * honest - integer.LOST_VARIANCE
 
     def weakened(self, present: int, known: int) -> float:
@@ -173,82 +199,21 @@ class NoiseShares(Mechanism):
         return self.schedule.largest_total
 
     def added(self, dimension: int, source: NoiseSource) -> Words:
-        noise = _drawn(self.schedule.base, dimension, source.secrets)
-        # A party whose setup never ended has no seeds, and sends nothing.
-        for variance, seed in zip(self.schedule.components, source.seeds, strict=False):
-            noise += _drawn(variance, dimension, SecretStream(seed))
+        noise = drawn(self.schedule.base, dimension, source.secrets)
+        # A party whose setup never ended has no seeds, and sends nothing. If one sent, no noise must be missing: what
+        # has no seed cannot be opened, so it comes from the party's own stream.
+        for variance, seed in zip_longest(self.schedule.components, source.seeds):
+            noise += drawn(variance, dimension, source.secrets if seed is None else SecretStream(seed))
         return noise
 
     def opened(self, dimension: int, sent: int, seeds: Sequence[bytes]) -> Words:
         noise = np.zeros(dimension, dtype=np.uint64)
         for number, seed in zip(self.schedule.opened(sent), seeds, strict=True):
-            noise += _drawn(self.schedule.components[number], dimension, SecretStream(seed))
+            noise += drawn(self.schedule.components[number], dimension, SecretStream(seed))
         return noise
 
     def way(self, protocol: str) -> str:
         return protocol
-
-
-@dataclass(frozen=True)
-class CorrelatedNoise(Mechanism):
-    """CAPE: messages in the open, under noise of a known sum and a little of the party's own."""
-
-    prepares = True
-    in_the_open = True
-
-    ratio: float = 1.0
-    """The variance of the noise that is taken away over that of the noise that stays."""
-    parties: int = 0
-    known: int = 0
-    dropouts: int = 0
-    common: float = 0.0
-    """The variance of ê, whose sum is taken away. That of a party who vanishes after the sum was made stays in the
-    total: more noise, and no bias."""
-    own: float = 0.0
-    """The variance of g."""
-    withheld: int = 0
-    """Parties that were said to be in the sum of ê and may have been left out of it."""
-
-    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> CorrelatedNoise:
-        common, own = correlated.integer_noise_for(adversary_variance, self.ratio, trust.honest_survivors)
-        return CorrelatedNoise(
-            self.ratio, trust.parties, trust.known, trust.dropouts, common, own, withheld=trust.withheld
-        )
-
-    def adversary_variance(self, there: Participation) -> float:
-        # Whoever is silent later only takes a message away from what the adversary sees.
-        return self.weakened(there.prepared - self.withheld, self.known)
-
-    def weakened(self, present: int, known: int) -> float:
-        return correlated.integer_hidden_variance(self.common, self.own, present - known)
-
-    def adversary_variance_alone(self) -> float:
-        return self.weakened(1, 0)
-
-    def total(self, there: Participation) -> float:
-        return there.sent * self.own + (there.prepared - there.sent) * self.common
-
-    @property
-    def largest(self) -> float:
-        return self.parties * self.own + self.dropouts * self.common
-
-    def added(self, dimension: int, source: NoiseSource) -> Words:
-        if source.common is None:
-            raise RuntimeError("Expected the noise of the sum that comes before a message.")
-        return _drawn(self.own, dimension, source.secrets) + self.prepared(dimension, source.common)
-
-    def prepared(self, dimension: int, common: SecretStream) -> Words:
-        return _drawn(self.common, dimension, common)
-
-    def way(self, protocol: str) -> str:
-        return f"messages in the open, and {protocol} for the sum of the noise that they have in common"
-
-    def amount(self, nobody: float, most: float, dropouts: int) -> str:
-        text = super().amount(nobody, most, dropouts)
-        if dropouts:
-            left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
-            text += f", {most:.4g} if {left} between the noise and the messages"
-        return text
 
 
 @dataclass(frozen=True)
@@ -291,7 +256,7 @@ class IndependentNoise(_OwnNoise):
         return self.parties * self.own
 
     def added(self, dimension: int, source: NoiseSource) -> Words:
-        return _drawn(self.own, dimension, source.secrets)
+        return drawn(self.own, dimension, source.secrets)
 
     def way(self, protocol: str) -> str:
         return "messages in the open"
@@ -326,7 +291,7 @@ class PreNoised(_NothingAdded, _OwnNoise):
     in_the_open = True
 
     def at_once(self, dimension: int, secrets: SecretStream, there: Participation) -> Words:
-        return _drawn(self.own, dimension, secrets)
+        return drawn(self.own, dimension, secrets)
 
     def way(self, protocol: str) -> str:
         return "messages in the open"
@@ -340,7 +305,7 @@ class NoNoise(_NothingAdded):
     """Messages without noise: to a trainer whom all parties trust (`multiparty`), or to everyone (`none`)."""
 
     trusted: bool = False
-    """Does a trusted receiver keep them to itself, and put the noise into what it makes of them?"""
+    """Whether a trusted receiver keeps them to itself, and adds noise to the model that it makes of them"""
 
     @property
     def in_the_open(self) -> bool:  # type: ignore[override]
@@ -363,5 +328,6 @@ class NoNoise(_NothingAdded):
         return "none"
 
 
-def _drawn(variance: float, dimension: int, secrets: SecretStream) -> Words:
+def drawn(variance: float, dimension: int, secrets: SecretStream) -> Words:
+    """Integer noise of this variance."""
     return sample(math.sqrt(variance), dimension, secrets).view(np.uint64)

@@ -1,14 +1,15 @@
 """Moments: a secure sum of what a model needs of all records, as if they were in one place.
 
-However records are spread over parties, the sums are the same; nothing is averaged and no party trains. A regression
-takes one sum of XᵀX and XᵀY. A classification has the choice:
+However records are spread over parties, the sums are the same; nothing is averaged and no party trains. A study that
+says nothing more gets `function = "auto"`: `learners.default_rule` chooses everything from public facts, and
+`unspoken plan` says what. A study may choose for itself:
 
-- `function = "logistic-regression"` or `"discriminant"`: one sum of second moments, in which everything is solved;
-- `function = "softmax"` (the default): the first moment, then `steps` sums of clipped gradients. They are d·K numbers
-  each where second moments are d²/2, so for many features there is far less noise, and less to send, in a few rounds.
+- `function = "linear-regression"` (of a regression), `"logistic-regression"` or `"discriminant"`: one sum of second
+  moments, in which everything is solved;
+- `function = "softmax"`: the first moment, then `steps` sums of clipped gradients.
 
-What is done with the noisy sums uses the known noise alone: see `learners.second_moments`, `learners.solving` and
-`learners.softmax_steps`.
+The model is computed from the noisy sums and the known level of their noise, and from nothing else: see
+`learners.second_moments`, `learners.solving` and `learners.softmax_steps`.
 """
 
 from __future__ import annotations
@@ -17,19 +18,35 @@ from typing import ClassVar
 
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
 from unspoken.methods.mechanisms import NoiseShares
-from unspoken.study import Template
+from unspoken.study import Study, Template
+
+_CHOSEN = {"classification": "softmax", "regression": "linear-regression"}
+"""The function of a study that sets other keys of a function, and so chooses for itself"""
 
 
 class Moments(FunctionMethod):
     """Models from sums over all records, of which only the total is revealed."""
 
     name = "moments"
-    summary = "least squares and a few steps from secure sums over all records"
-    template: ClassVar[Template] = {"classification": "", "regression": ""}
+    summary = "models and statistics from secure sums over all records; nothing to tune"
+    template: ClassVar[Template] = {
+        "classification": "",
+        "regression": "",
+        "statistics": """\
+function = "mean"             # of each column; or "histogram", with bins = 10
+""",
+    }
     noise = NoiseShares()
+
+    @classmethod
+    def default_function(cls, study: Study) -> str:
+        """By rule, unless the study sets keys of a function, and so chooses for itself."""
+        if study.task == "statistics":
+            return super().default_function(study)
+        return _CHOSEN[study.task] if study.method.own_keys.keys() & FunctionOptions.model_fields.keys() else "auto"
 
     def read_options(self) -> FunctionOptions:
         options = super().read_options()
-        if options.function is None and self.study.task == "classification":
-            return options.model_copy(update={"function": "softmax"})
+        if options.function is None:
+            return options.model_copy(update={"function": self.default_function(self.study)})
         return options

@@ -9,10 +9,9 @@ trust, minimises a regularised risk on the public records and adds noise to the 
 
 Formal guarantee. Replacing all records of a party may change its vote on every record. The minimiser of the λ-strongly
 convex risk then moves by at most q·c/(λM) (weighted) or q·c/λ (majority), c the norm of records and q the most that
-another label moves a slope: 1 for logistic loss, as |l'(z) + l'(−z)| = 1, 2 for the Huber loss, √2 for softmax; with a
-model against the rest for each of more than two classes √2 times as much, since two of them are moved. An average moves
-by 2R/M, R the largest norm of a party's model, and by what rounding adds. (The paper has 2 for logistic loss, too.)
-Minimisers are certified, and what the certificate leaves open is in the sensitivity.
+another label moves the slopes (`Loss.label_effect`; the paper has 2 for logistic loss, where 1 is right). An average
+moves by 2R/M, R the largest norm of a party's model, and by what rounding adds. Minimisers are certified, and what the
+certificate leaves open is in the sensitivity.
 
 M is the number of parties that the study planned with, whoever drops out: an average is the sum over M, and with s
 voters the shares are of s votes and λ grows to λM/s, so that the minimiser still moves by q·c/(λM).
@@ -21,7 +20,7 @@ voters the shares are of s votes and λ grows to λM/s, so that the minimiser st
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -31,31 +30,22 @@ from pydantic import Field
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
-from unspoken.data.public import PublicRecords, Sha256, read_public
+from unspoken.data.public import PublicRecords, read_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import SoftLabelLoss, loss_of
 from unspoken.learners.parametrization import space_for
 from unspoken.learners.scores import classify
-from unspoken.methods.base import (
-    Collect,
-    Contribution,
-    Conversation,
-    Method,
-    PartyContext,
-    PartyRequest,
-    Total,
-)
+from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Total
+from unspoken.methods.budget import budget, trust_of
 from unspoken.methods.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
-from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of, trust_of
+from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Event, Gaussian, PureLoss
-from unspoken.privacy.gaussian import mu_for
-from unspoken.privacy.integer import LARGEST_EPSILON
-from unspoken.study import Section, Study, Template
+from unspoken.study import Section, Sha256, Study, Template
 from unspoken.types import Floats
 
 _TRAINER = "the trainer, whom all parties trust, keeps to itself what it receives and adds the noise"
@@ -72,12 +62,14 @@ class Options(Section):
     learner: Literal["softmax", "logistic", "svm"] = Field("softmax", description='"softmax", "logistic" or "svm"')
     regularization: float = Field(0.01, ge=1e-6, description="a number from 1e-6 up, such as 0.01")
     local_regularization: float = Field(
-        0.01, ge=1e-6, description="of the parties' own classifiers: a number from 1e-6 up, such as 0.01"
+        0.01, ge=1e-6, description="a number from 1e-6 up, such as 0.01: Λ of the parties' own classifiers"
     )
     public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
     public_sha256: Sha256 = None
     noise: Literal["laplace", "gaussian"] = Field("laplace", description='"laplace" (pure epsilon) or "gaussian"')
-    smoothing: float = Field(0.1, ge=1e-3, le=10.0, description="the half-width of the Huber loss's bend (svm)")
+    smoothing: float = Field(
+        0.1, ge=1e-3, le=10.0, description="the half-width of the Huber loss's bend (svm), from 0.001 to 10"
+    )
 
 
 class Multiparty(Method):
@@ -96,6 +88,12 @@ learner = "softmax"           # or "logistic", "svm"
 regularization = 0.01         # larger: less noise, simpler models
 """
     }
+    votes_on_public = True
+
+    @classmethod
+    def used_with(cls, study: Study) -> Mapping[str, tuple[str, tuple[str, ...]]]:
+        return {"smoothing": ("learner", ("svm",))}
+
     secrets: SecretStream | None = None
     """The source of the trainer's noise: the operating system, unless a test sets it"""
 
@@ -103,7 +101,7 @@ regularization = 0.01         # larger: less noise, simpler models
         super().__init__(study)
         self.options = study.options("method", Options)
         self.averages = self.options.labels == "average"
-        if self.options.public is None and not self.averages:
+        if self.options.public is None and study.data.public is None and not self.averages:
             raise study.error("method", "lacks public: a file with public records, without labels, to vote on")
         self.loss = loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing)
         strength = self.options.regularization if self.averages else self.options.local_regularization
@@ -111,7 +109,9 @@ regularization = 0.01         # larger: less noise, simpler models
 
     @cached_property
     def _file(self) -> PublicRecords:
-        return read_public(self.study, self.options.public or "", self.options.public_sha256)
+        if (found := read_public(self.study)) is None:
+            raise self.study.error("data", "lacks public: a file with public records, without labels, to vote on")
+        return found
 
     @cached_property
     def public(self) -> Floats:
@@ -124,12 +124,9 @@ regularization = 0.01         # larger: less noise, simpler models
         if self.averages:
             # `_votes` has what rounding adds at all the parties that a group may be at.
             return self._votes.sensitivity / parties
-        step = {"softmax": math.sqrt(2.0), "logistic": 1.0, "svm": 2.0}[self.options.learner]
-        if self.loss.outputs > 1 and self.options.learner != "softmax":
-            step *= math.sqrt(2.0)
         # One party may turn every majority, so more of them turn no more.
         share = 1.0 if self.options.labels == "majority" else min(group, parties) / parties
-        moved = step * share * self.study.data.norm * (1.0 + SLACK) + 4.0 * self._rounding
+        moved = self.loss.label_effect * share * self.study.data.norm * (1.0 + SLACK) + 4.0 * self._rounding
         return moved / self.options.regularization
 
     @property
@@ -180,7 +177,8 @@ regularization = 0.01         # larger: less noise, simpler models
         bound = self.local.model_bound if self.averages else math.sqrt(len(self.public))
         moved = min(self.study.group or 1, self.study.parties.count) * 2.0 * bound
         declared = DeclaredSum("votes", size, bound, moved, noise=NoNoise(trusted=True))
-        planned = plan_sum(self.study, Setting(trust_of(self.study)), declared, 1.0)
+        setting = Setting(trust_of(self.study), attempts=self.study.privacy.attempts)
+        planned = plan_sum(self.study, setting, declared, 1.0)
         return replace(planned, noise_std=0.0)
 
     @cached_property
@@ -194,8 +192,8 @@ regularization = 0.01         # larger: less noise, simpler models
         bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
         declared = DeclaredSum("model", self._size, bound, self.sensitivity(), noise=CuratorNoise())
         left = left_of_delta(self.study, self._slack, "a larger delta")
-        mu = mu_for(min(self.study.epsilon, LARGEST_EPSILON), left)
-        return plan_sum(self.study, Setting(trust_of(self.study)), declared, mu)
+        # However often the votes are sent, the trainer releases one model.
+        return plan_sum(self.study, Setting(trust_of(self.study)), declared, budget(self.study, left, attempts=1))
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         models = self.local.fit(block)

@@ -5,7 +5,7 @@ A baseline: a trusted curator minimises the regularised loss of all records plus
     (1/n) Σ loss(w; x, y) + (Λ + Δ)/2 ‖w‖² + bᵀw/n,   b with density ∝ exp(−ε'‖b‖/2ζ),
 
 where a record's gradient has norm at most ζ and its Hessian is of rank one with eigenvalue at most c. Replacing a
-record moves the b that belongs to a minimiser by at most 2ζ, which costs ε'; the rest of ε pays for the volume element,
+record moves the b that belongs to a minimiser by at most 2ζ, which costs ε'. The rest of ε pays for the volume element
 det H, which changes by a factor of at most 1 + c/(n(Λ + Δ)).
 
 Proof. With A = the other records' Hessians + n(Λ + Δ)I, det(A + h·xxᵀ) = det A · (1 + a), a = h·xᵀA⁻¹x in
@@ -45,7 +45,7 @@ class Options(Section):
 
     regularization: float = Field(1e-3, ge=1e-9, description="a number from 1e-9 up, such as 0.001")
     radius: float = Field(
-        2.0, gt=0.0, description="of a regression: the largest norm of the model for records of norm 1, above 0"
+        2.0, gt=0.0, description="a number above 0: the largest norm of a regression's model for records of norm 1"
     )
 
 
@@ -72,7 +72,7 @@ class ObjectivePerturbation(PooledMethod):
         """ε' and Λ + Δ for one model.
 
         ε' = ε − log(1 + c/(n(Λ + Δ))), with Δ = 0 if that leaves at least ε/2, else with Λ + Δ = c/(n(e^(ε/2) − 1)),
-        which leaves ε/2. (The papers take Δ = 0 as long as anything is left, be it next to nothing.)
+        which leaves ε/2. (The papers take Δ = 0 as long as anything at all is left.)
         """
         epsilon = self.study.epsilon / self._models
         ridge = max(self.options.regularization, self._bend / (records * math.expm1(epsilon / 2.0)))
@@ -98,7 +98,7 @@ class ObjectivePerturbation(PooledMethod):
         records: Block = yield Pool()
         features, labels = records.features[0] / self.study.data.norm, records.labels[0]
         left, ridge = self.budget(len(labels))
-        secrets = SecretStream()
+        secrets = self.secrets or SecretStream()
         weights = []
         for model in range(self._models):
             noise = spherical_laplace(features.shape[1], 2.0 * self._slope / left, secrets)

@@ -26,6 +26,8 @@ LARGEST_WEIGHT = 1e9
 class Refused(UnspokenError):
     """A request that a party does not answer, whatever its records are."""
 
+    exit_status = 4
+
 
 @dataclass(frozen=True)
 class Range:
@@ -61,7 +63,7 @@ class Parameters:
         return allowed
 
     def check(self, name: str, values: Floats | None) -> None:
-        """Refuse the request of this name unless it carries what it may."""
+        """Refuse the request of this name unless it carries as many numbers as stated, within their bounds."""
         if values is None and not self.ranges:
             return
         is_shaped = isinstance(values, np.ndarray) and values.dtype == np.float64 and values.shape == (self.size,)

@@ -8,182 +8,34 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from unspoken.arithmetic import ROWS
-from unspoken.methods.mechanisms import Mechanism, NoiseShares, Participation
-from unspoken.noise.encoding import Encoding
-from unspoken.noise.stream import SecretStream
-from unspoken.privacy import accounting
-from unspoken.privacy.events import Event, Gaussian, Sampling, Spend, SubsampledGaussian, Unprotected
+from unspoken.methods.mechanisms import Participation
+from unspoken.methods.sums import DeclaredSum, OtherRelease, PlannedSum, RecordSampling, drawn_by
+from unspoken.privacy import accounting, integer
+from unspoken.privacy.events import Event, Spend
 from unspoken.privacy.guarantee import Guarantee, Trust
+from unspoken.privacy.ledger import Run
 from unspoken.study import Study
 from unspoken.summation.base import NO_ATTEMPT, Protocol, Session, VoteShape
-from unspoken.summation.collection import Collection
+from unspoken.summation.collection import Collection, CollectionApart
 from unspoken.summation.collection import Options as CollectionOptions
 from unspoken.summation.record_shuffle import Options as ShuffleOptions
 from unspoken.summation.record_shuffle import RecordShuffle
-from unspoken.summation.registry import open_session
+from unspoken.summation.registry import open_session, protocol_of
 from unspoken.summation.shuffle_course import ShuffleSession
-from unspoken.types import Floats
 
-_SHARES = NoiseShares()
+__all__ = ["FREE_ATTEMPTS", "DeclaredSum", "OtherRelease", "Plan", "PlannedSum", "RecordSampling", "agreed_protocol"]
 
-
-@dataclass(frozen=True)
-class RecordSampling:
-    """The sampling of records for each round of a sum, and its cost in δ."""
-
-    rate: float
-    """The chance of an honest record to be in a round's batch."""
-    kind: Sampling = "poisson"
-    slack: float = 0.0
-    """The cost of the sampling in δ, for all rounds together."""
-    steps: int = 1
-    """The number of noisy sums in a round."""
-    rate_if: Callable[[int], float] | None = None
-    """The rate if so many parties collude, where it depends on them."""
-    upload: int = 0
-    """The number of bytes that a party sends in a round for the sampling itself."""
-
-    @property
-    def by_tokens(self) -> bool:
-        """Does a shuffled list of tokens decide which records are in a batch?"""
-        return self.kind == "without-replacement"
-
-
-@dataclass(frozen=True)
-class DeclaredSum:
-    """A total that a method will ask for."""
-
-    name: str
-    dimension: int
-    """The number of coordinates that carry noise."""
-    bound: float
-    """The largest L2 norm of a party's contribution."""
-    sensitivity: float
-    """The sensitivity of the total to the protected unit, in L2 norm. With `sampling`: a record's largest
-    contribution."""
-    exact: tuple[str, ...] = ()
-    """Further coordinates, whole numbers that are the same for all neighbours, so that they need no noise."""
-    count: int = 1
-    """The number of times that it is asked for."""
-    share: float = 1.0
-    """This sum's weight when μ² is divided among all sums."""
-    noise: Mechanism = _SHARES
-    """The noise mechanism."""
-    most: float | None = None
-    """A bound on the norm of every total, but for a negligible chance; None: all parties' bounds added up."""
-    rows: int = ROWS
-    """The number of records that are added up before their sum joins others: see `arithmetic`."""
-    sampling: RecordSampling | None = None
-    """None: every contribution is made of all records."""
-    classes: int | None = None
-    """The number of classes of each query, if it is a sum of ballots."""
-
-
-@dataclass(frozen=True)
-class PlannedSum:
-    """A declared sum with its encoding and noise."""
-
-    name: str
-    dimension: int
-    exact: tuple[str, ...]
-    encoding: Encoding
-    noise: Mechanism
-    """The noise mechanism, sized in units of the encoding."""
-    sensitivity: float
-    """The declared sensitivity and what rounding adds to it."""
-    noise_std: float
-    """The deviation of the noise without the shares of colluders and dropped parties."""
-    count: int = 1
-    sampling: RecordSampling | None = None
-    classes: int | None = None
-    """The number of classes of each query, if it is a sum of ballots."""
-
-    @property
-    def length(self) -> int:
-        return self.dimension + len(self.exact)
-
-    @property
-    def mu(self) -> float:
-        """μ of each time that it is asked for."""
-        return self.sensitivity / self.noise_std
-
-    def total_std(self, sent: int, prepared: int | None = None) -> float:
-        """The standard deviation of all the noise in the released total, unneeded components taken away."""
-        return math.sqrt(self.noise.total(Participation(prepared or sent, sent))) / self.encoding.scale
-
-    @property
-    def largest_total_std(self) -> float:
-        """The largest such deviation over all allowed numbers of parties."""
-        return math.sqrt(self.noise.largest_released) / self.encoding.scale
-
-    def event(self, count: int, noise_std: float, rate: float | None = None) -> Event:
-        """The cost of `count` totals under so much noise, if records are sampled at this rate (None: as planned)."""
-        if noise_std == 0.0:
-            return Unprotected()
-        if self.sampling is None:
-            return Gaussian(self.sensitivity / noise_std, count)
-        rate = self.sampling.rate if rate is None else rate
-        return SubsampledGaussian(
-            1.0 / (self.sensitivity / noise_std), rate, self.sampling.kind, count * self.sampling.steps
-        )
-
-    def privatised(self, vector: Floats, secrets: SecretStream, parties: int = 1) -> Floats:
-        """A vector, rounded and with all of its noise, from one place that draws it at once. `parties`: the vector
-        sums up so many parties' contributions, so that it may exceed the bound of one."""
-        encoding = replace(self.encoding, bound=self.encoding.bound * parties)
-        words = encoding.encode(vector.reshape(1, -1))[0]
-        words += self.noise.at_once(self.dimension, secrets, Participation(1, 1))
-        return encoding.decode(words)
-
-    def rate_if(self, known: int) -> float | None:
-        """The rate of sampling for someone who knows the records of so many parties; None: it does not depend on it."""
-        depends = self.sampling.rate_if if self.sampling else None
-        return None if depends is None else depends(known)
-
-    def to_json(self, plan: Plan) -> dict[str, Any]:
-        # A replaced record takes one contribution away from a batch and brings another.
-        twice = self.sampling is not None and plan.guarantee.adjacency == "replace"
-        return {
-            "name": self.name,
-            "sensitivity": self.sensitivity * (2.0 if twice else 1.0),
-            "noise_std": self.noise_std,
-            "count": self.count,
-            "dimension": self.dimension,
-            "exact": list(self.exact),
-            "total_noise_std": self.total_std(plan.asked),
-        }
-
-
-@dataclass(frozen=True)
-class OtherRelease:
-    """A release that is no total of contributions: what a curator or a trainer publishes."""
-
-    name: str
-    dimension: int
-    noise: str
-    """The kind of noise, in words."""
-    sensitivity: float
-    noise_std: float
-    event: Event
-    """The cost of the release."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "sensitivity": self.sensitivity,
-            "noise_std": self.noise_std,
-            "count": 1,
-            "dimension": self.dimension,
-            "noise": self.noise,
-        }
+FREE_ATTEMPTS = 15
+"""The number of attempts at a sum that may end before vectors leave, on top of those that the study counts. They cost
+no ε. But an adversary may give up an attempt until it likes the protocol's random choices, so δ counts all of them."""
 
 
 @dataclass(frozen=True)
@@ -195,13 +47,21 @@ class Plan:
     sums: tuple[PlannedSum, ...]
     guarantee: Guarantee
     slack: float
-    """The cost in δ of the summation's dice, the drawing of noise and the sampling."""
+    """The cost in δ of the summation's random choices, the drawing of noise and the sampling."""
     notes: tuple[str, ...] = ()
     others: tuple[OtherRelease, ...] = ()
     senders: int | None = None
     """The number of parties that are asked, if not all."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Entries that the method adds to the plan's JSON."""
+
+    def __post_init__(self) -> None:
+        """Whoever made the plan: its noise keeps what it states."""
+        accounting.check_kept(accounting.epsilon_of(self.spend, self.guarantee.delta), self.guarantee.epsilon)
+        fewest = Participation(self.trust.least_survivors, self.trust.least_survivors)
+        for planned in self.sums:
+            if planned.noise.counted and planned.hidden_std(fewest) < planned.noise_std * (1.0 - 1e-9):
+                raise RuntimeError(f'The noise of "{planned.name}" is smaller than its stated deviation.')
 
     @property
     def asked(self) -> int:
@@ -211,8 +71,8 @@ class Plan:
     @property
     def rounds(self) -> int:
         """The number of times that parties are asked for something."""
-        preparations = sum(planned.noise.prepares for planned in self.sums)
-        return preparations + sum(planned.count for planned in self.sums) + len(self.others)
+        each = [planned.noise.prepares + planned.count * (1 + planned.noise.cancels) for planned in self.sums]
+        return sum(each) + len(self.others)
 
     @property
     def trust(self) -> Trust:
@@ -224,27 +84,99 @@ class Plan:
         return sum(planned.noise.secure_sums(planned.count) for planned in self.sums)
 
     @property
+    def attempts(self) -> int:
+        """The number of times that a party may send its vector for one sum."""
+        return max((planned.attempts for planned in self.sums), default=1)
+
+    @property
+    def attempts_in_all(self) -> int:
+        """The number of attempts at all sums in which vectors may leave."""
+        return sum(planned.releases for planned in self.sums)
+
+    @property
+    def setups(self) -> int:
+        """The number of times that secure sums may be begun. Each time the protocol makes its random choices."""
+        return self.secure_sums * (self.attempts + FREE_ATTEMPTS)
+
+    @property
     def is_summed(self) -> bool:
-        """Is there a secure sum?"""
+        """Whether there is a secure sum."""
         return self.secure_sums > 0
 
     @property
+    def adds_in_the_clear(self) -> bool:
+        """Whether the coordinator sees every contribution without noise. Then it is for simulations."""
+        return self.is_summed and protocol_of(self.study).reveals_contributions
+
+    def check_hidden(self) -> None:
+        """Refuse a summation that is for simulations, where contributions would really leave."""
+        if self.adds_in_the_clear:
+            raise self.study.error(
+                "summation.protocol",
+                f'is "{self.study.summation.protocol}", by which every contribution leaves in the clear, without '
+                'noise: it is for simulations; choose one that hides them, such as "secagg+" (for votes, "tally")',
+            )
+
+    @property
     def is_pooled(self) -> bool:
-        """Does someone see all records? Then it is a baseline, and its summation does not matter."""
+        """Whether someone sees all records. Then it is a baseline, and its summation does not matter."""
         return any(planned.noise.pooled for planned in self.sums) or bool(self.others and not self.sums)
 
     @property
     def spend(self) -> Spend:
-        """The cost of the run if as few parties take part as the plan allows."""
-        events = [planned.event(planned.count, planned.noise_std) for planned in self.sums if planned.noise.counted]
-        return self._spend([*events, *(other.event for other in self.others)])
+        """The cost of the run if as few parties take part, and as many attempts are made, as the plan allows."""
+        return self._spend([*self.costs, *(other.event for other in self.others)])
+
+    @property
+    def costs(self) -> tuple[Event, ...]:
+        """The cost of all vectors that one party may send."""
+        return self.costs_of(None)
+
+    def costs_of(self, party: int | None) -> tuple[Event, ...]:
+        """The same for this party, which may have a promise of its own; None: for any."""
+        counted = [planned for planned in self.sums if planned.noise.counted]
+        return tuple(planned.event(planned.releases, planned.noise_std_for(party)) for planned in counted)
+
+    def costs_of_a_vector(self, name: str, party: int | None = None) -> tuple[Event, ...]:
+        """The cost of one vector of this party for the named sum, if as few take part as the plan allows.
+
+        Vectors of different turns and attempts have noise of their own, so their costs compose: to `costs`, if all are
+        sent. A trusted receiver's vectors cost nothing; what it releases does, once (`run`).
+        """
+        planned = self.planned(name)
+        return (planned.event(1, planned.noise_std_for(party)),) if planned.noise.counted else ()
+
+    def run(self, identifier: str, seat: bool = False) -> Run:
+        """The plan for a ledger: all that is counted once. `seat`: for one party."""
+        return Run(
+            identifier=identifier,
+            study=self.study.name,
+            study_sha256=self.study.digest(),
+            method=self.method,
+            group=self.guarantee.group,
+            adjacency=self.guarantee.adjacency,
+            delta=self.study.privacy.delta,
+            slack=self.slack,
+            distance=self._distance,
+            trust=self.trust,
+            assumptions=self.guarantee.assumptions,
+            once=tuple(other.event for other in self.others),
+            seat=seat,
+        )
+
+    @property
+    def _distance(self) -> float:
+        """A bound on the statistical distance of all noise that parties, or a curator, may draw from what is stated."""
+        numbers = sum(planned.noisy_numbers for planned in self.sums)
+        numbers += sum(other.dimension for other in self.others)
+        return integer.distance(drawn_by(self.trust.parties, numbers))
 
     def _spend(self, events: list[Event]) -> Spend:
         return Spend(tuple(events), self.guarantee.group, self.guarantee.adjacency, self.slack)
 
     @cached_property
     def upload_bytes(self) -> int:
-        """The number of bytes that one party sends in all."""
+        """The most bytes that one party sends in all, if no attempt fails."""
         if self.is_pooled:
             return self.study.parties.records * (self.study.data.dimension + 1) * 8
         return sum(self._upload(planned) for planned in self.sums)
@@ -252,12 +184,19 @@ class Plan:
     def _upload(self, planned: PlannedSum) -> int:
         prepared = self.preparation(planned).upload_bytes() if planned.noise.prepares else 0
         sampling = planned.sampling.upload if planned.sampling else 0
-        return prepared + planned.count * (self._carrier(planned).upload_bytes() + sampling)
+        # Messages have the name of their turn: what they weigh depends on its digits, of which the first turn has none.
+        digits = Counter(len(str(turn)) if turn else 0 for turn in range(planned.count))
+        carriers = [self._carrier] + [self.cancellation] * planned.noise.cancels
+        vectors = sum(
+            turns * carrier(planned, 10 ** (count - 1) if count else 0).upload_bytes()
+            for count, turns in digits.items()
+            for carrier in carriers
+        )
+        return prepared + vectors + planned.count * sampling
 
-    def _carrier(self, planned: PlannedSum) -> Protocol:
+    def _carrier(self, planned: PlannedSum, turn: int = 0) -> Protocol:
         """The protocol that carries the contributions: a secure sum, or messages in the open."""
-        carrier = self.protocol if planned.noise.summed else self.collection
-        return carrier(planned)
+        return self.protocol(planned, turn) if planned.noise.summed else self.collection(planned, turn)
 
     @cached_property
     def helper_addresses(self) -> tuple[str, ...]:
@@ -270,7 +209,9 @@ class Plan:
         if self.is_pooled:
             return {}
         planned = self.sums[0]
-        protocol = self.preparation(planned) if planned.noise.prepares else self._carrier(planned)
+        protocol = self._carrier(planned)
+        if planned.noise.prepares or planned.noise.cancels:
+            protocol = self.preparation(planned) if planned.noise.prepares else self.cancellation(planned)
         return {"bits": planned.encoding.bits, **protocol.parameters}
 
     def planned(self, name: str) -> PlannedSum:
@@ -288,6 +229,11 @@ class Plan:
         name, length = f"{planned.name}/common-noise", planned.dimension * planned.count
         return open_session(self.study, self._session(name, length, planned.encoding.bits, attempt))
 
+    def cancellation(self, planned: PlannedSum, turn: int = 0, attempt: bytes = NO_ATTEMPT) -> Protocol:
+        """The same protocol for the sum of the common noise of one turn's messages."""
+        session = self._session(f"{planned.name}/noise/{turn}", planned.dimension, planned.encoding.bits, attempt)
+        return open_session(self.study, session)
+
     def collection(
         self, planned: PlannedSum, turn: int = 0, only: int | None = None, attempt: bytes = NO_ATTEMPT
     ) -> Protocol:
@@ -295,37 +241,55 @@ class Plan:
         name = f"{planned.name}/message/{turn}"
         session = self._session(name, planned.length, planned.encoding.bits, attempt)
         session = session if only is None else replace(session, least_survivors=1)
-        return Collection(session, CollectionOptions())
+        return (CollectionApart if planned.noise.cancels else Collection)(session, CollectionOptions())
 
     def shuffle(self, turn: int, attempt: bytes = NO_ATTEMPT) -> RecordShuffle:
         """A list with a token for each record, for one round."""
-        session = ShuffleSession(self.study.digest(), f"tokens/{turn}", self.trust.parties, attempt)
+        facts, parties = (self.study.digest(), f"tokens/{turn}", self.trust.parties), self.study.parties
+        session = ShuffleSession(*facts, attempt, parties.records, parties.max_records)
         return RecordShuffle(session, ShuffleOptions())
 
     def _session(self, name: str, length: int, bits: int, attempt: bytes) -> Session:
         return replace(session_of(self.study, self.trust, name, length, bits), attempt=attempt)
 
-    def released_spend(self, there: dict[str, list[Participation]]) -> Spend:
-        """The true cost of the run, by the parties that took part each time."""
+    def released_spend(
+        self, there: dict[str, list[Participation]], failed: Mapping[str, int] = MappingProxyType({})
+    ) -> Spend:
+        """The true cost of the run, by the parties that took part each time. What was not asked for costs nothing.
+
+        `failed` is the number of attempts at each sum that came to nothing after vectors had left. Of these nobody
+        knows who was there, or what became known of a total; so each counts like one of as few parties as may open.
+        """
         events: list[Event] = []
-        for planned in self.sums:
-            if planned.noise.counted:
-                for participation, count in Counter(there[planned.name]).items():
-                    deviation = math.sqrt(planned.noise.adversary_variance(participation)) / planned.encoding.scale
-                    events.append(planned.event(count, deviation))
+        for planned in filter(lambda planned: planned.noise.counted, self.sums):
+            for participation, count in Counter(there.get(planned.name, ())).items():
+                events.append(planned.event(count, planned.hidden_std(participation)))
+            if failed.get(planned.name):
+                events.append(planned.event(failed[planned.name], planned.noise_std))
         return self._spend([*events, *(other.event for other in self.others)])
 
-    def released(self, there: dict[str, list[Participation]]) -> Guarantee:
+    def released(
+        self, there: dict[str, list[Participation]], failed: Mapping[str, int] = MappingProxyType({})
+    ) -> Guarantee:
         """The guarantee of what was really released."""
         if self.is_pooled or not self.guarantee.is_promise:
             return self.guarantee
-        return accounting.kept(self.guarantee, self.released_spend(there))
+        return accounting.kept(self.guarantee, self.released_spend(there, failed))
+
+    def least_epsilon(self, sent: Mapping[str, int]) -> float:
+        """The least that so many totals, by their names, can have cost, whoever was in them."""
+        events = [
+            planned.event(sent[planned.name], max(planned.noise_std, planned.largest_total_std))
+            for planned in self.sums
+            if planned.noise.counted and sent.get(planned.name)
+        ]
+        return accounting.epsilon_of(self._spend(events), self.guarantee.delta) if events else 0.0
 
     def weakening(self) -> list[dict[str, float]]:
         """ε if more parties collude than the study allows, and as many vanish as it does.
 
-        From some number on, colluders get around the protocol with a chance above δ (`alone`): then every honest party
-        stands alone, with its own share of the noise. Empty where it does not matter how many collude.
+        From some number on, colluders break the protocol with a probability above δ (`alone`): then every honest party
+        is protected by its own share of the noise only. The list is empty if the number of colluders does not matter.
         """
         if not self.is_summed:
             return []
@@ -337,14 +301,14 @@ class Plan:
     def _weakened(self, protocol: Protocol, colluding: int) -> dict[str, float]:
         delta, known = self.study.privacy.delta, max(colluding, self.trust.known)
         opening, planned_for = protocol.openable(colluding), protocol.openable(self.trust.colluding)
-        more = self.secure_sums * (opening.exposure - planned_for.exposure)
+        more = self.setups * (opening.exposure - planned_for.exposure)
         alone = opening.alone or more >= delta - self.slack
         events = []
         for planned in self.sums:
             noise = planned.noise
             variance = noise.adversary_variance_alone() if alone else noise.weakened(opening.parties, known)
             deviation = math.sqrt(variance) / planned.encoding.scale
-            events.append(planned.event(planned.count, deviation, planned.rate_if(known)))
+            events.append(planned.event(planned.releases, deviation, planned.rate_if(known)))
         epsilon = accounting.epsilon_of(self._spend(events), delta - (0.0 if alone else more), fine=False)
         return {"colluding": colluding, "epsilon": epsilon, "alone": alone}
 
@@ -354,8 +318,10 @@ class Plan:
             "study_sha256": self.study.digest(),
             "method": self.method,
             "guarantee": self.guarantee.to_json(),
-            "releases": [planned.to_json(self) for planned in self.sums] + [other.to_json() for other in self.others],
+            "releases": [planned.to_json(self.asked, self.guarantee.adjacency) for planned in self.sums]
+            + [other.to_json() for other in self.others],
             "rounds": self.rounds,
+            "attempts": self.attempts,
             "upload_bytes": self.upload_bytes,
             "summation": self.study.summation.protocol if self.is_summed else None,
             "summation_parameters": self.summation_parameters,
@@ -377,7 +343,7 @@ class Plan:
 
 
 def agreed_protocol(study: Study, trust: Trust, sums: Sequence[DeclaredSum] | Sequence[PlannedSum]) -> Protocol:
-    """The study's protocol, to be asked what it can open. It may count votes if nothing else is to be added up."""
+    """The study's protocol for a made-up sum, to be asked for its properties. If all sums are ballots, it is a vote."""
     classes = {planned.classes for planned in sums}
     common = classes.pop() if len(classes) == 1 else None
     session = session_of(study, trust, "plan", common or 1, 64)

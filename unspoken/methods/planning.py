@@ -1,24 +1,26 @@
-"""Makes plans of what methods declare: sizes the noise, chooses the encoding, and states the guarantee."""
+"""Makes a plan from the sums that a method declares: sizes the noise, chooses the encoding, states the guarantee."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 
 from unspoken.arithmetic import MOST_POOLED, floating_point_slack
+from unspoken.methods.budget import budget, epsilon_for, trust_of
+from unspoken.methods.expectation import doubt
 from unspoken.methods.mechanisms import CURATOR
-from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum, agreed_protocol
+from unspoken.methods.plan import FREE_ATTEMPTS, DeclaredSum, OtherRelease, Plan, PlannedSum, agreed_protocol
+from unspoken.methods.scales import scales
+from unspoken.methods.sums import drawn_by
 from unspoken.noise.encoding import Encoding
-from unspoken.noise.schedule import COMPONENTS
 from unspoken.privacy import integer
-from unspoken.privacy.accounting import Terms, guarantee_of
+from unspoken.privacy.accounting import Terms, epsilon_of, guarantee_of
 from unspoken.privacy.events import Spend, Unprotected
-from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.guarantee import Trust
-from unspoken.privacy.subsampled import noise_multiplier_for
+from unspoken.privacy.subsampled import least_delta, noise_multiplier_for
 from unspoken.study import Study
-from unspoken.summation.registry import protocol_of
 
 _FINENESS = 1024.0
 """The sensitivity is at least this many times the error that rounding may add to it …"""
@@ -26,14 +28,19 @@ _COARSEST = 128.0
 """… or this many times, if a 32-bit word then suffices: half the upload for less than 1 % more noise."""
 _TAIL = 14.0
 """A sum of noise beyond this many standard deviations has probability below 2⁻¹⁴⁰."""
+_MORE_NOISE = 1.001
+"""The factor on noise that does not keep the promise yet"""
 
-ENCLAVES = ("the noise is drawn in trusted execution environments that nobody breaks into",)
 _ENCLAVED_BATCHES = ("a party does not know either which of its own records are in a batch",)
 
 
-def trust_of(study: Study) -> Trust:
-    """The adversaries that the study's promise holds against."""
-    return Trust(study.parties.count, study.colluding, study.dropouts, study.privacy.enclaves)
+def _enclaves(trust: Trust) -> tuple[str, ...]:
+    """What the promise assumes of trusted execution environments, if there are some. Those of colluding parties count
+    as broken into: their shares of the noise are known."""
+    broken = (
+        f", of which none but {trust.colluding:,} are broken into" if trust.colluding else " that nobody breaks into"
+    )
+    return (f"the noise is drawn in trusted execution environments{broken}",) if trust.enclaves else ()
 
 
 def make_plan(
@@ -44,49 +51,83 @@ def make_plan(
     mu: float | None = None,
     assumptions: tuple[str, ...] = (),
 ) -> Plan:
-    """Size the noise of the declared sums so that together they keep the study's promise, or are worth the given μ.
+    """The plan of the declared sums: together they keep the study's promise, or have the given μ.
+
+    Every attempt at a sum in which vectors left may have opened a total, under noise of its own, whether the
+    coordinator says so or not. So each counts as a release. A unit at several parties, of which some are in one
+    attempt and some in another, costs no more: with a attempts each, by Minkowski's inequality, the changes of all
+    totals together have an L2 norm of at most √a times the sum of what the parties can change.
 
     A sum over sampled records is the only one of its plan.
     """
+    _check_declared(method, declared)
     if declared[0].sampling is not None:
-        (release,) = declared
-        return _make_sampled_plan(study, method, release, notes, assumptions)
+        (each,) = declared
+        return _make_sampled_plan(study, method, each, notes, assumptions)
     _check_adjacency(study, method)
     setting = setting_of(study, declared)
     setting = replace(setting, assumptions=setting.assumptions + assumptions)
     left = left_of_delta(study, setting.slack, 'a larger delta, or protocol = "secagg"')
-    epsilon = None
-    if mu is None:
-        epsilon = min(study.epsilon, integer.LARGEST_EPSILON)
-        mu = mu_for(epsilon, left)
-    mu_whole = mu / math.sqrt(sum(release.share * release.count for release in declared))
-    sums = tuple(plan_sum(study, setting, release, mu_whole * math.sqrt(release.share)) for release in declared)
+    epsilon = None if mu is not None else epsilon_for(study)
+    of_attempt = budget(study, left, setting.attempts) if mu is None else mu / math.sqrt(setting.attempts)
+    mu_whole = of_attempt / math.sqrt(sum(each.share * each.count for each in declared))
+    sums = tuple(plan_sum(study, setting, each, mu_whole * math.sqrt(each.share)) for each in declared)
     return _promised(study, method, sums, setting, epsilon, notes)
+
+
+def _check_declared(method: str, declared: Sequence[DeclaredSum]) -> None:
+    """Refuse sums whose noise would not be what is stated: a mistake of the method's author."""
+    names = [each.name for each in declared]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f'Expected "{method}" to declare one or more sums of different names, got {names}.')
+    if len(names) > 1 and any(each.sampling for each in declared):
+        raise ValueError(f'Expected "{method}" to declare a sum over sampled records by itself, got {names}.')
+    for each in declared:
+        for key in ("dimension", "count"):
+            if not isinstance(value := getattr(each, key), Integral) or value < 1:
+                raise ValueError(f'Expected {key} of the sum "{each.name}" to be a whole number from 1, got {value!r}.')
+        for key in ("bound", "sensitivity", "share"):
+            if not isinstance(value := getattr(each, key), Real) or not 0.0 < float(value) < math.inf:
+                raise ValueError(f'Expected {key} of the sum "{each.name}" to be a number above 0, got {value!r}.')
+        if not isinstance(each.exact, tuple):
+            raise TypeError(f'Expected exact of the sum "{each.name}" to be a tuple of names, got {each.exact!r}.')
 
 
 def _make_sampled_plan(
     study: Study, method: str, declared: DeclaredSum, notes: tuple[str, ...], assumptions: tuple[str, ...]
 ) -> Plan:
-    """Noise for a wanted ε, or the ε of a wanted noise, where each round sees a random part of the records."""
+    """The plan of a sum over sampled records: the noise for the study's ε, or the ε of the study's noise."""
     adjacency, sampling = study.privacy.adjacency, declared.sampling
     if sampling is None:
         raise ValueError("Expected a sum over sampled records.")
-    if sampling.kind == "without-replacement" and adjacency != "replace":
+    if sampling.kind != "poisson" and adjacency != "replace":
         raise study.error("privacy.adjacency", 'is "add-remove", but batches of fixed size protect replaced records')
     setting = setting_of(study, [declared])
-    hidden_batches = setting.trust.enclaves and sampling.kind == "without-replacement"
+    enclaved_batches = setting.trust.enclaves and sampling.tokens
     setting = replace(
         setting,
         slack=setting.slack + sampling.slack,
-        assumptions=setting.assumptions + (_ENCLAVED_BATCHES if hidden_batches else ()) + assumptions,
+        assumptions=setting.assumptions + (_ENCLAVED_BATCHES if enclaved_batches else ()) + assumptions,
     )
     left = left_of_delta(study, setting.slack, "a larger delta")
-    noise, rounds = study.privacy.noise_multiplier, declared.count * sampling.steps
-    if noise is None:
-        epsilon = min(study.epsilon, integer.LARGEST_EPSILON)
-        noise = noise_multiplier_for(epsilon, left, sampling.rate, rounds, adjacency, sampling.kind)
+    noise, rounds = study.privacy.noise_multiplier, declared.count * setting.attempts * sampling.steps
+    if left < (least := least_delta(rounds)):
+        raise study.error(
+            "privacy.delta",
+            f"is {study.privacy.delta:g}, too small for {rounds:,} rounds on sampled records, whose cost is computed "
+            f"numerically; choose {2.0 * (least + setting.slack):.1g} or more",
+        )
+    if noise is not None:
+        planned = plan_sum(study, setting, declared, 1.0 / noise)
+        return _promised(study, method, (planned,), setting, None, notes)
+    epsilon = epsilon_for(study)
+    noise = noise_multiplier_for(epsilon, left, sampling.rate, rounds, adjacency, sampling.kind)
     planned = plan_sum(study, setting, declared, 1.0 / noise)
-    return _promised(study, method, (planned,), setting, study.privacy.epsilon, notes)
+    # The noise comes from the coarse accounting. For a tiny δ, cut-off tails may bring the fine one above it.
+    while epsilon_of(_spend_of(study, (planned,), setting), study.privacy.delta) > epsilon:
+        noise *= _MORE_NOISE
+        planned = plan_sum(study, setting, declared, 1.0 / noise)
+    return _promised(study, method, (planned,), setting, epsilon, notes)
 
 
 def _promised(
@@ -98,24 +139,28 @@ def _promised(
     notes: tuple[str, ...],
 ) -> Plan:
     """The plan of sized sums, with the guarantee that their noise keeps."""
+    spend = _spend_of(study, sums, setting)
+    seen = "the result and every message" if any(planned.noise.in_the_open for planned in sums) else "the result"
+    terms = Terms(study.privacy.delta, setting.trust, setting.assumptions, seen, setting.attempts)
+    plan = Plan(study, method, sums, guarantee_of(spend, terms, epsilon), setting.slack)
+    return replace(plan, notes=notes + setting.notes + cautions(plan))
+
+
+def _spend_of(study: Study, sums: tuple[PlannedSum, ...], setting: Setting) -> Spend:
+    """The cost of sized sums."""
     sampled = any(planned.sampling for planned in sums)
-    spend = Spend(
-        tuple(planned.event(planned.count, planned.noise_std) for planned in sums if planned.noise.counted),
+    return Spend(
+        tuple(planned.event(planned.releases, planned.noise_std) for planned in sums if planned.noise.counted),
         study.group,
         study.privacy.adjacency if sampled else "replace",
         setting.slack,
     )
-    seen = "the result and every message" if any(planned.noise.in_the_open for planned in sums) else "the result"
-    terms = Terms(study.privacy.delta, setting.trust, setting.assumptions, seen)
-    plan = Plan(study, method, sums, guarantee_of(spend, terms, epsilon), setting.slack)
-    return replace(plan, notes=notes + setting.notes + cautions(plan))
 
 
 def curator_plan(
     study: Study, method: str, release: OtherRelease, slack: float, assumptions: tuple[str, ...] = ()
 ) -> Plan:
-    """The plan of a baseline that is private by noise of its own, in the hands of a trusted curator."""
-    _check_adjacency(study, method)
+    """The plan of a baseline in which a trusted curator adds the noise to one release."""
     return release_plan(study, method, (), release, Setting(trust_of(study), CURATOR + assumptions, slack))
 
 
@@ -127,7 +172,8 @@ def release_plan(
     setting: Setting,
     notes: tuple[str, ...] = (),
 ) -> Plan:
-    """The plan of a method whose one release is made, with noise of its own, by someone whom all parties trust."""
+    """The plan of a method in which someone whom all parties trust adds the noise to one release."""
+    _check_adjacency(study, method)
     spend = Spend((release.event,), study.group, "replace", setting.slack)
     terms = Terms(study.privacy.delta, setting.trust, setting.assumptions)
     guarantee = guarantee_of(spend, terms, study.epsilon)
@@ -169,19 +215,27 @@ class Setting:
     """The adversaries, with as few parties in a total as they can bring the protocol to open"""
     assumptions: tuple[str, ...] = ()
     slack: float = 0.0
-    """The cost in δ of the protocol's dice and the drawing of noise"""
+    """The cost in δ of the protocol's random choices and the drawing of noise"""
     opens_noise: bool = False
     notes: tuple[str, ...] = ()
+    attempts: int = 1
+    """The number of times that a party may send its vector for one sum"""
 
 
 def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
     """Ask the study's protocol for the smallest total that can open; refuse if no honest party is in it."""
     trust = trust_of(study)
-    epsilon = min(study.privacy.epsilon or integer.LARGEST_EPSILON, integer.LARGEST_EPSILON)
-    drawing = integer.slack(epsilon, _samples(study, declared))
-    if not (sessions := sum(release.noise.secure_sums(release.count) for release in declared)):
-        return Setting(trust, declared[0].noise.assumptions, drawing)
+    epsilon = min(study.privacy.epsilon or integer.LARGEST_PLANNED_EPSILON, integer.LARGEST_PLANNED_EPSILON)
+    # Records that are pooled come once.
+    attempts = 1 if declared[0].noise.pooled else study.privacy.attempts
+    numbers = attempts * sum(each.noisy_numbers for each in declared)
+    drawing = integer.slack(epsilon, drawn_by(study.parties.count, numbers))
+    if not (sessions := sum(each.noise.secure_sums(each.count) for each in declared)):
+        # A message that is private on its own tells a lying coordinator no more than an honest one.
+        trust = replace(trust, lying=declared[0].noise.in_the_open)
+        return Setting(trust, declared[0].noise.assumptions, drawing, attempts=attempts)
     protocol = agreed_protocol(study, trust, declared)
+    _check_helpers(study, len(protocol.helper_addresses))
     opening = protocol.openable(trust.colluding)
     if trust.honest_survivors < 1:
         raise study.error(
@@ -189,61 +243,74 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
             f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise and "
             f"{trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
         )
-    if (trust := replace(trust, withheld=trust.least_survivors - opening.parties)).honest_survivors < 1:
+    withheld = trust.least_survivors - opening.parties
+    if (trust := replace(trust, withheld=withheld, lying=protocol.withstands_lies)).honest_survivors < 1:
         raise study.error(
             "summation",
             f"leaves no honest party: where {trust.dropouts} of {trust.parties} parties may drop out, a lying "
-            f"coordinator may leave out {trust.withheld} more, since helpers do not see all parties; let each party "
-            "use all nodes (leave per_party out), or lower dropouts",
+            f"coordinator may leave out {trust.withheld} more unseen; lower colluding or dropouts, or have "
+            "more parties",
         )
-    assumptions = protocol.assumptions + (ENCLAVES if trust.enclaves else ())
-    slack = sessions * opening.exposure + drawing
-    return Setting(trust, assumptions, slack, protocol.opens_noise, protocol.notes)
+    assumptions = protocol.assumptions + _enclaves(trust)
+    slack = sessions * (attempts + FREE_ATTEMPTS) * opening.exposure + drawing
+    return Setting(trust, assumptions, slack, protocol.opens_noise, protocol.notes, attempts)
 
 
-def plan_sum(study: Study, setting: Setting, release: DeclaredSum, mu: float) -> PlannedSum:
+def _check_helpers(study: Study, helpers: int) -> None:
+    """Refuse a roster that does not have a key for each of the protocol's helpers, and no other."""
+    if study.roster is None or len(study.roster.helpers) == helpers:
+        return
+    has = {0: "no helpers", 1: "1 helper"}.get(helpers, f"{helpers} helpers")
+    listed = len(study.roster.helpers)
+    keys = "1 key" if listed == 1 else f"{listed} keys"
+    problem = f'has {keys}, but "{study.summation.protocol}" has {has} here; list the key of each, in their order'
+    raise study.error("roster.helpers", problem if helpers else problem.partition(";")[0] + "; remove it")
+
+
+def plan_sum(study: Study, setting: Setting, declared: DeclaredSum, mu: float) -> PlannedSum:
     """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
     trust = setting.trust
-    counts = float(trust.parties * study.parties.max_records) if release.exact else 0.0
+    counts = float(trust.parties * study.parties.max_records) if declared.exact else 0.0
     # Each of the parties that a neighbour differs at rounds for itself; a curator adds up all records, and rounds once.
     rounded, summed = min(study.group or 1, trust.parties), study.parties.max_records
-    if release.noise.pooled:
+    if declared.noise.pooled:
         rounded, summed = 1, min(trust.parties * study.parties.max_records, MOST_POOLED)
-    norm_bound = release.bound * summed / study.parties.max_records
-    inexact = rounded * floating_point_slack(summed, release.rows) * norm_bound
-    release = replace(release, sensitivity=release.sensitivity + inexact)
+    norm_bound = declared.bound * summed / study.parties.max_records
+    inexact = rounded * floating_point_slack(summed, declared.rows) * norm_bound
+    declared = replace(declared, sensitivity=declared.sensitivity + inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS
         while fineness >= coarsest:
-            planned = _with_fineness(setting, release, mu, fineness, bits, rounded)
-            if max(_largest_total(trust, planned, release.most), counts) < 2.0 ** (bits - 1):
+            planned = _with_fineness(setting, declared, mu, fineness, bits, rounded)
+            if max(_largest_total(trust, planned, declared.most), counts) < 2.0 ** (bits - 1):
                 return planned
             fineness /= 2.0
     raise study.error("parties.max_records", f"is {study.parties.max_records}, too many for 64-bit totals; lower it")
 
 
 def _with_fineness(
-    setting: Setting, release: DeclaredSum, mu: float, fineness: float, bits: int, rounded: int
+    setting: Setting, declared: DeclaredSum, mu: float, fineness: float, bits: int, rounded: int
 ) -> PlannedSum:
-    """The noise of a sum whose sensitivity is at least `fineness` times what rounding at `rounded` parties adds."""
-    rounding = rounded * Encoding.rounding(release.dimension)
+    """The sum in units in which its sensitivity is at least `fineness` times what `rounded` parties' rounding adds."""
+    rounding = rounded * Encoding.rounding(declared.dimension)
     honest = math.sqrt(max(setting.trust.honest_survivors, 1))
-    units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / release.sensitivity
+    units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / declared.sensitivity
     scale = 2.0 ** math.ceil(math.log2(units_per_one))
-    units = release.sensitivity * scale + rounding
+    units = declared.sensitivity * scale + rounding
     variance = (units / mu) ** 2
-    noise = release.noise.sized(setting.trust, variance, setting.opens_noise)
+    noise = declared.noise.sized(setting.trust, variance, setting.opens_noise)
     return PlannedSum(
-        name=release.name,
-        dimension=release.dimension,
-        exact=release.exact,
-        encoding=Encoding(scale, bits, release.bound),
+        name=declared.name,
+        dimension=declared.dimension,
+        exact=declared.exact,
+        encoding=Encoding(scale, bits, declared.bound),
         noise=noise,
         sensitivity=units / scale,
         noise_std=math.sqrt(variance) / scale,
-        count=release.count,
-        sampling=release.sampling,
-        classes=release.classes,
+        count=declared.count,
+        attempts=setting.attempts,
+        sampling=declared.sampling,
+        classes=declared.classes,
     )
 
 
@@ -258,13 +325,8 @@ def _largest_total(trust: Trust, planned: PlannedSum, most: float | None) -> flo
     return largest * encoding.scale + roundings + _TAIL * math.sqrt(planned.noise.largest)
 
 
-def _samples(study: Study, sums: Sequence[DeclaredSum]) -> int:
-    """The number of samples that all parties draw, in all components of their noise."""
-    return sum(release.dimension * release.count for release in sums) * study.parties.count * (COMPONENTS + 1)
-
-
 def cautions(plan: Plan) -> tuple[str, ...]:
-    """Remarks for a careful reader of the promise."""
+    """Notes on a plan whose promise is weaker, or a run less realistic, than a reader may think."""
     study, cautions = plan.study, []
     records = study.parties.count * study.parties.records
     if plan.guarantee.delta > 1.0 / records:
@@ -275,16 +337,25 @@ def cautions(plan: Plan) -> tuple[str, ...]:
     epsilon = plan.guarantee.epsilon if study.privacy.epsilon is None else study.privacy.epsilon
     if epsilon > 10.0 and plan.guarantee.is_promise:
         cautions.append(f"epsilon = {epsilon:g} promises little; values up to about 3 are called strong")
-    if epsilon > integer.LARGEST_EPSILON and plan.sums and study.privacy.epsilon is None:
+    if epsilon > integer.LARGEST_PLANNED_EPSILON and plan.sums and study.privacy.epsilon is None:
         cautions.append(
-            f"above epsilon = {integer.LARGEST_EPSILON:g} it is not proven what drawing whole numbers costs: this one "
-            "is that of continuous noise"
+            f"above epsilon = {integer.LARGEST_PLANNED_EPSILON:g} the cost of drawing integers is not proven: the "
+            "stated one is that of continuous noise"
         )
-    elif epsilon > integer.LARGEST_EPSILON and plan.sums:
-        cautions.append(f"epsilon is taken as {integer.LARGEST_EPSILON:g}, the largest that is planned for")
+    elif epsilon > integer.LARGEST_PLANNED_EPSILON and plan.sums:
+        cautions.append(f"epsilon is taken as {integer.LARGEST_PLANNED_EPSILON:g}, the largest that is planned for")
+    if (found := doubt(plan)) is not None:
+        cautions.append(found)
+    drowned = [f'"{scale.release}"' for scale in scales(plan) if scale.drowns]
+    if drowned and study.task == "statistics":
+        cautions.append(
+            f"if parties have no more than {study.parties.records:,} records each, as [parties] records allows, the "
+            f"noise in {' and '.join(drowned)} outweighs all that they could say together; raise epsilon, or have more "
+            "records or parties"
+        )
     if plan.is_pooled:
         cautions.append("this method needs all records in one place: it is a baseline for simulations")
-    elif plan.is_summed and protocol_of(study).reveals_contributions:
+    elif plan.adds_in_the_clear:
         name = study.summation.protocol
         cautions.append(f'summation "{name}" is for simulation only: the coordinator sees every contribution')
     return tuple(cautions)

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import get_args
+
 from unspoken import plugins
+from unspoken.data.public import check_public
 from unspoken.methods.base import Method
-from unspoken.study import Study
+from unspoken.methods.directions import with_notes
+from unspoken.methods.parameters import Refused
+from unspoken.methods.plan import Plan
+from unspoken.study import Section, Study, Task
+from unspoken.study.explaining import shown
 
 METHODS = plugins.Group[Method](plugins.METHODS, Method)  # type: ignore[type-abstract]
 
@@ -14,9 +23,63 @@ def method_for(study: Study) -> Method:
     kind = study.described
     if not issubclass(kind, Method):
         raise plugins.PluginError(f'"{study.method.name}" is no subclass of unspoken.methods.base.Method.')
-    if (name := getattr(kind, "name", None)) != study.method.name:
+    check_description(kind, study.method.name)
+    with answerable(study):
+        method = kind(study)
+        for key, reason in kind.unused_keys(study).items():
+            raise study.error(f"method.{key}", f"is {shown(study.method.own_keys[key])}, but {reason}")
+        return method
+
+
+def plan_for(study: Study) -> Plan:
+    """The plan of the study's method, once its public records were read."""
+    return checked_plan(method_for(study))
+
+
+def checked_plan(method: Method) -> Plan:
+    """The plan of a method, once its study's public records were read."""
+    with answerable(method.study):
+        plan = plan_of(method)
+        if method.directions is None and not method.votes_on_public:
+            check_public(method.study)
+        return plan
+
+
+def plan_of(method: Method) -> Plan:
+    """The plan of a method, which must be one."""
+    plan = method.planned
+    if not isinstance(plan, Plan):
+        raise TypeError(f'Expected plan of "{method.name}" to return a Plan, got {plan!r}.')
+    return with_notes(plan, method.learns_directions(method.study), method.votes_on_public)
+
+
+@contextmanager
+def answerable(study: Study) -> Iterator[None]:
+    """Tells the mistakes of a method or a protocol of another package as theirs, in one sentence.
+
+    What is refused inside one process was asked by the method itself.
+    """
+    with (
+        plugins.answerable(plugins.PROTOCOLS, study.summation.protocol),
+        plugins.answerable(plugins.METHODS, study.method.name, (Refused,)),
+    ):
+        yield
+
+
+def check_description(kind: type[Method], declared: str) -> None:
+    """Refuse a class whose attributes are not what a description has."""
+    who = f'the method that is declared as "{declared}"'
+    where = f"({kind.__module__}:{kind.__qualname__})"
+    if (name := getattr(kind, "name", None)) != declared:
         raise plugins.PluginError(
-            f'the method that is declared as "{study.method.name}" has name = {name!r} ({kind.__module__}:'
-            f"{kind.__qualname__}); its entry point and its name should be the same."
+            f"{who} has name = {name!r} {where}; its entry point and its name should be the same."
         )
-    return kind(study)
+    if not (isinstance(kind.tasks, tuple) and set(kind.tasks) <= set(get_args(Task))):
+        known = plugins.quoted(get_args(Task))
+        raise plugins.PluginError(
+            f"{who} has tasks = {kind.tasks!r} {where}; it should be a tuple of some of: {known}."
+        )
+    if not (isinstance(kind.keys, type) and issubclass(kind.keys, Section)):
+        raise plugins.PluginError(
+            f"{who} has keys = {kind.keys!r} {where}; it should be a subclass of unspoken.study.Section."
+        )

@@ -3,25 +3,25 @@
 Parties answer Q public queries without labels. A ballot is the prediction of a party's own model (`ensemble`), or the
 shares of the labels of its k records that are nearest to the query (`neighbours`). The ballots are added up with every
 party's share of the noise, the winning label of each query is revealed, and a student that learns from the labelled
-queries is released. Which public records are asked about, the coordinator says: typical ones
-(`learners.query_selection`), or the first. Before the student learns, what is known of them spreads to public records
-nearby, asked or not (`learners.label_spreading`).
+queries is released. The coordinator chooses the public records that are asked about: representative ones
+(`learners.query_selection`), or the first. Before the student learns, labels spread to similar public records, also to
+those that were not asked about (`learners.label_spreading`).
 
-Formal guarantee. A ballot is a vector of shares that add up to 1, or zeros where a model abstains by predicting no
-class (−1), or where it cannot be trained on a party's records, which nobody must see. Whatever happens to a party, each
-of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the place of one
-of k neighbours, so it moves a ballot by √2/k only; a model may change altogether with one record. (The paper's Theorem
-for records has √(2/k) where √2/k is right.) Noise of deviation σ on each total makes all Q noisy totals one Gaussian
-release of μ = √(2Q)/σ, or √(2Q)/(kσ); winners and student are made of them.
+Formal guarantee. A ballot is a vector of shares that add up to 1. It is zeros if a model abstains by predicting no
+class (−1), and if no model can be trained on the party's records, since nobody may see that. Whatever happens to a
+party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the
+place of one of k neighbours, so it moves a ballot by √2/k only; a model may change altogether with one record. (The
+paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation σ on each total makes all Q noisy totals
+one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ). Winners and student are computed from them.
 
-This holds whichever records are asked about, as often as the plan says, so parties need not trust the choice.
+This holds for any choice of records to ask about, so parties need not trust the choice.
 
 With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
-become known; the guarantee covers them, too, the plan says so, and they teach the student more than winners do. A study
+become known. The plan says so, the guarantee covers them, and they teach the student more than winners do. A study
 that gives both ε and noise, and no number of queries, asks as many as they allow.
 
-What the winners cost on the data at hand is often much less (`privacy.votes`). `analysis` says it to those who may see
-all ballots; it is a secret itself.
+On the data at hand, winners often cost much less than the guarantee says (`privacy.votes`). `analysis` tells those who
+may see all ballots; the result is itself secret.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from pydantic import Field
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
-from unspoken.data.public import PublicRecords, Sha256, read_public
-from unspoken.learners.classifiers import Classifier, ClassifierError, Estimator, Module, Training, make_classifier
+from unspoken.data.public import PublicRecords, read_public
 from unspoken.learners.label_spreading import MOST, can_spread, spread_labels
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy
 from unspoken.learners.nearest_neighbours import neighbour_shares
 from unspoken.learners.query_selection import CLUSTERED, typical_records
 from unspoken.methods.base import (
+    NONE_FAILED,
     Contribution,
     Conversation,
     Method,
@@ -54,15 +54,17 @@ from unspoken.methods.base import (
     Total,
     Vote,
 )
+from unspoken.methods.budget import budget
+from unspoken.methods.classifiers import Classifier, ClassifierError, Training, make_classifier
 from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
-from unspoken.methods.releases import FittedEstimator, LinearModel, Release, TorchWeights
+from unspoken.methods.releases import Release
 from unspoken.methods.training.options import Sizes
-from unspoken.privacy.gaussian import epsilon_of, mu_for
-from unspoken.privacy.integer import continuous_deviation
+from unspoken.privacy.gaussian import epsilon_of
+from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
-from unspoken.study import Section, Study, Template
+from unspoken.study import Section, Sha256, Study, StudyError, Template
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Flags, Floats, Integers
 
@@ -71,15 +73,15 @@ class Options(Section):
     """The keys of [method] for voting."""
 
     ballots: Literal["ensemble", "neighbours"] = Field("ensemble", description='"ensemble" or "neighbours"')
-    neighbours: int = Field(5, ge=1, description="how many nearest records vote, 1 or more (of neighbours)")
+    neighbours: int = Field(5, ge=1, description="a whole number, 1 or more: the nearest records that vote")
     queries: int | None = Field(
-        None, ge=1, le=10**6, description="how many of the public records are asked about, 1 or more"
+        None, ge=1, le=10**6, description="a whole number, 1 or more: the public records that are asked about"
     )
     asking: Literal["typical", "first"] = Field(
         "typical",
-        description='"typical" or "first" (records in the middle of clusters, or the first, are asked about)',
+        description='"typical" (records in the middle of clusters are asked about) or "first"',
     )
-    public: str = Field(description="the file with the public records: an NPZ file with X, or a table")
+    public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
     public_sha256: Sha256 = None
     model: str = Field(
         "softmax",
@@ -87,20 +89,24 @@ class Options(Section):
         '"package.module:Class"',
     )
     local_regularization: float = Field(
-        0.001, ge=1e-6, description="of the parties' softmax models: a number from 1e-6 up, such as 0.001"
+        0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of the parties' softmax models"
     )
     student: str = Field(
         "softmax",
         description='"softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as "package.module:Class"',
     )
-    regularization: float = Field(0.001, ge=1e-6, description="of a softmax student: a number from 1e-6 up, as 0.001")
+    regularization: float = Field(
+        0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of a softmax student"
+    )
     spreading: bool = Field(
-        True, description="true or false (true: winners spread to similar public records before the student learns)"
+        True, description="true or false (true: labels spread to similar public records before the student learns)"
     )
     hidden: Sizes = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
-    epochs: int = Field(30, ge=1, le=10**5, description="of torch models: how often they see their records, 1 or more")
-    batch: int = Field(20, ge=1, description="of torch models: how many records a step takes, 1 or more")
-    learning_rate: float = Field(0.1, gt=0.0, description="of torch models: the step size, above 0")
+    epochs: int = Field(
+        30, ge=1, le=10**5, description="a whole number, 1 or more: the passes of a torch model over its records"
+    )
+    batch: int = Field(20, ge=1, description="a whole number, 1 or more: the records in a step of a torch model")
+    learning_rate: float = Field(0.1, gt=0.0, description="a number above 0: the step size of torch models")
     seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
 
 
@@ -127,6 +133,7 @@ protocol = "tally"            # talliers open the winners only; any sum works to
 talliers = 3                  # or 5, 7: more than half of them keep to themselves what they receive
 """
     solves_for = "queries"
+    votes_on_public = True
 
     @classmethod
     def needs_norm(cls, study: Study) -> bool:
@@ -148,10 +155,9 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     def _classifier(self, key: Literal["model", "student"], regularization: float) -> Classifier:
         options, data = self.options, self.study.data
-        name = getattr(options, key)
         try:
             return make_classifier(
-                name,
+                getattr(options, key),
                 LinearLearner(CrossEntropy(self._classes), data.norm, regularization),
                 data.dimension,
                 self._classes,
@@ -159,11 +165,17 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 Training(options.epochs, options.batch, options.learning_rate, options.seed),
             )
         except ClassifierError as error:
-            raise self.study.error(f"method.{key}", f'is "{name}", which {error.problem}') from None
+            raise self._unfit(key, error) from None
+
+    def _unfit(self, key: Literal["model", "student"], error: ClassifierError) -> StudyError:
+        """The error about a classifier that the study names."""
+        return self.study.error(f"method.{key}", f'is "{getattr(self.options, key)}", which {error.problem}')
 
     @cached_property
     def _file(self) -> PublicRecords:
-        return read_public(self.study, self.options.public, self.options.public_sha256)
+        if (found := read_public(self.study)) is None:
+            raise self.study.error("data", "lacks public: a file with public records, without labels, to vote on")
+        return found
 
     @property
     def _public(self) -> Floats:
@@ -176,7 +188,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         if asked is not None and there < asked:
             raise self.study.error(
                 "method.queries",
-                f"is {asked}, but {self.options.public} has {there} records only; lower it, or name a file with more",
+                f"is {asked}, but {self._file.name} has {there} records only; lower it, or name a file with more",
             )
         if asked is None:
             asked = min(there, _QUERIES if self._affordable is None else self._affordable)
@@ -193,7 +205,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     @property
     def request(self) -> Vote | Sum:
-        kind = Vote if self._secretly else Sum
+        kind = Vote if self._opens_winners_only else Sum
         return kind("ballots", indices=self.order[: self.queries])
 
     def indices(self, request: PartyRequest) -> Indices:
@@ -213,23 +225,24 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         if privacy.epsilon is None or privacy.noise_multiplier is None:
             return None
         single = self.sensitivity(self.study.group, 1)
-        # What drawing noise costs grows with the number of queries: here as if about all public records.
+        # The cost of drawing noise grows with the number of queries; here it is that for all public records.
         most = DeclaredSum("ballots", len(self._public) * self._classes, 1.0, single, classes=self._classes)
         slack = setting_of(self.study, [most]).slack
         if slack >= privacy.delta:
             return len(self._public)  # the plan says what is wrong
-        asked = math.floor((mu_for(privacy.epsilon, privacy.delta - slack) * privacy.noise_multiplier / single) ** 2)
+        asked = math.floor((budget(self.study, privacy.delta - slack) * privacy.noise_multiplier / single) ** 2)
         if asked < 1:
+            remedy = "one of them" if privacy.epsilon < LARGEST_PLANNED_EPSILON else "the noise"
             raise self.study.error(
                 "privacy.epsilon",
                 f"is {privacy.epsilon:g}, too little for a single query with noise_multiplier = "
-                f"{privacy.noise_multiplier:g}; raise one of them",
+                f"{privacy.noise_multiplier:g}; raise {remedy}",
             )
         return asked
 
     @property
-    def _secretly(self) -> bool:
-        """Do talliers open the winners only?"""
+    def _opens_winners_only(self) -> bool:
+        """Whether talliers open the winners and no totals."""
         return "vote" in protocol_of(self.study).serves
 
     def sensitivity(self, group: int | None, queries: int | None = None) -> float:
@@ -250,7 +263,9 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             classes=self._classes,
         )
         multiplier = self.study.privacy.noise_multiplier
-        mu = None if multiplier is None else declared.sensitivity / multiplier
+        mu = None
+        if multiplier is not None:
+            mu = declared.sensitivity / multiplier * math.sqrt(self.study.privacy.attempts)
         made = make_plan(self.study, self.name, [declared], (), mu)
         levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
         plan = replace(made, facts={"queries": self.queries, "epsilon_by_unit": levels})
@@ -261,7 +276,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
         )
         yield self._note_on_leads(plan)
-        if not self._secretly:
+        if not self._opens_winners_only:
             yield "the noisy totals of the ballots become known, not only the winners"
         yield self._file.note
         other = "party" if self.study.group is not None else "record"
@@ -289,9 +304,9 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
     def _epsilon(self, plan: Plan, group: int | None) -> float:
         """The ε that the noise promises for `group` records (None: all of a party's)."""
         planned = plan.planned("ballots")
-        # What rounding adds is the same for all of them, or less.
+        # Rounding adds the same for every unit, or less.
         rounding = planned.sensitivity - self.sensitivity(self.study.group)
-        mu = (self.sensitivity(group) + rounding) / planned.noise_std
+        mu = (self.sensitivity(group) + rounding) / planned.noise_std * math.sqrt(planned.attempts)
         return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
@@ -316,7 +331,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     def coordinate(self, plan: Plan) -> Conversation:
         total: Total = yield self.request
-        if self._secretly:
+        if self._opens_winners_only:
             told = np.asarray(total.exact[:, None] == np.arange(self._classes), dtype=np.float64)
         else:
             told = total.noisy.reshape(-1, self._classes)
@@ -324,31 +339,19 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         return self._release(told, details)
 
     def _release(self, told: Floats, details: dict[str, Any]) -> Release:
-        """The student of what is known of the queries: (Q, K), the winners' indicators or noisy totals."""
+        """The release of a student that learns from the votes `told`: (Q, K), winners' indicators or noisy totals."""
         records, labels = self._public[self.order[: len(told)]], told.argmax(axis=1)
         if self.options.spreading and can_spread(len(self._public)):
             records = self._public[self.order[: max(len(told), MOST)]]
             labels = spread_labels(clip_rows(records, self.study.data), told)
-        if isinstance(self._student, Estimator):
-            return self._estimator(self._student, records, labels, details)
-        weights = self._student.fit(clip_rows(records, self.study.data), labels)
-        if isinstance(self._student, Module):
-            return TorchWeights(self._student.model, weights, details)
-        return LinearModel(weights, "softmax", details)
-
-    def _estimator(self, student: Estimator, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
-        """A scikit-learn student. What it learns from is public, so that nothing need be clipped."""
-        if len(np.unique(labels)) == 1:
-            raise self.study.error(
-                "method.student",
-                f'is "{self.options.student}", which cannot learn, as all queries have the same label; use "softmax", '
-                "or raise epsilon",
-            )
-        return FittedEstimator(student.fit(records, np.array(self.study.data.class_names)[labels]), details)
+        try:
+            return self._student.taught(self.study, records, labels, details)
+        except ClassifierError as error:
+            raise self._unfit("student", error) from None
 
     def check_analysis(self) -> None:
         """An analysis is refused unless the winners are all that becomes known."""
-        if not self._secretly:
+        if not self._opens_winners_only:
             raise self.study.error(
                 "summation.protocol",
                 f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
@@ -356,11 +359,16 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             )
 
     def analysis(
-        self, plan: Plan, blocks: Iterable[tuple[Integers, Block]], counted: Mapping[str, Flags]
+        self,
+        plan: Plan,
+        blocks: Iterable[tuple[Integers, Block]],
+        counted: Mapping[str, Flags],
+        failed: Mapping[str, int] = NONE_FAILED,
     ) -> dict[str, float | str]:
         """The ε of the winners on these very records, without colluders. It is as secret as the records themselves.
 
-        Parties that dropped out bring neither votes nor noise.
+        Parties that dropped out bring neither votes nor noise. That only the winners become known rests on talliers
+        that compute as agreed. Of a vote that failed nobody knows who was in it: it costs what it may cost at most.
         """
         self.check_analysis()
         voters, planned = counted["ballots"], plan.planned("ballots")
@@ -377,6 +385,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             planned.sensitivity / math.sqrt(self.queries),
             self.study.privacy.delta - plan.slack,
             drawn,
+            failed.get("ballots", 0) * planned.mu**2,
         )
         return {
             "warning": "private: it depends on the records, and no noise protects it; never publish it",

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from unspoken.data.block import Block
+from unspoken.learners.public_directions import PublicDirections
 from unspoken.methods.base import (
     Collect,
     Contribution,
@@ -75,9 +76,11 @@ class Workload(ABC):
     """A computation on the parties' records, without its noise."""
 
     needs_every_party: ClassVar[bool] = False
-    """Does a result need all parties? A function of one party's records is a result of its own."""
+    """Whether a result needs all parties. A function of one party's records is a result by itself."""
     assumptions: tuple[str, ...] = ()
     """Conditions of the sensitivity, in words that follow 'assumes that'"""
+    directions: PublicDirections | None = None
+    """The map that records went through before, set by the method when it asks for the release"""
 
     @abstractmethod
     def check_unit(self, study: Study) -> None:
@@ -88,7 +91,7 @@ class Workload(ABC):
         """The totals, in the order in which they are asked for. The method chooses their noise."""
 
     def notes(self, noise: Mechanism, senders: int | None) -> tuple[str, ...]:
-        """Remarks for a careful reader of the promise. `senders` is the number of parties that are asked; None: all."""
+        """Notes for the plan. `senders` is the number of parties that are asked; None: all."""
         return ()
 
     def parameters(self, name: str, turn: int) -> Parameters:
@@ -173,4 +176,9 @@ class WorkloadMethod(Method):
         return total
 
     def coordinate(self, plan: Plan) -> Conversation:
-        return (yield from self.workload.conclude(self.ask))
+        return (yield from self.concluded(self.ask))
+
+    def concluded(self, ask: Asker) -> Conversation:
+        """The workload's release, which comes from answers of `ask`."""
+        self.workload.directions = self.directions
+        return (yield from self.workload.conclude(ask))

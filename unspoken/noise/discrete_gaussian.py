@@ -7,7 +7,7 @@ combination. With independent x_0, …, x_m from the table's σ₀, x_0 + k_1 x_
 of variance σ₀² (1 + Σ k_j²) (convolution, Micciancio & Walter 2017).
 
 Formal guarantee. Each sample is within total variation distance 2⁻¹¹⁰ of the exact distribution:
-- table: every cumulative probability is rounded to 2⁻¹²⁷, and values beyond 14σ₀ (mass below 2⁻¹⁴⁰) are left out;
+- table: every cumulative probability is right to 2⁻¹²⁷, and values beyond 14σ₀ (mass below 2⁻¹⁴⁰) are left out;
   with at most 2¹³ entries that is 2⁻¹¹⁴ a draw, and a sample takes at most seven. Aliases rearrange these multiples of
   2⁻¹²⁷ and round nothing;
 - convolution: adding k·x_j to a partial sum of deviation σ' changes each probability by a factor within 1 ±
@@ -38,8 +38,8 @@ _TABLE_SIGMA = 585.0
 _TAIL = 14.0
 _LEAST_SMOOTHING = 2.4
 _BITS = 127
-_FIRST_BITS = 31
-"""Bits of a draw that share the first word with the sign; the rest of the 127 are drawn if needed"""
+_POINT = 192
+"""Binary places of the masses that a table is made of; sums of 2¹³ of them are right to 2⁻¹⁵⁰"""
 _TIES = 64
 """Ties in a chunk for which words are ready; the mean is at most ¼, and more have probability below 2⁻²⁰⁰"""
 _CHUNK = 1 << 16
@@ -81,7 +81,7 @@ def _decompose(sigma: float) -> tuple[float, Integers]:
         return sigma, np.array([1], dtype=np.int64)
     for levels in range(1, 9):
         ratio = (sigma / _TABLE_SIGMA) ** (1.0 / levels)
-        factors = np.array([max(1, round(ratio**level)) for level in range(levels + 1)], dtype=np.int64)
+        factors = np.array([math.ceil(ratio**level) for level in range(levels + 1)], dtype=np.int64)
         partial = np.sqrt(np.cumsum(factors.astype(np.float64) ** 2))
         table_sigma = sigma / float(partial[-1])
         if (table_sigma * partial[:-1] / partial[1:]).min() >= _LEAST_SMOOTHING:
@@ -92,31 +92,32 @@ def _decompose(sigma: float) -> tuple[float, Integers]:
 @lru_cache(maxsize=64)
 def _table(sigma: float) -> _Table:
     thresholds, aliases = _aliases(_masses(sigma))
-    rest = _BITS - _FIRST_BITS
-    return _Table(
-        upper=np.array([threshold >> rest for threshold in thresholds], dtype=np.uint32),
-        alias=np.array(aliases, dtype=np.uint16),
-        middle=np.array([threshold >> 64 & 2**32 - 1 for threshold in thresholds], dtype=np.uint64),
-        lower=np.array([threshold & 2**64 - 1 for threshold in thresholds], dtype=np.uint64),
-    )
+    halves = np.frombuffer(b"".join(threshold.to_bytes(16, "little") for threshold in thresholds), dtype="<u8")
+    lower, rest = halves[0::2].copy(), halves[1::2]
+    upper, middle = (rest >> np.uint64(32)).astype(np.uint32), rest & np.uint64(2**32 - 1)
+    return _Table(upper, np.array(aliases, dtype=np.uint16), middle, lower)
 
 
 def _masses(sigma: float) -> list[int]:
-    """The probabilities of |x| = 0, 1, … in units of 2⁻¹²⁷, from cumulative ones with 100 decimal digits.
+    """The probabilities of |x| = 0, 1, … in units of 2⁻¹²⁷, by differences of cumulative ones.
 
-    e^(−r(k+1)²) = e^(−rk²) · e^(−r(2k+1)): one multiplication gives the next mass, another the next factor.
+    e^(−r(k+1)²) = e^(−rk²) · e^(−r(2k+1)): one multiplication gives the next mass, another the next factor. All are
+    whole multiples of 2⁻¹⁹², and each multiplication rounds down.
     """
     with localcontext() as context:
         context.prec = 100
         rate = Decimal(1) / (2 * Decimal(sigma) * Decimal(sigma))
-        last = max(1, math.ceil(_TAIL * sigma))
-        mass, factor, step = Decimal(1), (-rate).exp(), (-2 * rate).exp()
-        sums = [mass]
-        for _ in range(last):
-            mass, factor = mass * factor, factor * step
-            sums.append(sums[-1] + 2 * mass)
-        cumulative = [int((partial / sums[-1] * 2**_BITS).to_integral_value()) for partial in sums]
-    return [after - before for before, after in pairwise([0, *cumulative[:-1], 2**_BITS])]
+        factor, step = (int((times * rate).exp() * 2**_POINT) for times in (-1, -2))
+    mass = partial = 1 << _POINT
+    sums = [partial]
+    for _ in range(max(1, math.ceil(_TAIL * sigma))):
+        mass, factor = mass * factor >> _POINT, factor * step >> _POINT
+        partial += 2 * mass
+        sums.append(partial)
+    # One division for all: 2¹²⁷ over the last sum, with as many places again.
+    scale, half = (1 << _BITS + 2 * _POINT) // partial, 1 << 2 * _POINT - 1
+    cumulative = [partial * scale + half >> 2 * _POINT for partial in sums[:-1]]
+    return [after - before for before, after in pairwise([0, *cumulative, 2**_BITS])]
 
 
 def _aliases(masses: list[int]) -> tuple[list[int], list[int]]:

@@ -31,7 +31,8 @@ class Encoding:
 
         It never fails, as a failure would be visible to others: a row that is not finite is encoded as zeros.
         """
-        vectors, norms = _with_norms(vectors, self.bound)
+        # Squares of integers or of half precision would overflow, and a long row would pass for a short one.
+        vectors, norms = _with_norms(np.asarray(vectors, dtype=np.float64), self.bound)
         factors = self.scale * (self.bound / np.maximum(norms, self.bound))
         words = np.empty(vectors.shape, dtype=np.int64)
         # In chunks, which stay in the processor's cache from one step to the next.

@@ -31,9 +31,9 @@ class NoiseSchedule:
 
     parties: int
     known: int
-    """The number of shares that the adversary knows: the colluders', or a curious party's own"""
+    """The number of survivors whose shares do not count: the adversary knows them, or may leave them out unseen"""
     absent: int
-    """The number of parties that may be missing from a total: dropped out or left out"""
+    """The number of parties that may drop out"""
     needed: float
     """The variance that the honest survivors' noise must have in total"""
     base: float

@@ -1,7 +1,8 @@
 """ε of one run, or of many runs together. The only place that makes a `Guarantee`.
 
 Gaussian events compose exactly: μ² = Σ μ_j² (`privacy.gaussian`). Pure events add up: ε = Σ ε_j. Everything else is
-composed numerically as privacy loss distributions (dp-accounting), which errs on the safe side.
+composed numerically as privacy loss distributions (dp-accounting), which errs on the safe side, with room in δ for
+rounding errors (`subsampled.inexact`).
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ class Terms:
     assumptions: tuple[str, ...] = ()
     seen: str = "the result"
     """The public output, as a phrase that follows 'sees'"""
+    attempts: int = 1
+    """The number of times that a party may send its vector for one sum, all counted in the spend"""
 
 
 def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> Guarantee:
@@ -49,6 +52,7 @@ def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> G
         seen=terms.seen,
         advantage=_advantage(spend),
         slack=spend.slack,
+        attempts=terms.attempts,
     )
 
 
@@ -82,7 +86,8 @@ def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
         return gaussian.epsilon_of(mu, left)
     if (rounds := _rounds(spend)) is not None:
         return subsampled.epsilon_of(rounds.parts, left, spend.adjacency, rounds.sampling, fine)
-    return float(_composed(spend, fine).get_epsilon_for_delta(left))
+    left -= subsampled.inexact(_count(spend))
+    return float(_composed(spend, fine).get_epsilon_for_delta(left)) if left > 0.0 else math.inf
 
 
 def mu_of(spend: Spend) -> float | None:
@@ -114,7 +119,13 @@ def _advantage(spend: Spend) -> float | None:
         return None
     if (rounds := _rounds(spend)) is not None:
         return subsampled.delta_of(rounds.parts, 0.0, spend.adjacency, rounds.sampling)
-    return float(_composed(spend, True).get_delta_for_epsilon(0.0))
+    found = float(_composed(spend, True).get_delta_for_epsilon(0.0))
+    return min(1.0, found + subsampled.inexact(_count(spend)))
+
+
+def _count(spend: Spend) -> int:
+    """The number of all releases that are composed."""
+    return sum(event.count if isinstance(event, Gaussian | SubsampledGaussian) else 1 for event in spend.events)
 
 
 @lru_cache(maxsize=64)

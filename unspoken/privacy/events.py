@@ -7,39 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
 
 Adjacency = Literal["replace", "add-remove"]
 Sampling = Literal["poisson", "without-replacement"]
+_NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
+_Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
-@dataclass(frozen=True)
-class Gaussian:
+class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    """A struct, so that it can be written down as it is."""
+
+
+class Gaussian(_Event, frozen=True, tag="gaussian"):
     """A release as hard to attack as telling N(0, 1) from N(μ, 1)."""
 
-    mu: float
-    count: int = 1
+    mu: _NotNegative
+    count: _Count = 1
 
 
-@dataclass(frozen=True)
-class SubsampledGaussian:
+class SubsampledGaussian(_Event, frozen=True, tag="subsampled-gaussian"):
     """Gaussian sums over random subsets of the records: see `privacy.subsampled`."""
 
-    noise_multiplier: float
-    rate: float
+    noise_multiplier: _NotNegative
+    rate: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
     sampling: Sampling
-    count: int = 1
+    count: _Count = 1
 
 
-@dataclass(frozen=True)
-class PureLoss:
+class PureLoss(_Event, frozen=True, tag="pure-loss"):
     """A release that is ε-private with δ = 0."""
 
-    epsilon: float
+    epsilon: _NotNegative
 
 
-@dataclass(frozen=True)
-class Unprotected:
+class Unprotected(_Event, frozen=True, tag="unprotected"):
     """A release without any privacy."""
 
 

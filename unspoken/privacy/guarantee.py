@@ -20,12 +20,17 @@ class Trust:
     enclaves: bool = False
     """Whether noise is drawn where not even its own party can see it"""
     withheld: int = 0
-    """Parties beyond `dropouts` that an adversary can keep out of a total, because not every helper sees all parties"""
+    """Survivors that an adversary can keep out of a total unseen"""
+    lying: bool = False
+    """Whether the coordinator may deviate from the protocol in any way"""
 
     @property
     def known(self) -> int:
-        """The number of noise shares that the adversary knows: the coalition's, or a single curious party's own."""
-        return 0 if self.enclaves else max(self.colluding, 1)
+        """The number of noise shares that the adversary knows: the coalition's, or a single curious party's own.
+
+        With enclaves these are the shares of enclaves that were broken into.
+        """
+        return self.colluding if self.enclaves else max(self.colluding, 1)
 
     @property
     def honest_survivors(self) -> int:
@@ -63,6 +68,8 @@ class Guarantee:
     """δ at ε = 0, the best attacker's advantage over a coin flip, where it is known and μ is not"""
     slack: float = 0.0
     """The part of δ reserved for failures of protocol and sampler, on top of μ or the advantage"""
+    attempts: int = 1
+    """The number of times that a party may send its vector for one sum: all of them are counted"""
 
     @property
     def unit(self) -> str | dict[str, int]:
@@ -93,6 +100,8 @@ class Guarantee:
             "adjacency": self.adjacency,
             "colluding": self.trust.colluding,
             "dropouts": self.trust.dropouts,
+            "attempts": self.attempts,
+            "coordinator": "lying" if self.trust.lying else "curious",
             "mu": self.mu,
             "attack_success": self.attack_success,
             "assumptions": list(self.assumptions),
@@ -101,20 +110,34 @@ class Guarantee:
 
     def sentence(self) -> str:
         """The guarantee in plain words."""
+        if not self.is_promise and (self.mu is not None or self.advantage is not None):
+            return f"No privacy is promised: the noise in {self.seen} is too little to prove any epsilon at this delta."
         if not self.is_promise:
             return "No privacy is promised: the result is computed from all records, without noise."
-        protected = {1: "one record", None: "all records of one party"}.get(self.group, f"any {self.group} records")
-        accomplices = (
-            f"even together with {self.trust.colluding:,} of the {self.trust.parties:,} parties"
-            if self.trust.colluding
-            else "even if it is one of the parties"
-        )
+        protected = unit_in_words(self.group)
+        liar = "a lying coordinator" if self.trust.lying else ""
+        accomplices = f"together with {self.trust.colluding:,} of the {self.trust.parties:,} parties"
+        if not self.trust.colluding:
+            accomplices = "or one of the parties" if liar else "if it is one of the parties"
+        accomplices = " ".join(part for part in ("even", liar, accomplices) if part)
         changed = "replaced by something else" if self.adjacency == "replace" else "left out or put in"
         promise = (
             f"Whoever sees {self.seen}, {accomplices}, and tries to find out whether {protected} had been {changed} "
             f"guesses right at most {100 * self.attack_success:.1f} times in 100 (a coin flip: 50), "
-            f"even knowing all the other data: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
+            f"even knowing all the other data{self._tries()}: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
         )
         if self.assumptions:
             promise += "; this assumes that " + "; that ".join(self.assumptions)
         return promise + "."
+
+    def _tries(self) -> str:
+        return "" if self.attempts == 1 else f", and even if each sum is tried {self.attempts} times with vectors sent"
+
+
+def unit_in_words(group: int | None) -> str:
+    """The protected unit, from the number of its records; None: all of a party's.
+
+    >>> unit_in_words(1), unit_in_words(5), unit_in_words(None)
+    ('one record', 'any 5 records', 'all records of one party')
+    """
+    return "all records of one party" if group is None else "one record" if group == 1 else f"any {group:,} records"

@@ -23,7 +23,7 @@ from unspoken.noise.discrete_gaussian import DISTANCE
 LEAST_SHARE = 8.0
 """The smallest σ_s, in encoding units, for which point 1 is used"""
 
-LARGEST_EPSILON = 30.0
+LARGEST_PLANNED_EPSILON = 30.0
 """The largest ε to plan noise for, as e^ε multiplies distances; larger ones get the noise of this one."""
 
 LOST_VARIANCE = 2.5**2
@@ -35,11 +35,16 @@ def continuous_deviation(sigma: float) -> float:
     return math.sqrt(sigma**2 - LOST_VARIANCE)
 
 
-def discrete_deviation(sigma: float) -> float:
-    """The inverse: the parameter of integer noise that is as private as a continuous Gaussian of deviation `sigma`."""
-    return math.sqrt(sigma**2 + LOST_VARIANCE)
-
-
 def slack(epsilon: float, samples: int) -> float:
     """The cost in δ of `samples` drawn numbers (of all parties and rounds), on top of the continuous Gaussian's."""
-    return (1.0 + math.exp(epsilon)) * samples * (DISTANCE + 2.0**-160)
+    return cost(epsilon, distance(samples))
+
+
+def cost(epsilon: float, distance: float) -> float:
+    """The cost in δ of a statistical distance η at ε: (1 + e^ε)·η, of point 3."""
+    return (1.0 + math.exp(epsilon)) * distance
+
+
+def distance(samples: int) -> float:
+    """The statistical distance of so many drawn numbers from the distribution that is stated."""
+    return samples * (DISTANCE + 2.0**-160)

@@ -3,6 +3,8 @@
 Numerical composition of privacy loss distributions, by dp-accounting. The noise multiplier σ is the standard deviation
 of the noise over the clipping norm C, the largest contribution of a record.
 
+The discretised losses are upper bounds, but their composition by Fourier transforms rounds either way (`inexact`).
+
 - Poisson sampling at rate q, add-remove: the pair (1−q)N(0, σ²) + qN(1, σ²) against N(0, σ²).
 - Poisson sampling, replace: (1−q)N(0, σ²) + qN(1, σ²) against (1−q)N(0, σ²) + qN(−1, σ²).
 - Batches of fixed size b out of n without replacement, replace: a record outside the batch makes room for another one,
@@ -15,7 +17,7 @@ of the noise over the clipping norm C, the largest contribution of a record.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -23,13 +25,17 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import rel_entr
-from scipy.stats import hypergeom
 
 from unspoken.privacy import gaussian
 from unspoken.privacy.events import Adjacency, Sampling
+from unspoken.types import Floats
 
 _FINE, _COARSE = 1e-4, 1e-3
 """Steps of the discretised privacy loss; both give upper bounds"""
+_ROUNDED = 8.0 * 2.0**-53
+"""The error of a δ in double precision, for each round"""
+_TRUNCATED = 1e-14
+"""dp-accounting cuts off tails of 1e-15 a few times, and counts them as unprotected: a smaller δ has no ε"""
 
 
 @dataclass(frozen=True)
@@ -51,16 +57,43 @@ def epsilon_of(
     """
     if _without_noise(rounds):
         return math.inf
-    return float(composed(tuple(rounds), adjacency, sampling, fine).get_epsilon_for_delta(delta))
+    if (mu := _mu(rounds, adjacency, sampling)) is not None:
+        return gaussian.epsilon_of(mu, delta)
+    if (left := delta - inexact(_count(rounds))) <= 0.0:
+        return math.inf
+    return float(composed(tuple(rounds), adjacency, sampling, fine).get_epsilon_for_delta(left))
 
 
 def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sampling: Sampling) -> float:
-    """The smallest δ for which (ε, δ) holds for all rounds together."""
+    """The smallest δ for which (ε, δ) holds for all rounds together, rounded up likewise."""
     if _without_noise(rounds):
         return 1.0
-    return float(composed(tuple(rounds), adjacency, sampling, True).get_delta_for_epsilon(epsilon))
+    if (mu := _mu(rounds, adjacency, sampling)) is not None:
+        return gaussian.delta_of(mu, epsilon)
+    found = float(composed(tuple(rounds), adjacency, sampling, True).get_delta_for_epsilon(epsilon))
+    return min(1.0, found + inexact(_count(rounds)))
 
 
+def inexact(count: int) -> float:
+    """The largest error of the computed δ of so many rounds: so far below the truth it may be.
+
+    A round multiplies the transform of the losses, each time with a relative error of some 2⁻⁵³. For T rounds the
+    masses' errors add up to at most √n·‖p‖·T·2⁻⁵³ for n masses p, where √n·‖p‖ is about 2, since dp-accounting cuts
+    off what lies beyond a few widths. (Rounds on all records, which have an exact δ, are off by up to half of
+    T·2⁻⁵³.)
+
+    >>> inexact(1000) < 1e-12
+    True
+    """
+    return _ROUNDED * count
+
+
+def least_delta(count: int) -> float:
+    """A δ from which on so many rounds have an ε, if there is enough noise."""
+    return _TRUNCATED + 2.0 * inexact(count)
+
+
+@lru_cache(maxsize=256)
 def noise_multiplier_for(
     epsilon: float, delta: float, rate: float, count: int, adjacency: Adjacency, sampling: Sampling
 ) -> float:
@@ -101,6 +134,8 @@ def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
     >>> effective_rate(100, 1000, 0, 1e-6)
     0.1
     """
+    from scipy.stats import hypergeom  # takes half a second, and most studies need it not
+
     honest = records - known
     if honest < 1:
         raise ValueError(f"Expected records > known, got records={records}, known={known}.")
@@ -133,8 +168,26 @@ def _divergence(one: float, other: float) -> float:
     return float(rel_entr(one, other) + rel_entr(1.0 - one, 1.0 - other))
 
 
+def _count(rounds: Sequence[Rounds]) -> int:
+    return sum(part.count for part in rounds)
+
+
 def _without_noise(rounds: Sequence[Rounds]) -> bool:
     return any(part.noise_multiplier == 0.0 and part.rate > 0.0 for part in rounds)
+
+
+def _mu(rounds: Sequence[Rounds], adjacency: Adjacency, sampling: Sampling) -> float | None:
+    """μ, if every round sees all records or none: then no chance is left but that of the noise; else None."""
+    _check(adjacency, sampling)
+    if any(0.0 < part.rate < 1.0 for part in rounds):
+        return None
+    distance = 1.0 if adjacency == "add-remove" else 2.0
+    return gaussian.compose(distance * math.sqrt(part.count) / part.noise_multiplier for part in rounds if part.rate)
+
+
+def _check(adjacency: Adjacency, sampling: Sampling) -> None:
+    if sampling == "without-replacement" and adjacency != "replace":
+        raise ValueError("Expected adjacency='replace' for batches without replacement.")
 
 
 def step_of(fine: bool) -> float:
@@ -147,10 +200,9 @@ def composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Samplin
     """The privacy loss distribution (dp-accounting's) of all rounds together."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    if sampling == "without-replacement" and adjacency != "replace":
-        raise ValueError("Expected adjacency='replace' for batches without replacement.")
+    _check(adjacency, sampling)
     step = step_of(fine)
-    whole = privacy_loss_distribution.identity(step)
+    whole = None
     for part in rounds:
         if part.rate > 0.0:
             single = (
@@ -158,23 +210,70 @@ def composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Samplin
                 if sampling == "without-replacement"
                 else _poisson(part.noise_multiplier, part.rate, step, adjacency)
             )
-            whole = whole.compose(single.self_compose(part.count))
-    return whole
+            several = single if part.count == 1 else single.self_compose(part.count)
+            whole = several if whole is None else whole.compose(several)
+    return privacy_loss_distribution.identity(step) if whole is None else whole
 
 
 def _poisson(noise: float, rate: float, step: float, adjacency: Adjacency) -> Any:
-    """One round on a Poisson batch."""
-    from dp_accounting import NeighboringRelation
-    from dp_accounting.pld import privacy_loss_distribution
+    """One round on a Poisson batch.
 
-    return privacy_loss_distribution.from_gaussian_mechanism(
-        noise,
-        value_discretization_interval=step,
-        sampling_prob=rate,
-        neighboring_relation=NeighboringRelation.REPLACE_ONE
-        if adjacency == "replace"
-        else NeighboringRelation.ADD_OR_REMOVE_ONE,
+    As by dp-accounting's `from_gaussian_mechanism`, which goes through the grid of losses one by one.
+    """
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss
+
+    def one_way(kind: AdjacencyType) -> Any:
+        pair = GaussianPrivacyLoss(noise, sampling_prob=rate, adjacency_type=kind)
+        bounds = pair.connect_dots_bounds()
+        first, last = math.floor(bounds.epsilon_lower / step), math.ceil(bounds.epsilon_upper / step)
+        losses = step * np.arange(first, last + 1)
+        # dp-accounting's outcomes have the larger losses the smaller they are.
+        outcomes = _CUTOFFS[kind.name](noise, rate, losses)
+        deltas = pair.mu_upper_cdf(outcomes) - np.exp(losses + pair.mu_lower_log_cdf(outcomes))
+        return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, first, last, np.clip(deltas, 0.0, 1.0))
+
+    if adjacency == "replace":
+        return privacy_loss_distribution.PrivacyLossDistribution(one_way(AdjacencyType.REPLACE))
+    return privacy_loss_distribution.PrivacyLossDistribution(
+        one_way(AdjacencyType.REMOVE), one_way(AdjacencyType.ADD) if rate < 1.0 else None
     )
+
+
+def _unsampled(losses: Floats, rate: float) -> Floats:
+    """The loss of N(1, σ²) against N(0, σ²) where (1−q)N(0, σ²) + qN(1, σ²) has the given one: log(1 + (e^l − 1)/q).
+
+    Losses below log(1 − q) are nowhere: −∞.
+    """
+    with np.errstate(divide="ignore"):
+        above = np.maximum(losses, 0.0)
+        positive = np.logaddexp(0.0, above + np.log(-np.expm1(-above)) - math.log(rate))
+        return np.where(losses > 0.0, positive, np.log1p(np.maximum(np.expm1(np.minimum(losses, 0.0)) / rate, -1.0)))
+
+
+def _cutoffs_of_removal(noise: float, rate: float, losses: Floats) -> Floats:
+    """The points at which (1−q)N(0, σ²) + qN(−1, σ²) against N(0, σ²) has these losses."""
+    return -0.5 - noise**2 * _unsampled(losses, rate)
+
+
+def _cutoffs_of_replacement(noise: float, rate: float, losses: Floats) -> Floats:
+    """The points at which (1−q)N(0, σ²) + qN(−1, σ²) against (1−q)N(0, σ²) + qN(1, σ²) has these losses.
+
+    With a = e^(1/2σ²)·(1−q)/q: x = −σ²·(l/2 + asinh(a·sinh(l/2))), the latter from its logarithm, which may be large.
+    """
+    halves = np.abs(losses) / 2.0
+    with np.errstate(divide="ignore"):
+        scale = 0.5 / noise**2 + np.log1p(-rate) - math.log(rate)
+        logarithms = scale + halves + np.log(-np.expm1(-2.0 * halves) / 2.0)
+    inverse: Floats = np.logaddexp(np.logaddexp(0.0, 2.0 * logarithms) / 2.0, logarithms)
+    return -(noise**2) * np.sign(losses) * (halves + inverse)
+
+
+_CUTOFFS: dict[str, Callable[[float, float, Floats], Floats]] = {
+    "REMOVE": _cutoffs_of_removal,
+    "ADD": lambda noise, rate, losses: -_cutoffs_of_removal(noise, rate, -losses),
+    "REPLACE": _cutoffs_of_replacement,
+}
 
 
 def _both_ways(noise: float, rate: float, step: float) -> Any:
@@ -197,10 +296,8 @@ def _both_ways(noise: float, rate: float, step: float) -> Any:
     # Beyond this loss the mass of X is below q·Φ(−10), and counted as unprotected.
     last = mu * mu / 2.0 + 10.0 * mu
     last += math.log(rate + (1.0 - rate) * math.exp(-last))
-    losses = step * np.arange(max(1, math.ceil(last / step)) + 1)
-    with np.errstate(divide="ignore"):
-        unsampled = np.logaddexp(0.0, losses + np.log(-np.expm1(-losses)) - math.log(rate))
-    deltas = np.minimum.accumulate(rate * gaussian.deltas_of(mu, unsampled))
+    losses: Floats = step * np.arange(max(1, math.ceil(last / step)) + 1, dtype=np.float64)
+    deltas = np.minimum.accumulate(rate * gaussian.deltas_of(mu, _unsampled(losses, rate)))
     differences = np.diff(deltas, append=deltas[-1])
     masses = np.maximum(0.0, (differences[1:] - math.exp(step) * differences[:-1]) / math.expm1(step))
     mirrored = masses * np.exp(-losses[1:])

@@ -28,13 +28,13 @@ _ORDERS = np.concatenate([np.arange(1.5, 10.0, 0.25), np.geomspace(10.0, 10_000.
 
 
 def data_dependent_epsilon(
-    totals: Floats, deviation: float, move: float, delta: float, drawn: float | None = None
+    totals: Floats, deviation: float, move: float, delta: float, drawn: float | None = None, others: float = 0.0
 ) -> float:
     """ε of the labels of all queries, for these totals of ballots: (Q, K), without noise.
 
     `drawn` is the deviation of the noise in each total, `deviation` that of the continuous Gaussian it is worth (a
-    little less); `move` is the L2 sensitivity of one query's ballots to the protected unit. The result never exceeds
-    the ε that holds for all data.
+    little less); `move` is the L2 sensitivity of one query's ballots to the protected unit. `others` is μ² of further
+    Gaussian releases, whose totals are not known. The result never exceeds the ε that holds for all data.
 
     >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
     >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
@@ -44,7 +44,8 @@ def data_dependent_epsilon(
     """
     scale = deviation * math.sqrt(2.0) / move
     spent = sum(renyi_bound(float(log_q), scale, _ORDERS) for log_q in log_mistake(totals, drawn or deviation))
-    whatever = epsilon_of(math.sqrt(len(totals)) * move / deviation, delta)
+    spent = spent + _ORDERS * others / 2.0
+    whatever = epsilon_of(math.sqrt(len(totals) * (move / deviation) ** 2 + others), delta)
     return min(_epsilon_from_renyi(np.asarray(spent), delta), whatever)
 
 

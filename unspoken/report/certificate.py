@@ -14,37 +14,97 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from unspoken import plugins
-from unspoken.engines.outcome import Outcome
+from unspoken.engines.outcome import Outcome, is_on_a_cluster
 from unspoken.methods.plan import Plan
-from unspoken.summation.registry import protocol_of
+from unspoken.methods.releases import Release
+from unspoken.report.results import ResultFile
+from unspoken.study import plain
 
+FORMAT = "unspoken/1"
+LARGEST = 1 << 53
+"""The largest whole number that every reader of JSON takes as it is"""
 _LIBRARIES = ("unspoken", "numpy", "scipy", "numba", "scikit-learn", "cryptography", "dp-accounting", "torch")
 
 
-def certificate(plan: Plan, outcome: Outcome) -> dict[str, Any]:
-    """Everything that a data officer may need to check later."""
+def certificate(plan: Plan, outcome: Outcome, result: ResultFile | None = None) -> dict[str, Any]:
+    """Everything that a data officer may need to check later, with the SHA-256 of the released file if there is one."""
     return {
-        "certificate": "unspoken/1",
+        "certificate": FORMAT,
         "began": outcome.began.isoformat(timespec="seconds"),
-        "statement": plan.guarantee.sentence(),
+        "simulation": outcome.simulated,
+        "statement": statement(plan, outcome.simulated, outcome.engine),
         **plan.to_json(),
         "happened": {
-            "engine": "local: all parties in one process",
-            "secure_sum": plan.is_summed and not protocol_of(plan.study).reveals_contributions,
+            "engine": outcome.engine,
+            "secure_sum": plan.is_summed and not plan.adds_in_the_clear,
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
-            "epsilon": plan.released(outcome.participation).to_json()["epsilon"],
+            "epsilon": plan.released(outcome.participation, outcome.failed).to_json()["epsilon"],
             "dropped": plan.asked - outcome.survivors,
-            **({} if plan.is_pooled else _sent(outcome)),
-            **outcome.release.details,
+            **({} if plan.is_pooled else _sent(plan, outcome)),
+            **_details(plan, outcome.release),
         },
-        "versions": {**dict(_versions()), **_brought(plan)},
+        **({} if result is None else {f"{result.kind}_sha256": result.sha256}),
+        "versions": versions() | _brought(plan),
         "agreement": plan.study.model_dump(mode="json", exclude_none=True),
     }
 
 
-def _sent(outcome: Outcome) -> dict[str, int]:
-    return {"bytes": outcome.bytes, "largest_upload_of_a_party": outcome.party_bytes}
+def statement(plan: Plan, simulated: bool, engine: str = "") -> str:
+    """The promise in words; of a simulation first of all that it is one, and when the promise would hold."""
+    return " ".join((*simulation(plan, simulated, engine), plan.guarantee.sentence()))
+
+
+def simulation(plan: Plan, simulated: bool, engine: str = "") -> tuple[str, ...]:
+    """The difference between a simulation and a run on a network, if it was one."""
+    return (_simulation(plan, "one cluster" if is_on_a_cluster(engine) else "this machine"),) if simulated else ()
+
+
+def _simulation(plan: Plan, place: str) -> str:
+    told = f"SIMULATION: all parties ran on {place}, where all records were"
+    if not plan.guarantee.is_promise:
+        return f"{told}."
+    told += "; nobody was protected from anybody here. What follows would hold if "
+    if plan.is_pooled:
+        return f"{told}one curator, and nobody else, had had the records."
+    helpers = ", every helper" if plan.helper_addresses else ""
+    return (
+        f"{told}every party{helpers} and the coordinator had been on machines of their own, and every party had drawn "
+        "its keys and its noise there."
+    )
+
+
+def _sent(plan: Plan, outcome: Outcome) -> dict[str, Any]:
+    """The bytes that parties sent, the number of attempts (planned, and made), and the deviation of the noise in each
+    total: the most over its turns, of those who were there."""
+    return {
+        "noise_std_of_totals": {name: deviation for name, deviation in outcome.noise.items() if deviation},
+        "bytes": outcome.bytes,
+        "largest_upload_of_a_party": outcome.party_bytes,
+        "attempts_planned": plan.attempts_in_all,
+        "attempts": outcome.attempts,
+    }
+
+
+def _details(plan: Plan, release: Release) -> dict[str, Any]:
+    """What the release says of itself: numbers, under the names that its method has declared."""
+    known = plan.study.described.details
+    return {name: value for name, value in plain(release.details).items() if name in known and is_number(value)}
+
+
+def check_details(plan: Plan, release: Release) -> None:
+    """`TypeError` if the release says something of itself that no certificate has."""
+    if lost := sorted(map(repr, release.details.keys() - _details(plan, release).keys())):
+        raise TypeError(f'Expected details of "{plan.method}" to be numbers that it has declared, got {lost[0]}.')
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST
+
+
+def libraries(plan: Plan) -> set[str]:
+    """Whose versions a certificate of the plan may have."""
+    return {"python", *_LIBRARIES, *_brought(plan)}
 
 
 def _brought(plan: Plan) -> dict[str, str]:
@@ -52,6 +112,11 @@ def _brought(plan: Plan) -> dict[str, str]:
     method, protocol = plan.study.method.name, plan.study.summation.protocol
     found = (plugins.package_of(plugins.METHODS, method), plugins.package_of(plugins.PROTOCOLS, protocol))
     return dict(package for package in found if package is not None)
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that a result depends on."""
+    return dict(_versions())
 
 
 @cache

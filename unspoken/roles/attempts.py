@@ -1,30 +1,14 @@
-"""Which protocol answers a request, and how large its messages may be: the same for all roles, from the plan alone."""
+"""The protocol that answers a request and the sizes of its messages: the same for all roles, from the plan alone."""
 
 from __future__ import annotations
 
-from unspoken.methods.base import Collect, Method, Request, Sum, Tokens, Vote, ZeroSum
+from collections.abc import Iterator
+
+from unspoken.methods.base import Cancel, Collect, Method, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import Plan, PlannedSum
 from unspoken.roles.messages import largest_ask, largest_carried
-from unspoken.summation.base import Protocol
-from unspoken.summation.mixnet import onion_bytes
-
-TOKENS = "tokens"
-"""The name under which turns of shuffles are counted."""
-
-
-def name_of(request: Request) -> str:
-    """The name of what is asked for, as messages have it."""
-    match request:
-        case Sum(name) | Vote(name) | Collect(name) | ZeroSum(name):
-            return name
-        case _:
-            return TOKENS
-
-
-def counted_as(request: Request) -> str:
-    """The name under which a party counts the turns of such requests."""
-    return f"{request.name}/common-noise" if isinstance(request, ZeroSum) else name_of(request)
+from unspoken.summation.base import NO_ATTEMPT, Protocol
 
 
 def planned_sum(plan: Plan, name: str) -> PlannedSum:
@@ -40,13 +24,15 @@ def check_planned(plan: Plan, request: Request, turn: int) -> None:
 
     What the plan adds up in secret carries a share of the noise only: it must never be collected in the open.
     """
-    name, count = name_of(request), 1
+    name, count = request.name, 1
     match request:
         case Tokens():
             count = max((planned.count for planned in plan.sums if draws_by_tokens(planned)), default=0)
             fits = count > 0
         case ZeroSum():
             fits = planned_sum(plan, name).noise.prepares
+        case Cancel():
+            count, fits = planned_sum(plan, name).count, planned_sum(plan, name).noise.cancels
         case Sum() | Vote():
             count, fits = planned_sum(plan, name).count, planned_sum(plan, name).noise.summed
         case Collect():
@@ -55,19 +41,15 @@ def check_planned(plan: Plan, request: Request, turn: int) -> None:
         case _:
             fits = False
     if not fits:
-        raise Refused(f'the request for "{name}" is for a {_word(request)}, which is not how the plan has it.')
+        raise Refused(f'the request for "{name}" is for a {request.described}, which is not how the plan has it.')
     if not 0 <= turn < count:
-        raise Refused(f'"{name}" is asked for more often than planned, which is {count} times.')
+        each = f", in {plan.attempts} attempts each" if plan.attempts > 1 else ""
+        raise Refused(f'"{name}" is asked for more often than planned, which is {count} times{each}.')
 
 
 def draws_by_tokens(planned: PlannedSum) -> bool:
-    """Does a shuffled list of tokens decide which records are in this sum?"""
-    return planned.sampling is not None and planned.sampling.by_tokens
-
-
-def _word(request: Request) -> str:
-    words = {Sum: "secure sum", Vote: "vote", Collect: "message in the open", ZeroSum: "sum of noise"}
-    return words.get(type(request), "list of tokens")
+    """Whether a shuffled list of tokens decides which records are in this sum."""
+    return planned.sampling is not None and planned.sampling.tokens
 
 
 def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Protocol:
@@ -77,6 +59,8 @@ def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Pro
             return plan.protocol(plan.planned(name), turn, attempt)
         case ZeroSum(name):
             return plan.preparation(plan.planned(name), attempt)
+        case Cancel(name):
+            return plan.cancellation(plan.planned(name), turn, attempt)
         case Collect(name):
             return plan.collection(plan.planned(name), turn, request.only, attempt)
         case _:
@@ -84,18 +68,46 @@ def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Pro
 
 
 def largest_request(method: Method, plan: Plan) -> int:
-    """The most bytes that any request of the plan has."""
-    sizes = [
-        method.parameters(asked).size + method.indices(asked).size
-        for planned in plan.sums
-        for asked in [Sum(planned.name, None, turn) for turn in {0, min(1, planned.count - 1), planned.count - 1}]
-    ]
-    return largest_ask(max(sizes, default=0))
+    """The largest size of a request of the plan, to a party or a helper."""
+    found = [largest_ask(Tokens().name)]
+    for planned in plan.sums:
+        for turn in {0, min(1, planned.count - 1), planned.count - 1}:
+            asked = Sum(planned.name, None, turn)
+            found.append(largest_ask(planned.name, method.parameters(asked).size, method.indices(asked).size))
+    return max(found)
+
+
+def largest_assist(plan: Plan) -> int:
+    """The largest size of a message that tells a helper of an attempt."""
+    return max((largest_ask(planned.name) for planned in plan.sums), default=0)
 
 
 def largest_message(plan: Plan, request: Request, turn: int) -> int:
-    """The most bytes that a message of the protocol that answers the request has."""
+    """The largest size of a message of the protocol that answers the request."""
     if isinstance(request, Tokens):
-        parties = plan.study.parties
-        return largest_ask(0) + parties.count * parties.max_records * onion_bytes(parties.count)
-    return largest_carried(protocol_for(plan, request, turn, bytes(16)).session)
+        return largest_carried(plan.shuffle(turn, NO_ATTEMPT).session.largest_message)
+    return largest_carried(protocol_for(plan, request, turn, NO_ATTEMPT).largest_message)
+
+
+def largest_of_study(plan: Plan) -> int:
+    """The largest size of any message of a protocol in the whole study.
+
+    A message of an attempt that is over may still be on its way: that is no reason to end a connection.
+    """
+    return max((largest_message(plan, request, turn) for request, turn in _asked(plan)), default=0)
+
+
+def _asked(plan: Plan) -> Iterator[tuple[Request, int]]:
+    """The requests of the plan to parties: the first and the last turn of each."""
+    for planned in plan.sums:
+        for turn in {0, planned.count - 1}:
+            if draws_by_tokens(planned):
+                yield Tokens(turn), turn
+            if planned.noise.prepares:
+                yield ZeroSum(planned.name), 0
+            if planned.noise.cancels:
+                yield Cancel(planned.name, turn), turn
+            if planned.noise.summed:
+                yield Sum(planned.name, None, turn), turn
+            elif not planned.noise.pooled:
+                yield Collect(planned.name, None, turn), turn

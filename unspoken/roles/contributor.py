@@ -1,4 +1,4 @@
-"""What parties do with one request: check it, contribute, round, add noise. For a block of parties at once.
+"""The parties' work on one request: check it, contribute, round, add noise. For a block of parties at once.
 
 A single party is a block of one. An engine that simulates many parties hands them over in blocks.
 """
@@ -13,6 +13,7 @@ from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Method, PartyContext, PartyRequest
 from unspoken.methods.mechanisms import NoiseSource
 from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import check_planned
 from unspoken.roles.secrets import PartySecrets
 from unspoken.types import Words
@@ -62,5 +63,10 @@ class Contributor:
     def common_noise(self, name: str, secrets: PartySecrets) -> Words:
         """A party's noise for all turns of the named messages, of which the sum becomes known."""
         planned = self._plan.planned(name)
-        turns = [planned.noise.prepared(planned.dimension, secrets.common(turn)) for turn in range(planned.count)]
-        return np.concatenate(turns)
+        turns = [(secrets.common(turn), secrets.index) for turn in range(planned.count)]
+        return np.concatenate([planned.noise.prepared(planned.dimension, *turn) for turn in turns])
+
+    def noise_of_a_message(self, name: str, common: SecretStream, index: int) -> Words:
+        """The noise in one of a party's messages that it adds up with the others' afterwards."""
+        planned = self._plan.planned(name)
+        return planned.noise.prepared(planned.dimension, common, index)

@@ -1,28 +1,48 @@
 """The coordinator: drives the method, opens an attempt for each request, and makes totals and in the end the release.
 
-It says what to send and which stage it is in. When a stage is over is for the engine to say, by `close_stage`: when
-everyone has answered, or when time is up.
+It says what to send, which stage it is in, and whether everyone has answered in it (`complete`). The engine ends a
+stage by `close_stage`: when it is complete, or when time is up. When an attempt ends in `Aborted`, `retry` opens
+another one, if the plan has one; otherwise `end` tells everyone that it is over.
+
+With a store it goes on after its process was stopped (`roles.coordinator_log`): `start` then opens the next attempt.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
-from typing import Any, Literal
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import msgspec
 import numpy as np
 
-from unspoken.methods.base import Answer, Collect, Method, Pool, Request, Sum, Tokens, Total, Vote, ZeroSum, release_of
+from unspoken.methods.base import (
+    Answer,
+    Cancel,
+    Collect,
+    Method,
+    Pool,
+    Request,
+    Sum,
+    Tokens,
+    Total,
+    Vote,
+    ZeroSum,
+    release_of,
+)
 from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.attempts import largest_message, name_of, protocol_for
-from unspoken.roles.messages import Assist, Carried, ask_for, carried, unpacked
+from unspoken.roles.attempts import largest_message, largest_of_study, protocol_for
+from unspoken.roles.coordinator_log import CoordinatorLog
+from unspoken.roles.messages import Carried, Over, ask_for, assist_with, carried, unpacked
 from unspoken.roles.stages import ShufflingStages, Stage, Stages, SummingStages
+from unspoken.roles.store import Store
 from unspoken.roles.totals import Totals
-from unspoken.summation.base import ATTEMPT_BYTES, Aborted, Envelope, Protocol, Rejected, Roster, address_of
+from unspoken.roles.tries import Tries, given_up, next_attempt
+from unspoken.summation.addresses import is_party, party_at
+from unspoken.summation.base import Aborted, Envelope, Protocol, Rejected, Roster, SignedStatement, address_of
 from unspoken.summation.base import Coordinator as SummationCoordinator
+from unspoken.summation.keys import Identity
 
 
 class Coordinator:
@@ -31,43 +51,159 @@ class Coordinator:
     def __init__(
         self,
         method: Method,
-        secret: bytes,
+        identity: Identity,
         roster: Roster,
         *,
         plan: Plan | None = None,
         noise_of: Callable[[bytes, Request], SecretStream] | None = None,
+        store: Store | None = None,
     ) -> None:
-        """`secret` is the coordinator's X25519 key. `noise_of` gives the stream of an attempt's noise where the total
-        is made in the clear (simulations): the operating system's randomness, unless a test injects another."""
-        self._method, self._secret, self._roster = method, secret, roster
+        """`noise_of` gives the stream of an attempt's noise where the total is made in the clear (simulations): the
+        operating system's randomness, unless a test injects another."""
+        self._method, self._identity, self._roster = method, identity, roster
         self.plan = plan or method.plan()
         self._noise_of = noise_of or (lambda attempt, request: SecretStream())
         self._conversation = method.coordinate(self.plan)
         self.totals = Totals(self.plan)
         self.release: Release | None = None
         self._request: Request = Pool()
-        self._attempt, self._largest, self._shuffled = b"", 0, 0
+        self.tries = Tries(self.plan)
+        self._waiting: list[Request] = []
+        """Requests to make before the method goes on"""
+        self._attempt, self._largest, self._largest_ever = b"", 0, largest_of_study(self.plan)
+        self._told: set[str] = set()
+        """The addresses of all who know of the attempt under way"""
         self._stages: Stages | None = None
+        self.blamed: dict[str, str] = {}
+        """The faults in all attempts so far, by address: a sum may have gone on without whoever is at fault"""
+        self.evidence: tuple[SignedStatement, ...] = ()
+        """Signed statements that show it, as far as there are some (`roles.evidence` checks them)"""
+        self.log, self._left = CoordinatorLog(store), False
+        self._given_up: Aborted | None = None
+        self._rest: list[Envelope] = []
+        """Messages of an attempt that is over, which may not have arrived"""
+        self.has_begun = bool(self.log.attempts)
+        """Whether an earlier process has opened an attempt"""
+        if self.has_begun:
+            self._recall()
 
     def start(self) -> list[Envelope]:
-        """Ask for the first thing that the method wants."""
-        return self._open(next(self._conversation))
+        """Ask for the first thing that the method wants, or go on where the log ends; `Aborted` if it cannot."""
+        if self._given_up is not None:
+            raise self._given_up
+        if self.release is not None:
+            return self.end()
+        if not self.has_begun:
+            self._waiting = [next(self._conversation)]
+        return self._rest + self._open(self._waiting.pop(0))
 
-    def receive(self, incoming: bytes) -> list[Envelope]:
-        """Take a message of a party or a helper, and say what to send. `Rejected` changes nothing."""
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left to ask for."""
+        return self.release is not None or self._given_up is not None
+
+    def _recall(self) -> None:
+        """Be where the log ends. The attempt that was under way has ended with the process that opened it."""
+        everyone = [address_of(party) for party in range(self.plan.trust.parties)]
+        self._told = {*everyone, *self.plan.helper_addresses}
+        self._waiting = [next(self._conversation)]
+        try:
+            while self.log.attempts:
+                kept = self.log.attempts.pop(0)
+                self._request, self._attempt = self._waiting.pop(0), kept.attempt
+                kept.check(self._request)
+                if (answer := kept.recall(self._request, self.totals)) is not None:
+                    self._answered(answer)
+                    # Parties that have these reject them: to them the attempt is over.
+                    self._rest = carried([Envelope(to, body) for to in everyone for body in kept.rest], kept.attempt)
+                else:
+                    self._try_again(kept.left, Aborted("the coordinator was stopped in mid-attempt"))
+        except Aborted as ended:
+            self._given_up = ended
+        if self.log.ended is not None and self.log.ended.reason:
+            self._given_up = Aborted(self.log.ended.reason)
+
+    def receive(self, incoming: bytes, sender: str = "") -> list[Envelope]:
+        """Take a message of a party or a helper, and say what to send. `Rejected` changes nothing.
+
+        `sender` is the address that the engine has it from. A party that was not asked has no say.
+        """
         if self._stages is None:
             raise Rejected("a message came, and nothing is asked for")
+        if is_party(sender) and party_at(sender) not in self.expected():
+            raise Rejected(f"{sender} was not asked in this attempt")
         message: Any = unpacked(incoming, Carried, self._largest)
         if message.attempt != self._attempt:
             raise Rejected("a message of an attempt that is not under way came")
-        return carried(self._stages.endpoint.step(bytes(message.body)), self._attempt)
+        return self._letting(self._stages.step(bytes(message.body), sender))
+
+    @property
+    def largest(self) -> int:
+        """The largest message that anyone may send in the study. `receive` takes what fits the attempt under way."""
+        return self._largest_ever
+
+    def passed(self, sender: str, to: str) -> None:
+        """Note that the engine carried a message from a party to a helper. It only matters for `complete`."""
+        if self._stages is not None:
+            self._stages.passed(sender, to)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everyone who is expected has answered in this stage, so that it can be closed."""
+        return self._stages is not None and not self._stages.missing
+
+    @property
+    def missing(self) -> set[str]:
+        """The addresses of all who are expected to say something more in this stage."""
+        return set() if self._stages is None else self._stages.missing
 
     def close_stage(self) -> list[Envelope]:
         """Go on with those who are there; `Aborted` if they are too few."""
         if self._stages is None:
             raise RuntimeError("There is no stage to close.")
-        envelopes = carried(self._stages.close(), self._attempt)
-        return self._go_on(self._stages.answer()) if self._stages.stage == "done" else envelopes
+        envelopes = self._letting(self._stages.close())
+        if self._stages.stage != "done":
+            return envelopes
+        answer = self._stages.answer()
+        self._blame(*self._stages.blame)
+        self.log.answer(self._request, answer, self.totals, self._stages.rest)
+        self._answered(answer)
+        return self._open(self._waiting.pop(0)) if self._waiting else self.end()
+
+    def _letting(self, envelopes: list[Envelope]) -> list[Envelope]:
+        """The protocol's messages. If they let vectors leave, that is kept before."""
+        if self._stages is not None and self._stages.left and not self._left:
+            self.log.leave()
+            self._left = True
+        return carried(envelopes, self._attempt)
+
+    def retry(self, ended: Aborted) -> list[Envelope]:
+        """Open another attempt at what was asked for, after one has ended; raises what ended it if the plan has none.
+
+        An attempt that ended before vectors could leave is free, up to a number.
+        """
+        if self._stages is None:
+            raise ended
+        self._blame(ended.faults or dict.fromkeys(ended.blamed, str(ended)), ended.evidence)
+        self._try_again(self._stages.left, ended)
+        return self._open(self._waiting.pop(0))
+
+    def _try_again(self, left: bool, ended: Aborted) -> None:
+        """Count an attempt that has ended, and have what it takes to try again wait; raises what ended it if the plan
+        has no more."""
+        try:
+            self._waiting = self.tries.again(self._request, left, ended) + self._waiting
+        except Aborted:
+            raise given_up(self.plan, self.totals.participation, self.tries, ended) from ended
+
+    def _blame(self, faults: Mapping[str, str], evidence: tuple[SignedStatement, ...]) -> None:
+        self.blamed |= faults
+        self.evidence += tuple(each for each in evidence if each not in self.evidence)
+
+    def end(self) -> list[Envelope]:
+        """Give up the study: tell everyone that there is nothing left to keep secrets for."""
+        self._stages = None
+        return self._over(self._attempt, set())
 
     @property
     def stage(self) -> Stage:
@@ -78,17 +214,24 @@ class Coordinator:
 
     @property
     def setup_stages(self) -> int:
-        """How many stages of the attempt come before vectors are sent."""
+        """The number of stages of the attempt before vectors are sent."""
         return 0 if self._stages is None else self._stages.setup_stages
 
     @property
     def request(self) -> Request:
-        """What is asked for now."""
+        """The request under way."""
         return self._request
+
+    @property
+    def attempt(self) -> bytes:
+        """The attempt under way."""
+        return self._attempt
 
     def expected(self) -> list[int]:
         """The parties that are asked in this attempt."""
         request = self._request
+        if isinstance(request, Cancel):
+            return sorted(self.totals.senders(request.name))
         if isinstance(request, Collect):
             if request.only is not None:
                 return [request.only]
@@ -96,46 +239,60 @@ class Coordinator:
                 return [int(party) for party in np.flatnonzero(common.prepared)]
         return list(range(self.plan.trust.parties))
 
-    def _go_on(self, answer: Answer) -> list[Envelope]:
-        self._shuffled += isinstance(self._request, Tokens)
+    def _answered(self, answer: Answer) -> None:
+        """Count an attempt that gave an answer, and go on to the next request, or to the release."""
+        self.tries.succeeded(self._request)
+        if self._waiting:
+            return
         try:
-            request = self._conversation.send(answer)
+            self._waiting = [self._conversation.send(answer)]
         except StopIteration as end:
-            self.release, self._stages = release_of(self._method, end), None
-            return []
-        return self._open(request)
+            self.release = release_of(self._method, end)
+
+    def _over(self, attempt: bytes, others: set[str]) -> list[Envelope]:
+        """Tell all who know of the attempt that it is over, but for `others`, who hear of the next one."""
+        over = msgspec.msgpack.encode(Over(attempt))
+        left, self._told = self._told - others, others
+        return [Envelope(address, over) for address in sorted(left)]
 
     def _open(self, request: Request) -> list[Envelope]:
-        """Open an attempt at a request."""
+        """Open an attempt at a request, and end the one before it."""
+        before = self._attempt
+        envelopes = self._opened(request)
+        self._left = self._stages is not None and self._stages.left
+        self.log.open(self._attempt, request, self._left)
+        return self._over(before, {to for to, _ in envelopes}) + envelopes
+
+    def _opened(self, request: Request) -> list[Envelope]:
         if isinstance(request, Pool):
             raise Aborted("this method needs all records in one place: it runs in simulations of one process only")
-        self._request, self._attempt = request, os.urandom(ATTEMPT_BYTES)
-        turn = self._shuffled if isinstance(request, Tokens) else self.totals.turn(name_of(request))
+        self._request, self._attempt = request, next_attempt(self._attempt)
+        # Noise is prepared for all turns at once, also if it is prepared anew because a later one has failed.
+        turn = request.turn if isinstance(request, Tokens | ZeroSum) else self.totals.turn(request.name)
         self._largest = largest_message(self.plan, request, turn)
         noise = self._noise_of(self._attempt, request)
         ask = msgspec.msgpack.encode(ask_for(request, turn, self._attempt))
         envelopes = [Envelope(address_of(party), ask) for party in self.expected()]
         if isinstance(request, Tokens):
             shuffle = self.plan.shuffle(turn, self._attempt).with_roster(self._roster)
-            endpoint = shuffle.coordinator(self._secret, SecretStream())
-            self._stages = ShufflingStages(endpoint, self.plan.trust.parties)
+            lists = shuffle.coordinator(self._identity, SecretStream())
+            self._stages = ShufflingStages(lists, self.plan.trust.parties)
             return envelopes
         protocol = protocol_for(self.plan, request, turn, self._attempt).with_roster(self._roster)
         answer = self._answering(request, noise if protocol.reveals_contributions else None)
-        self._stages = SummingStages(protocol.coordinator(self._secret, SecretStream()), answer)
+        endpoint = protocol.coordinator(self._identity, SecretStream())
+        self._stages = SummingStages(protocol, endpoint, self.expected(), answer)
         return self._assistance(request, turn, protocol) + envelopes
 
     def _assistance(self, request: Request, turn: int, protocol: Protocol) -> list[Envelope]:
-        """What helpers are told of the attempt."""
+        """Messages that tell the helpers of the attempt."""
         if not protocol.helper_addresses:
             return []
-        kind: Literal["sum", "vote", "prepare"]
-        kind = "prepare" if isinstance(request, ZeroSum) else "vote" if isinstance(request, Vote) else "sum"
-        assist = msgspec.msgpack.encode(Assist(self._attempt, kind, name_of(request), turn))
+        assist = msgspec.msgpack.encode(assist_with(request, turn, self._attempt))
         return [Envelope(address, assist) for address in protocol.helper_addresses]
 
     def _answering(self, request: Request, noise: SecretStream | None) -> Callable[[SummationCoordinator], Total]:
-        """What makes the answer of a sum that has ended. `noise`: all of it is drawn here."""
+        """A function that makes the answer of a sum that has ended. `noise`: all of it is drawn here."""
         match request:
             case Sum():
                 return lambda endpoint: self.totals.summed(request, endpoint, noise)
@@ -145,5 +302,7 @@ class Coordinator:
                 return lambda endpoint: self.totals.prepared(request, endpoint)
             case Collect():
                 return lambda endpoint: self.totals.collected(request, endpoint)
+            case Cancel():
+                return lambda endpoint: self.totals.cancelled(request, endpoint)
             case _:
                 raise ValueError(f"Expected a request for vectors, got {type(request).__name__}.")

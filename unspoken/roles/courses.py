@@ -1,4 +1,4 @@
-"""How one attempt goes at a party: a sum that it gives a vector to, or a shuffle that it puts its tokens into.
+"""The course of one attempt at a party: a sum that it gives a vector to, or a shuffle that it puts its tokens into.
 
 Both take the messages of a protocol and say when the turn is spent. Nobody asks for the kind.
 """
@@ -12,16 +12,23 @@ from unspoken.methods.base import TokenPositions
 from unspoken.summation.base import Endpoint, Envelope
 from unspoken.summation.base import Party as SummationParty
 from unspoken.summation.record_shuffle import ShuffleParty
+from unspoken.summation.shuffle_course import STAGES, Confirm
 from unspoken.types import Words
 
 Vector = Callable[[Sequence[bytes]], Words]
 """Makes the party's vector, given the seeds of its noise that the protocol can open."""
 
 
+def _made_already(seeds: Sequence[bytes]) -> Words:
+    raise RuntimeError("A vector is never made again.")
+
+
 class Course(ABC):
     """One attempt from the party's side."""
 
     endpoint: Endpoint
+    repeatable = True
+    """Whether the same messages lead to the same state again"""
 
     @abstractmethod
     def step(self, incoming: bytes) -> list[Envelope]:
@@ -30,7 +37,7 @@ class Course(ABC):
     @property
     @abstractmethod
     def spent(self) -> bool:
-        """Is this turn over for the party, so that it is never answered again?"""
+        """Whether something has left that counts as one of the planned attempts."""
 
     def positions(self) -> TokenPositions | None:
         """The positions of the party's tokens, if this is a shuffle that has ended."""
@@ -42,7 +49,7 @@ class Summing(Course):
 
     def __init__(self, endpoint: SummationParty, vector: Vector, sent: bool = False) -> None:
         self.endpoint: SummationParty = endpoint
-        self._vector, self._sent = vector, sent
+        self._vector, self._sent = _made_already if sent else vector, sent
 
     def step(self, incoming: bytes) -> list[Envelope]:
         begins_with_vector = not incoming and self.endpoint.ready
@@ -50,7 +57,8 @@ class Summing(Course):
         if self.endpoint.ready and not self._sent:
             envelopes += self.endpoint.submit(self._vector(self.endpoint.seeds))
             self.endpoint.forget_vector()
-            self._sent = True
+            # What makes the vector knows the secrets of its noise.
+            self._sent, self._vector = True, _made_already
         return envelopes
 
     @property
@@ -61,6 +69,8 @@ class Summing(Course):
 class Shuffling(Course):
     """Everyone's tokens become one list, in an order that nobody knows."""
 
+    repeatable = False  # Each layer of an onion has a key of its own, from the operating system.
+
     def __init__(self, endpoint: ShuffleParty) -> None:
         self.endpoint: ShuffleParty = endpoint
 
@@ -69,7 +79,8 @@ class Shuffling(Course):
 
     @property
     def spent(self) -> bool:
-        return self.endpoint.complete
+        """Whether the party's part of the seed has left. Then others may know the batch, and prevent the list."""
+        return self.endpoint.state.stage >= STAGES.index(Confirm)
 
     def positions(self) -> TokenPositions | None:
         if not self.endpoint.complete:

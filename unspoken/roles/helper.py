@@ -4,93 +4,107 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
-from unspoken.methods.base import Sum, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import Plan
 from unspoken.noise.stream import KEY_BYTES, SecretStream
-from unspoken.roles.attempts import check_planned, protocol_for
-from unspoken.roles.messages import Assist, Carried, carried, largest_ask, largest_carried, unpacked
-from unspoken.roles.store import Keeper, MemoryStore, Store
-from unspoken.summation.base import Endpoint, Envelope, Rejected, Roster
+from unspoken.roles.attempts import check_planned, largest_assist, largest_of_study, protocol_for
+from unspoken.roles.messages import Assist, Carried, Over, assisted, largest_carried
+from unspoken.roles.role import Answer, Role
+from unspoken.roles.store import Store
+from unspoken.summation.base import Endpoint, Envelope, Roster
+from unspoken.summation.keys import Identity
 
-_KINDS = {"sum": Sum, "vote": Vote, "prepare": ZeroSum}
+
+class _Attempt(msgspec.Struct):
+    """The attempt under way."""
+
+    assist: Assist
+    endpoint: bytes = b""
+    asked: bytes = b""
+    """The last message, and the answer to it"""
+    answer: list[Envelope] = []
 
 
 class _State(msgspec.Struct):
     """All that a helper remembers."""
 
-    used: list[bytes] = []
-    """Every attempt that was ever assisted."""
-    current: Assist | None = None
-    root: bytes = b""
-    endpoint: bytes = b""
+    last: bytes = b""
+    """The last attempt that was assisted: a new one is larger."""
+    current: _Attempt | None = None
 
 
-class Helper:
+class Helper(Role[_State]):
     """One helper of a study."""
+
+    takes = Assist | Carried | Over
+    names = True
 
     def __init__(
         self,
         plan: Plan,
         index: int,
-        secret: bytes,
+        identity: Identity,
         roster: Roster,
         *,
         store: Store | None = None,
         root_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """`secret` is the helper's X25519 key. `root_of` gives an attempt's secret root: the operating system's
-        randomness, unless a test injects another."""
-        self._plan, self._index, self._secret, self._roster = plan, index, secret, roster
+        """`root_of` gives an attempt's secret root: the system's randomness, unless a test injects another."""
+        self._plan, self._index, self._identity, self._roster = plan, index, identity, roster
         self._root_of = root_of or (lambda attempt: os.urandom(KEY_BYTES))
+        self._largest_assist = largest_assist(plan)
+        self.largest = max(self._largest_assist, largest_of_study(plan))
         self._endpoint: Endpoint | None = None
-        self._state = _State()
-        self._keeper = Keeper(store or MemoryStore(), "helper", _State)
-        self._restore()
+        super().__init__(store, _State)
 
-    def receive(self, incoming: bytes) -> list[Envelope]:
-        """Take a message and say what to send, once that is kept. `Refused` and `Rejected` change nothing."""
-        message: Any = unpacked(incoming, Assist | Carried, self._largest)
-        with self._keeper.change(self._dump, self._restore):
-            envelopes = self._begin(message) if isinstance(message, Assist) else self._take(message)
-            return carried(envelopes, message.attempt)
+    @property
+    def _attempt(self) -> bytes | None:
+        return None if self._state.current is None else self._state.current.assist.attempt
 
-    def _begin(self, assist: Assist) -> list[Envelope]:
+    def _begin(self, message: Assist) -> list[Envelope]:
         """A new attempt: nothing of the one before is assisted any more."""
-        if assist.attempt in self._state.used:
-            raise Refused(f'"{assist.name}" comes with an attempt that was used before.')
-        check_planned(self._plan, _KINDS[assist.kind](assist.name), assist.turn)
-        self._state = _State([*self._state.used, assist.attempt], assist, self._root_of(assist.attempt))
-        self._open(assist)
+        if message.attempt <= self._state.last:
+            raise Refused(f'"{message.name}" comes with an attempt that is not newer than those before.')
+        check_planned(self._plan, assisted(message), message.turn)
+        self._state = _State(message.attempt, _Attempt(message))
+        self._open(self._state.current, SecretStream(self._root_of(message.attempt)))
         return []
 
-    def _take(self, message: Carried) -> list[Envelope]:
-        """A message of the protocol under way."""
-        current = self._state.current
-        if self._endpoint is None or current is None or message.attempt != current.attempt:
-            raise Rejected("a message of an attempt that is not under way came")
-        return self._endpoint.step(bytes(message.body))
+    def _step(self, body: bytes) -> Answer:
+        if (endpoint := self._endpoint) is None:
+            raise RuntimeError("There is no attempt under way.")
+        before = endpoint.has_forgotten
+        envelopes = endpoint.step(body)
+        # A snapshot, so that it is gone from the store as well, even if the coordinator never says that it is over.
+        return Answer(envelopes, endpoint.has_forgotten and not before)
 
-    def _open(self, assist: Assist) -> Endpoint:
-        """This helper's side of the protocol."""
-        protocol = protocol_for(self._plan, _KINDS[assist.kind](assist.name), assist.turn, assist.attempt)
-        self._largest = max(largest_ask(0), largest_carried(protocol.session))
-        secrets = SecretStream(self._state.root)
-        self._endpoint = endpoint = protocol.with_roster(self._roster).helper(self._index, self._secret, secrets)
-        return endpoint
+    def _forget(self) -> None:
+        self._state.current = self._endpoint = None
+        self._largest = self._largest_assist
 
-    def _dump(self) -> _State:
-        """All that is to be kept."""
-        if self._endpoint is not None:
-            self._state.endpoint = self._endpoint.dump()
+    def _open(self, current: _Attempt | None, secrets: SecretStream) -> Endpoint | None:
+        """This helper's side of the protocol. What it draws is in its own state, until it forgets it."""
+        self._endpoint, self._largest = None, self._largest_assist
+        if current is None:
+            return None
+        assist = current.assist
+        protocol = protocol_for(self._plan, assisted(assist), assist.turn, assist.attempt)
+        self._largest = max(self._largest, largest_carried(protocol.largest_message))
+        self._endpoint = protocol.with_roster(self._roster).helper(self._index, self._identity, secrets)
+        return self._endpoint
+
+    def _snapshot(self, incoming: bytes, envelopes: list[Envelope]) -> _State:
+        if (current := self._state.current) is not None and self._endpoint is not None:
+            current.endpoint, current.asked, current.answer = self._endpoint.dump(), incoming, envelopes
         return self._state
 
-    def _restore(self) -> None:
-        """Be what the store says."""
-        self._state, self._endpoint, self._largest = self._keeper.read(), None, largest_ask(0)
-        if self._state.current is not None:
-            self._open(self._state.current).load(self._state.endpoint)
+    def _load(self) -> tuple[bytes, list[Envelope]]:
+        current = self._state.current
+        endpoint = self._open(current, SecretStream())
+        if current is None or endpoint is None:
+            return b"", []
+        endpoint.load(current.endpoint)
+        return current.asked, current.answer

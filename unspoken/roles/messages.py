@@ -1,4 +1,4 @@
-"""What passes between roles: requests, and the messages of the protocol that answers one. Typed, and bounded in size.
+"""The messages between roles: requests, and those of the protocol that answers one. Typed, and bounded in size.
 
 Every request has an attempt: an identifier that was never used before, bound into all messages of the protocol that
 answers it. The address on an envelope says who is meant; that a message is genuine is for the protocol to check, and
@@ -7,24 +7,31 @@ for the connection.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.methods.base import Collect, PartyRequest, Pool, Request, Sum, Tokens, Vote, ZeroSum
+from unspoken.methods.base import Cancel, Collect, PartyRequest, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.summation.base import ATTEMPT_BYTES, Envelope, Message, Rejected, Session, decode
+from unspoken.summation import sizes
+from unspoken.summation.base import ATTEMPT_BYTES, Envelope, Message, Rejected
+from unspoken.summation.incoming import decode
 from unspoken.types import Floats, Integers
 
-_HEADER = 1 << 16
-"""Room for everything in a message but vectors and lists of parties."""
-_FOR_EACH_PARTY = 4096
-"""Room for what a message says about one party: its keys, and sealed shares of its secrets."""
+_INTEGER = sizes.of_integer((1 << 64) - 1)
+"""The size of the largest integer"""
 
-
-Kind = Literal["sum", "vote", "collect", "prepare", "shuffle"]
+Kind = Literal["sum", "vote", "collect", "prepare", "cancel", "shuffle"]
+_REQUESTS: dict[Kind, type[Any]] = {
+    "sum": Sum,
+    "vote": Vote,
+    "collect": Collect,
+    "prepare": ZeroSum,
+    "cancel": Cancel,
+    "shuffle": Tokens,
+}
 
 
 class Ask(Message, frozen=True, tag="role/ask"):
@@ -45,7 +52,7 @@ class Assist(Message, frozen=True, tag="role/assist"):
     """Coordinator to helper: an attempt that it is needed for."""
 
     attempt: bytes
-    kind: Literal["sum", "vote", "prepare"]
+    kind: Literal["sum", "vote", "prepare", "cancel"]
     name: str
     turn: int
 
@@ -57,26 +64,28 @@ class Carried(Message, frozen=True, tag="role/carried"):
     body: memoryview
 
 
+class Over(Message, frozen=True, tag="role/over"):
+    """Coordinator to party or helper: an attempt is over, and with it the reason to keep its secrets."""
+
+    attempt: bytes
+
+
+def kind_of(request: Request) -> Kind:
+    """The word for a request in messages; `ValueError` if it is none that parties answer."""
+    for kind, made in _REQUESTS.items():
+        if isinstance(request, made):
+            return kind
+    raise ValueError("Expected a request that parties answer.")
+
+
 def ask_for(request: Request, turn: int, attempt: bytes) -> Ask:
     """The message that asks a party for something."""
-    match request:
-        case Sum():
-            return _asked("sum", request, turn, attempt)
-        case Vote():
-            return _asked("vote", request, turn, attempt)
-        case Collect():
-            return _asked("collect", request, turn, attempt, request.only)
-        case ZeroSum(name):
-            return Ask(attempt, "prepare", name, turn)
-        case Tokens():
-            return Ask(attempt, "shuffle", "tokens", turn)
-        case Pool():
-            raise ValueError("Expected a request that parties answer.")
-
-
-def _asked(kind: Kind, request: PartyRequest, turn: int, attempt: bytes, only: int | None = None) -> Ask:
+    kind = kind_of(request)
+    if not isinstance(request, PartyRequest):
+        return Ask(attempt, kind, request.name, turn)
     numbers = b"" if request.parameters is None else request.parameters.astype("<f8").tobytes()
     indices = b"" if request.indices is None else request.indices.astype("<i8").tobytes()
+    only = request.only if isinstance(request, Collect) else None
     return Ask(attempt, kind, request.name, turn, numbers, indices, only)
 
 
@@ -85,6 +94,8 @@ def request_of(ask: Ask) -> Request:
     match ask.kind:
         case "prepare":
             return ZeroSum(ask.name)
+        case "cancel":
+            return Cancel(ask.name, ask.turn)
         case "shuffle":
             return Tokens(ask.turn)
         case "sum":
@@ -93,6 +104,21 @@ def request_of(ask: Ask) -> Request:
             return Vote(ask.name, _numbers(ask), ask.turn, _indices(ask))
         case "collect":
             return Collect(ask.name, _numbers(ask), ask.turn, _indices(ask), ask.only)
+
+
+def assist_with(request: Request, turn: int, attempt: bytes) -> Assist:
+    """The message that tells a helper of an attempt."""
+    match kind := kind_of(request):
+        case "sum" | "vote" | "prepare" | "cancel":
+            return Assist(attempt, kind, request.name, turn)
+        case _:
+            raise ValueError("Expected a request that helpers are needed for.")
+
+
+def assisted(assist: Assist) -> Request:
+    """The request that a helper is told of, without what it carries."""
+    request: Request = _REQUESTS[assist.kind](assist.name)
+    return request
 
 
 def _numbers(ask: Ask) -> Floats | None:
@@ -109,14 +135,17 @@ def _array(ask: Ask, content: bytes, kind: str) -> npt.NDArray[Any]:
     return np.frombuffer(content, dtype=kind)
 
 
-def largest_ask(parameters: int) -> int:
-    """The most bytes that a request with so many parameters has."""
-    return _HEADER + 8 * parameters
+def largest_ask(name: str, parameters: int = 0, indices: int = 0) -> int:
+    """The largest size of a request of this name, with so many parameters and places; also of `Assist` and `Over`."""
+    kind = max(map(sizes.of_text, get_args(Kind)))
+    numbers, places = sizes.of_bytes(8 * parameters), sizes.of_bytes(8 * indices)
+    attempt = sizes.of_bytes(ATTEMPT_BYTES)
+    return sizes.of_message(Ask, attempt, kind, sizes.of_text(name), _INTEGER, numbers, places, _INTEGER)
 
 
-def largest_carried(session: Session) -> int:
-    """The most bytes that a message of this session has."""
-    return _HEADER + session.vector_bytes + _FOR_EACH_PARTY * session.parties
+def largest_carried(body: int) -> int:
+    """The largest size of a message that carries a protocol's message of so many bytes."""
+    return sizes.of_message(Carried, sizes.of_bytes(ATTEMPT_BYTES), sizes.of_bytes(body))
 
 
 def carried(envelopes: list[Envelope], attempt: bytes) -> list[Envelope]:
@@ -124,11 +153,16 @@ def carried(envelopes: list[Envelope], attempt: bytes) -> list[Envelope]:
     return [Envelope(to, msgspec.msgpack.encode(Carried(attempt, memoryview(body)))) for to, body in envelopes]
 
 
+def is_carried(body: bytes) -> bool:
+    """Whether a role's message belongs to an attempt under way, rather than to begin or to end one."""
+    return isinstance(decode(body, Ask | Assist | Carried | Over), Carried)
+
+
 def unpacked(incoming: bytes, kind: type[Message] | object, largest: int) -> Message:
     """A message of this kind, or `Rejected`."""
     if len(incoming) > largest:
         raise Rejected(f"a message of {len(incoming):,} bytes came where {largest:,} are the most")
-    message: Ask | Assist | Carried = decode(incoming, kind)
+    message: Ask | Assist | Carried | Over = decode(incoming, kind)
     if len(message.attempt) != ATTEMPT_BYTES:
         raise Rejected(f"an attempt of {len(message.attempt)} bytes came where {ATTEMPT_BYTES} were due")
     if isinstance(message, Carried) and not len(message.body):

@@ -1,40 +1,52 @@
 """The party: a data holder's side of a whole study.
 
 It trusts nobody. The plan is its own, made from its own copy of the study. It takes a request only if the plan has it:
-the name, the turn by its own count, an attempt that was never used, parameters within the stated bounds. It never fails
-because of what is in its records. What must survive a crash is in its store before a message leaves.
+the name, the turn by its own count, an attempt that was never used, parameters within the stated bounds. It counts by
+itself in how many attempts its vector left, and sends no more than the plan has. It never fails because of what is in
+its records. What must survive a crash is in its store before a message leaves.
+
+With a ledger, a vector leaves when its cost is on disk there, and not before. The order is: charge, keep the state,
+send. After a crash in between, the party makes the same attempt again, which is not charged twice; and if it never
+does, the charge stays.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from unspoken.data.block import Block
-from unspoken.methods.base import Collect, Method, PartyRequest, Request, TokenPositions, Tokens, ZeroSum
+from unspoken.data.federation import check_bounded
+from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, Request, TokenPositions, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.plan import FREE_ATTEMPTS, Plan
 from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.privacy.events import Event
+from unspoken.privacy.ledger import Charges, OverLimit, Run
 from unspoken.roles.attempts import (
     check_planned,
-    counted_as,
     draws_by_tokens,
     largest_message,
+    largest_of_study,
     largest_request,
     protocol_for,
 )
 from unspoken.roles.contributor import Contributor
 from unspoken.roles.courses import Course, Shuffling, Summing
-from unspoken.roles.messages import Ask, Carried, carried, request_of, unpacked
+from unspoken.roles.messages import Ask, Carried, Over, request_of
+from unspoken.roles.role import Answer, Role
 from unspoken.roles.secrets import PartySecrets
-from unspoken.roles.store import Keeper, MemoryStore, Store
-from unspoken.summation.base import Envelope, Rejected, Roster
+from unspoken.roles.store import Store, StoreError
+from unspoken.summation.base import Envelope, Roster, address_of
 from unspoken.summation.keys import Identity
 from unspoken.types import Words
+
+
+class LimitReached(Refused):
+    """The ledger does not allow what is asked for, nor anything that comes later: the party leaves."""
 
 
 class _Attempt(msgspec.Struct):
@@ -42,13 +54,16 @@ class _Attempt(msgspec.Struct):
 
     ask: Ask
     root: bytes
-    """Where its secrets come from: forgotten when the turn is spent."""
+    """The source of its secrets, forgotten when the vector leaves"""
     endpoint: bytes = b""
     spent: bool = False
+    asked: bytes = b""
+    """The last message, and the answer to it: a vector that was lost is sent again as it was, or never."""
+    answer: list[Envelope] = []
 
 
 class _Tokens(msgspec.Struct):
-    """What the party knows of a list of tokens."""
+    """The party's knowledge of a list of tokens."""
 
     turn: int
     """The one turn that it serves."""
@@ -57,21 +72,39 @@ class _Tokens(msgspec.Struct):
     seed: str
 
 
+class _Turn(msgspec.Struct):
+    """The numbers of attempts at one turn."""
+
+    turn: int = 0
+    begun: int = 0
+    """Attempts that the party answered"""
+    spent: int = 0
+    """Those of them in which its vector left"""
+
+
 class _State(msgspec.Struct):
     """All that a party remembers."""
 
-    used: list[bytes] = []
-    """Every attempt that was ever answered."""
-    turns: dict[str, int] = {}
-    """The first turn that may still be answered, by what is asked for: those before are spent or missed."""
+    last: bytes = b""
+    """The last attempt that was answered: a new one is larger."""
+    turns: dict[str, _Turn] = {}
+    """The last turn that was answered, by what is asked for: those before are over."""
+    sent: dict[str, int] = {}
+    """The number of vectors that have left for each total, by its name"""
     prepared: dict[str, dict[int, bytes]] = {}
     """The keys of the noise that was prepared, by the name of the messages that it is for, and by the turn."""
     tokens: _Tokens | None = None
     current: _Attempt | None = None
+    run: str = ""
+    """The name of this run in the ledger. Nobody else can choose or guess it."""
+    charged: bool = False
+    """Whether the ledger was charged in this run"""
 
 
-class Party:
+class Party(Role[_State]):
     """One party of a study."""
+
+    takes = Ask | Carried | Over
 
     def __init__(
         self,
@@ -82,58 +115,94 @@ class Party:
         *,
         plan: Plan | None = None,
         store: Store | None = None,
+        ledger: Charges | None = None,
         root_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """`records` is a block of this one party. `root_of` gives an attempt's secret root: the operating system's
-        randomness, unless a test injects another. `plan` saves the time to make it again."""
+        """`records` is a block of this one party; `ledger` is charged for each vector of theirs. `root_of` gives an
+        attempt's secret root: the operating system's randomness, unless a test injects another. `plan` saves the time
+        to make it again."""
         self._records, self._identity, self._roster = records, identity, roster
         self._index = _place(identity, roster)
         self._plan = plan or method.plan()
+        if ledger is not None:
+            self._plan.check_hidden()  # what leaves in the clear has no cost that could be charged
+        check_bounded(self._plan.study, records)
         self._contributor, self._largest_request = Contributor(method, self._plan), largest_request(method, self._plan)
+        self.largest = max(self._largest_request, largest_of_study(self._plan))
         self._root_of = root_of or (lambda attempt: os.urandom(KEY_BYTES))
         self._course: Course | None = None
-        self._keeper = Keeper(store or MemoryStore(), "party", _State)
-        self._restore()
+        self._ledger = ledger
+        super().__init__(store, _State)
+        self._name_run()
 
-    def receive(self, incoming: bytes) -> list[Envelope]:
-        """Take a message and say what to send, once that is kept. `Refused` and `Rejected` change nothing."""
-        message: Any = unpacked(incoming, Ask | Carried, self._largest)
-        with self._keeper.change(self._dump, self._restore):
-            return self._take(message) if isinstance(message, Carried) else self._begin(message)
+    def _name_run(self) -> None:
+        """Give the run its name in the ledger, before anything is asked, or refuse to go on with another ledger."""
+        state, ledger = self._state, self._ledger
+        is_other = state.charged and ledger is not None and not ledger.holds(state.run)
+        if is_other or (state.last and (ledger is None) != (not state.run)):
+            begun = "another ledger, or another data set" if is_other else "a ledger" if state.run else "no ledger"
+            raise StoreError(f"the study was begun with {begun}: go on with the same, so that no spend is missed.")
+        if ledger is not None and not state.run:
+            name = run_name(self._plan, self._identity)
+            if ledger.knows(name):
+                raise StoreError(
+                    "the ledger has charges of this study, but the state of this party in it is gone: it has forgotten "
+                    "what it sent. Put the state back if it was moved; otherwise leave this study."
+                )
+            state.run = name
+            self._keep(lambda: self._keeper.replace(self._snapshot(*self._last)))
+
+    @property
+    def _attempt(self) -> bytes | None:
+        return None if self._state.current is None else self._state.current.ask.attempt
 
     @property
     def has_sent(self) -> bool:
-        """Has the vector of the attempt under way left?"""
+        """Whether the vector of the attempt under way has left."""
         return self._state.current is not None and self._state.current.spent
 
-    def _begin(self, ask: Ask) -> list[Envelope]:
+    @property
+    def sent(self) -> dict[str, int]:
+        """The number of this party's vectors that have left for each total, by its name."""
+        return dict(self._state.sent)
+
+    def _begin(self, message: Ask) -> list[Envelope]:
         """A new attempt: nothing of the one before is sent any more."""
-        if ask.attempt in self._state.used:
-            raise Refused(f'the request for "{ask.name}" comes with an attempt that was used before.')
-        self._check(request_of(ask), ask)
-        self._state.used.append(ask.attempt)
+        ask = message
+        if ask.attempt <= self._state.last:
+            raise Refused(f'the request for "{ask.name}" comes with an attempt that is not newer than those before.')
+        request = request_of(ask)
+        self._check(request, ask)
+        self._check_limit(request, ask.attempt)
+        self._state.last = ask.attempt
+        turn = self._turn(request, ask.turn)
+        self._state.turns[request.counted_as] = msgspec.structs.replace(turn, begun=turn.begun + 1)
         self._state.current = current = _Attempt(ask, self._root_of(ask.attempt))
         self._open(current)
-        return self._step(b"", current)
-
-    def _take(self, message: Carried) -> list[Envelope]:
-        """A message of the protocol under way."""
-        current = self._state.current
-        if current is None or message.attempt != current.ask.attempt:
-            raise Rejected("a message of an attempt that is not under way came")
-        return self._step(bytes(message.body), current)
+        return self._step(b"").envelopes
 
     def _check(self, request: Request, ask: Ask) -> None:
         """Refuse a request unless the plan has it at this point."""
         # A party that was away may have missed turns; it never goes back to one.
-        turn = max(self._state.turns.get(counted_as(request), 0), ask.turn)
-        if isinstance(request, Tokens | ZeroSum):
+        known = self._state.turns.get(request.counted_as, _Turn())
+        turn = max(known.turn + (known.spent >= self._plan.attempts), ask.turn)
+        most = self._plan.attempts + FREE_ATTEMPTS
+        if self._turn(request, ask.turn).begun >= most:
+            raise Refused(f'turn {ask.turn} of "{ask.name}" was begun {most} times, which is as often as planned.')
+        if isinstance(request, Tokens | ZeroSum | Cancel):
             check_planned(self._plan, request, turn)
             if ask.turn != turn:
                 raise Refused(f'turn {ask.turn} of "{ask.name}" is over: it is not made again.')
+            if isinstance(request, Cancel) and turn not in self._state.prepared.get(request.name, {}):
+                raise Refused(f'there is no message of turn {turn} of "{ask.name}" with noise to be added up.')
         elif isinstance(request, PartyRequest):
             self._contributor.check(request, turn)
             self._check_before(request)
+
+    def _turn(self, request: Request, turn: int) -> _Turn:
+        """The numbers of attempts at this turn so far."""
+        known = self._state.turns.get(request.counted_as, _Turn())
+        return known if known.turn == turn else _Turn(turn)
 
     def _check_before(self, request: PartyRequest) -> None:
         """Refuse a request if what comes before it in the plan has not come, or if it is not for this party."""
@@ -164,37 +233,96 @@ class Party:
         return self._course
 
     def _vector(self, request: Request, secrets: PartySecrets, seeds: Sequence[bytes] | None) -> Words:
-        """What this party puts into the sum. Without seeds no noise is added."""
+        """The vector that this party puts into the sum. Without seeds no noise is added."""
+        if self._repeats:
+            raise RuntimeError("A vector is never made again.")
         if isinstance(request, ZeroSum):
             return self._contributor.common_noise(request.name, secrets)
+        if isinstance(request, Cancel):
+            key = self._state.prepared[request.name][request.turn]
+            return self._contributor.noise_of_a_message(request.name, SecretStream(key), self._index)
         if not isinstance(request, PartyRequest):
             raise RuntimeError("There is no vector in this request.")
-        key = self._state.prepared.get(request.name, {}).get(request.turn)
-        common = None if key is None else SecretStream(key)
+        common = self._common(request, secrets)
         sources = None if seeds is None else [secrets.noise(seeds, common)]
         return self._contributor.vectors(request, self._records, [secrets.context(self._positions())], sources)[0]
 
-    def _step(self, body: bytes, current: _Attempt) -> list[Envelope]:
-        if self._course is None:
-            raise RuntimeError("There is no attempt under way.")
-        envelopes = self._course.step(body)
-        if self._course.spent and not current.spent:
-            self._spend(self._course, current)
-        return carried(envelopes, current.ask.attempt)
+    def _common(self, request: PartyRequest, secrets: PartySecrets) -> SecretStream | None:
+        """The noise in a message that it has in common with others: prepared, or made now to be added up later."""
+        if self._plan.planned(request.name).noise.cancels:
+            return secrets.common(request.turn)
+        key = self._state.prepared.get(request.name, {}).get(request.turn)
+        return None if key is None else SecretStream(key)
 
-    def _spend(self, course: Course, current: _Attempt) -> None:
-        """The turn is over: remember what later turns need, and forget what made this one secret."""
+    def _step(self, body: bytes) -> Answer:
+        course, current = self._course, self._state.current
+        if course is None or current is None:
+            raise RuntimeError("There is no attempt under way.")
+        envelopes = course.step(body)
+        is_new = bool(envelopes) and not course.repeatable
+        if course.spent and not current.spent:
+            self._charge(current)
+            self._spend(current)
+            is_new = True
+        if (found := course.positions()) is not None:
+            self._state.tokens = _Tokens(current.ask.turn, found.places.tobytes(), found.count, str(found.seed))
+            self._forget()
+            is_new = True
+        return Answer(envelopes, is_new)
+
+    def _forget(self) -> None:
+        self._state.current = self._course = None
+        self._largest = self._largest_request
+
+    @property
+    def address(self) -> str:
+        return address_of(self._index)
+
+    @property
+    def run(self) -> str:
+        """The name of this run in the ledger; nothing without one."""
+        return self._state.run
+
+    def _check_limit(self, request: Request, attempt: bytes) -> None:
+        """Refuse a request whose vector would exceed the ledger's limit; the first one if the whole study would."""
+        if self._ledger is None or not isinstance(request, PartyRequest):
+            return
+        plan, index = self._plan, self._index
+        costs = plan.costs_of_a_vector(request.name, index) if self._state.charged else plan.costs_of(index)
+        _check_costs(self._ledger, plan.run(self._state.run, seat=True), attempt, costs)
+
+    def _charge(self, current: _Attempt) -> None:
+        """Charge the ledger for a vector that is about to leave. Common noise and tokens cost nothing by themselves."""
+        request = request_of(current.ask)
+        if self._ledger is None or not isinstance(request, PartyRequest):
+            return
+        costs = self._plan.costs_of_a_vector(request.name, self._index)
+        run = self._plan.run(self._state.run, seat=True)
+        try:
+            self._ledger.charge(run, current.ask.attempt.hex(), costs)
+        except OverLimit as error:
+            # Another study was charged meanwhile. The vector has not left, and is forgotten.
+            self._restore()
+            raise LimitReached(str(error)) from None
+        self._state.charged = True
+
+    def _spend(self, current: _Attempt) -> None:
+        """A vector is about to leave: count it, and forget what made it secret and what it has used up."""
         request, state, turn = request_of(current.ask), self._state, current.ask.turn
-        state.turns[counted_as(request)] = turn + 1
+        state.turns[request.counted_as].spent += 1
+        if isinstance(request, PartyRequest):
+            state.sent[request.name] = state.sent.get(request.name, 0) + 1
         if isinstance(request, ZeroSum):
             secrets, turns = self._secrets(current), range(self._plan.planned(request.name).count)
             state.prepared[request.name] = {turn: secrets.common_key(turn) for turn in turns}
+        elif isinstance(request, PartyRequest) and self._plan.planned(request.name).noise.cancels:
+            # Noise of an earlier message is forgotten: whoever sends another one adds up the noise of that one alone.
+            state.prepared[request.name] = {turn: self._secrets(current).common_key(turn)}
         elif keys := state.prepared.get(current.ask.name):
             state.prepared[current.ask.name] = {later: key for later, key in keys.items() if later > turn}
+        if isinstance(request, PartyRequest) and draws_by_tokens(self._plan.planned(request.name)):
+            state.tokens = None
         current.root, current.spent = b"", True
-        if (found := course.positions()) is not None:
-            state.tokens = _Tokens(turn, found.places.tobytes(), found.count, str(found.seed))
-            state.current = self._course = None
 
     def _positions(self) -> TokenPositions | None:
         if (tokens := self._state.tokens) is None:
@@ -202,19 +330,44 @@ class Party:
         return TokenPositions(np.frombuffer(tokens.places, dtype=np.int64), tokens.count, int(tokens.seed))
 
     def _secrets(self, current: _Attempt) -> PartySecrets:
-        return PartySecrets(current.root, self._index)
+        # When the root is forgotten, an endpoint's further randomness, if any, is new.
+        return PartySecrets(current.root or os.urandom(KEY_BYTES), self._index)
 
-    def _dump(self) -> _State:
-        """All that is to be kept."""
-        if self._state.current is not None and self._course is not None:
-            self._state.current.endpoint = self._course.endpoint.dump()
+    def _snapshot(self, incoming: bytes, envelopes: list[Envelope]) -> _State:
+        if (current := self._state.current) is not None and self._course is not None:
+            current.endpoint, current.asked, current.answer = self._course.endpoint.dump(), incoming, envelopes
         return self._state
 
-    def _restore(self) -> None:
-        """Be what the store says."""
-        self._state, self._course, self._largest = self._keeper.read(), None, self._largest_request
-        if (current := self._state.current) is not None:
-            self._open(current).endpoint.load(current.endpoint)
+    def _load(self) -> tuple[bytes, list[Envelope]]:
+        self._course, self._largest = None, self._largest_request
+        if (current := self._state.current) is None:
+            return b"", []
+        self._open(current).endpoint.load(current.endpoint)
+        return current.asked, current.answer
+
+
+def run_name(plan: Plan, identity: Identity) -> str:
+    """The name of a party's run of a study in its ledger.
+
+    It depends on the identity and the study alone. So the ledger recognises a party whose state is gone, also under
+    another data set's name.
+    """
+    return identity.name_for(f"run of {plan.study.digest()}")
+
+
+def check_limit(plan: Plan, identity: Identity, ledger: Charges) -> None:
+    """`LimitReached` if the ledger does not allow a study that has not begun: as a whole it would exceed the limit, or
+    the data set has another seat in it."""
+    run = plan.run(run_name(plan, identity), seat=True)
+    if not ledger.holds(run.identifier):
+        _check_costs(ledger, run, b"", plan.costs_of(_place(identity, Roster.of(plan.study))))
+
+
+def _check_costs(ledger: Charges, run: Run, attempt: bytes, costs: Sequence[Event]) -> None:
+    try:
+        ledger.check(run, attempt.hex(), costs)
+    except OverLimit as error:
+        raise LimitReached(str(error)) from None
 
 
 def _place(identity: Identity, roster: Roster) -> int:

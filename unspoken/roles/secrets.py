@@ -29,17 +29,22 @@ class PartySecrets:
         return SecretStream(self.key(purpose))
 
     def context(self, positions: TokenPositions | None) -> PartyContext:
-        """What the method needs: randomness for sampling, and the positions of this party's tokens."""
+        """The method's means: randomness for sampling, and the positions of this party's tokens."""
         return PartyContext(self.stream("sampling"), positions)
 
     def noise(self, seeds: Sequence[bytes] = (), common: SecretStream | None = None) -> NoiseSource:
-        """What the party draws its noise from."""
-        return NoiseSource(self.stream("noise"), seeds, common)
+        """The randomness of the party's noise."""
+        return NoiseSource(self.stream("noise"), seeds, common, self.index)
 
     def common_key(self, turn: int) -> bytes:
         """The key of the noise that this attempt prepared for a later turn: the same whenever it is asked for."""
-        return self.key(f"common/{turn}")
+        return PartySecrets(common_root(self.root, turn), self.index).key("common")
 
     def common(self, turn: int) -> SecretStream:
         """The stream of that noise."""
         return SecretStream(self.common_key(turn))
+
+
+def common_root(root: bytes, turn: int) -> bytes:
+    """The root of all parties' common noise for one turn: it can be kept without those of turns that are over."""
+    return hashlib.sha256(root + f"common/{turn}".encode()).digest()

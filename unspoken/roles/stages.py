@@ -1,20 +1,24 @@
-"""How one attempt goes at the coordinator, stage by stage: a sum, or a shuffle of tokens.
+"""The stages of one attempt at the coordinator: of a sum, or of a shuffle of tokens.
 
-Both take the messages of a protocol, and are told when a stage is over. Nobody asks for the kind.
+Both take the messages of a protocol, say who has not answered yet, and are told when a stage is over. Nobody asks for
+the kind.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from unspoken.methods.base import Total
 from unspoken.roles.totals import nothing
-from unspoken.summation.base import Coordinator, Endpoint, Envelope
+from unspoken.summation.addresses import is_party
+from unspoken.summation.base import COORDINATOR, Coordinator, Endpoint, Envelope, Protocol, SignedStatement, address_of
 from unspoken.summation.record_shuffle import ShuffleCoordinator
+from unspoken.summation.shuffle_course import STAGES, Confirm
 
-Stage = Literal["setup", "vectors", "agreement", "result", "shuffle", "done"]
+Stage = Literal["setup", "vectors", "gathering", "agreement", "result", "shuffle", "done"]
 
 
 class Stages(ABC):
@@ -23,7 +27,24 @@ class Stages(ABC):
     endpoint: Endpoint
     stage: Stage
     setup_stages = 0
-    """How many stages come before vectors are sent."""
+    """The number of stages before vectors are sent"""
+
+    @property
+    @abstractmethod
+    def left(self) -> bool:
+        """Whether something may have left that counts as one of the planned attempts."""
+
+    @property
+    @abstractmethod
+    def missing(self) -> set[str]:
+        """The addresses of all who are expected to say something more in this stage."""
+
+    @abstractmethod
+    def step(self, body: bytes, sender: str) -> list[Envelope]:
+        """Take a message of the protocol."""
+
+    def passed(self, sender: str, to: str) -> None:  # noqa: B027 (a shuffle has no such messages)
+        """Note that a message passed from one participant to another."""
 
     @abstractmethod
     def close(self) -> list[Envelope]:
@@ -31,33 +52,88 @@ class Stages(ABC):
 
     @abstractmethod
     def answer(self) -> Total:
-        """What has come of it, when it is done."""
+        """The result of the attempt, when it is done."""
+
+    @property
+    def rest(self) -> list[bytes]:
+        """Messages to all parties without which some could not go on, when it is done."""
+        return []
+
+    @property
+    def blame(self) -> tuple[dict[str, str], tuple[SignedStatement, ...]]:
+        """The addresses that were left out of the attempt for what they sent, and why; and what they signed."""
+        return {}, ()
 
 
 class SummingStages(Stages):
-    """Setup, vectors, agreement on who is there, and what the total needs of them."""
+    """Setup, vectors, taking them in, agreement on who is there, and what the total needs of them."""
 
-    def __init__(self, endpoint: Coordinator, answer: Callable[[Coordinator], Total]) -> None:
+    def __init__(
+        self, protocol: Protocol, endpoint: Coordinator, asked: Iterable[int], answer: Callable[[Coordinator], Total]
+    ) -> None:
         self.endpoint: Coordinator = endpoint
-        self._answer, self._closed, self.setup_stages = answer, 0, endpoint.setup_stages
+        self._protocol, self._answer, self._closed = protocol, answer, 0
+        self.setup_stages = endpoint.setup_stages
         self.stage = "setup" if endpoint.setup_stages else "vectors"
+        self._due: Counter[tuple[str, str]] = Counter()
+        """The number of messages that are still to come, by sender and receiver"""
+        self._expect(map(address_of, asked))
+
+    @property
+    def left(self) -> bool:
+        """Whether vectors may have left: parties send them when the setup is over."""
+        return self.stage != "setup"
+
+    @property
+    def missing(self) -> set[str]:
+        waiting = None if self.stage in ("setup", "vectors") else self.endpoint.waiting_for
+        return {sender for sender, _ in self._due} if waiting is None else set(waiting)
+
+    def step(self, body: bytes, sender: str) -> list[Envelope]:
+        envelopes = self.endpoint.step(body)
+        self.passed(sender, COORDINATOR)
+        self._expect(to for to, _ in envelopes)
+        return envelopes
+
+    def passed(self, sender: str, to: str) -> None:
+        if self._due[sender, to] <= 1:
+            del self._due[sender, to]
+        else:
+            self._due[sender, to] -= 1
 
     def close(self) -> list[Envelope]:
+        self._due.clear()
         match self.stage:
             case "setup":
                 envelopes = self.endpoint.advance()
                 self._closed += 1
                 self.stage = "setup" if self._closed < self.setup_stages else "vectors"
             case "vectors":
-                envelopes, self.stage = self.endpoint.settle(), "agreement"
+                envelopes, self.stage = self.endpoint.settle(), "gathering"
+            case "gathering":
+                envelopes, self.stage = self.endpoint.agree(), "agreement"
             case "agreement":
                 envelopes, self.stage = self.endpoint.finish(), "result"
             case _:
                 envelopes, self.stage = [], "done"
+        self._expect(to for to, _ in envelopes)
         return envelopes
 
     def answer(self) -> Total:
         return self._answer(self.endpoint)
+
+    @property
+    def blame(self) -> tuple[dict[str, str], tuple[SignedStatement, ...]]:
+        return self.endpoint.blamed, self.endpoint.evidence
+
+    def _expect(self, addresses: Iterable[str]) -> None:
+        """Expect an answer of everyone who was sent something: to the coordinator, or a vector to whom it is for."""
+        for address in addresses:
+            receivers: tuple[str, ...] = (COORDINATOR,)
+            if self.stage == "vectors" and is_party(address):
+                receivers = self._protocol.recipients(int(address.removeprefix("party:")))
+            for receiver in receivers:
+                self._due[address, receiver] += 1
 
 
 class ShufflingStages(Stages):
@@ -66,7 +142,28 @@ class ShufflingStages(Stages):
     def __init__(self, endpoint: ShuffleCoordinator, parties: int) -> None:
         self.endpoint: ShuffleCoordinator = endpoint
         self._parties = parties
+        self._rest: list[bytes] = []
         self.stage = "shuffle"
+
+    @property
+    def left(self) -> bool:
+        """Whether parts of the seed may have left."""
+        return self.endpoint.state.stage >= STAGES.index(Confirm)
+
+    @property
+    def missing(self) -> set[str]:
+        return set(map(address_of, self.endpoint.waiting_for))
+
+    def step(self, body: bytes, sender: str) -> list[Envelope]:
+        before, envelopes = self.left, self.endpoint.step(body)
+        if before and envelopes:
+            self._rest.append(body)
+        return envelopes
+
+    @property
+    def rest(self) -> list[bytes]:
+        """The confirmations; a party that lacks one cannot know that the list is complete."""
+        return self._rest
 
     def close(self) -> list[Envelope]:
         self.endpoint.tokens()  # Aborted unless everyone has confirmed the list.

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, printable
 
 ModelType = TypeVar("ModelType", bound=BaseModel)
 Place = tuple[str, ...]
@@ -26,7 +26,7 @@ class StudyError(UnspokenError, ValueError):
     """Something in a study is missing, misspelt or impossible, at `place` if that is known."""
 
     def __init__(self, message: str, place: Place = ()) -> None:
-        super().__init__(message)
+        super().__init__(printable(message, len(message)))
         self.place = place
 
 
@@ -45,12 +45,12 @@ def checked(model: type[ModelType], content: dict[str, Any], source: str, sectio
 
 
 def plain(value: Any) -> Any:
-    """The value with numpy's numbers replaced by Python's, for studies written in Python."""
+    """The value with numpy's numbers and arrays replaced by Python's, and ranges by lists."""
     if isinstance(value, dict):
         return {key: plain(item) for key, item in value.items()}
-    if isinstance(value, list):
+    if isinstance(value, list | range):
         return [plain(item) for item in value]
-    return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
+    return value.tolist() if hasattr(value, "dtype") and hasattr(value, "tolist") else value
 
 
 def _explained(error: ValidationError, model: type[BaseModel], source: str, section: Place) -> StudyError:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from unspoken import defaults
+from unspoken.study.columns import Bound, Category, Column, check_printable, check_values
 from unspoken.study.explaining import StudyError, shown
+from unspoken.study.section import Section
 
 LARGEST_COUNT = 10**9
 """The largest number of parties, and of records at a party: far below what arithmetic can hold"""
 LARGEST_NORM = 1e6
-DEFAULT_PROTOCOL = "compute-nodes"
-"""The summation protocol of a study that names none"""
+LEAST_EPSILON = 1e-4
+"""Below it, rounding errors in the trade-off of Gaussian noise are no longer small beside ε"""
+LARGEST_EPSILON = 1000.0
+MOST_ATTEMPTS = 100
 
 Task = Literal["classification", "regression", "statistics"]
 Group = Annotated[int, Field(ge=1, le=LARGEST_COUNT)]
 Share = Annotated[int, Field(ge=0)] | Annotated[float, Field(ge=0.0, lt=1.0)]
-Category = str | int | bool
-Bound = Annotated[float, Field(ge=-1e100, le=1e100)]
-
-
-class Section(BaseModel):
-    """A part of a study, without unknown keys or silent conversions. A field's description says what would be right."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-    written: ClassVar[str] = ""
-    """Its form in a study file, if the field has no description"""
+Sha256 = Annotated[
+    str | None,
+    Field(pattern="^[0-9a-f]{64}$", description="the SHA-256 of the public records' file: 64 digits from 0 to f"),
+]
 
 
 class StudySection(Section):
@@ -40,44 +39,6 @@ class StudySection(Section):
 
 class GroupUnit(Section):
     group: Group
-
-
-class Column(Section):
-    """A column of a table: a number between public bounds, or a public category."""
-
-    written = "{ min = …, max = … } or { categories = [ … ] }"
-    min: float | None = Field(
-        None, ge=-1e100, le=1e100, description="a number: the smallest possible value, publicly known"
-    )
-    max: float | None = Field(
-        None, ge=-1e100, le=1e100, description="a number: the largest possible value, publicly known"
-    )
-    categories: list[Category] | None = Field(
-        None, min_length=1, description='a list of all possible values, as text or whole numbers, such as ["f", "m"]'
-    )
-
-    @field_validator("categories")
-    @classmethod
-    def _distinct(cls, categories: list[Category] | None) -> list[Category] | None:
-        _check_values(categories or [])
-        return categories
-
-    @model_validator(mode="after")
-    def _one_kind(self) -> Column:
-        given = [key for key in ("min", "max", "categories") if getattr(self, key) is not None]
-        if given not in (["min", "max"], ["categories"]):
-            raise ValueError(
-                f"has {' and '.join(given) or 'neither bounds nor categories'}, but should be {{ min = …, max = … }} "
-                "for a number or { categories = [ … ] } for a category"
-            )
-        if self.min is not None and self.max is not None and not self.min < self.max:
-            raise ValueError(f"has min = {self.min!r} and max = {self.max!r}, but min should be below max")
-        return self
-
-    @property
-    def width(self) -> int:
-        """The number of features that the column becomes."""
-        return 1 if self.categories is None else len(self.categories)
 
 
 class DataSection(Section):
@@ -95,11 +56,18 @@ class DataSection(Section):
         description="the smallest and the largest possible label (of a regression), publicly known, such as [0, 110]",
     )
     columns: dict[str, Column] | None = Field(
-        None, description="for each column { min = …, max = … } or { categories = [ … ] }"
+        None, description='for each column { min = …, max = … }, { categories = [ … ] } or "boolean"'
     )
     features: int | None = Field(None, ge=1, description="a matrix's number of columns, 1 or more")
     norm: float = Field(1.0, ge=1e-6, le=LARGEST_NORM, description="a number from 1e-6 to 1e6, such as 1.0")
     intercept: bool | None = Field(None, description="true or false")
+    constant: float = Field(1.0, exclude=True)
+    """What is appended to each record for the intercept: 1, or by the method's rule. It is not in files, as it follows
+    from them."""
+    public: str | None = Field(
+        None, description="the file with public records, without labels: an NPZ file with X, or a table"
+    )
+    public_sha256: Sha256 = None
 
     @model_validator(mode="before")
     @classmethod
@@ -112,7 +80,7 @@ class DataSection(Section):
     @classmethod
     def _distinct(cls, classes: list[Category] | int | None) -> list[Category] | int | None:
         if isinstance(classes, list):
-            _check_values(classes)
+            check_values(classes)
             if len(classes) < 2:
                 raise ValueError(f"is {shown(classes)}, but should name at least two classes")
         return classes
@@ -123,6 +91,12 @@ class DataSection(Section):
         if bounds is not None and not bounds[0] < bounds[1]:
             raise ValueError(f"is {shown(bounds)}, but should have the smallest label first, below the largest")
         return bounds
+
+    @field_validator("columns", "label", mode="before")
+    @classmethod
+    def _printable(cls, named: Any) -> Any:
+        check_printable(named if isinstance(named, dict) else [named])
+        return named
 
     @field_validator("columns")
     @classmethod
@@ -139,6 +113,8 @@ class DataSection(Section):
             )
         if self.columns is not None and not self.columns:
             raise ValueError("needs at least one column under [data.columns]")
+        if self.public is None and self.public_sha256 is not None:
+            raise ValueError("has public_sha256, but no public; name the file that has it, or remove it")
         return self
 
     @property
@@ -165,9 +141,10 @@ class DataSection(Section):
     def largest_norm(self) -> float:
         """The largest norm of a table's record, constant included: √(number of columns).
 
-        A number is at most 1 in absolute value, and a category's indicators have norm 1.
+        A number is at most 1 in absolute value, and a category's indicators have norm 1. Where a missing value has a
+        feature of its own, the column's other features are 0.
         """
-        return math.sqrt(len(self.columns or {}) + self.has_intercept)
+        return math.sqrt(len(self.columns or {}) + self.has_intercept * self.constant**2)
 
     @property
     def class_names(self) -> list[Category]:
@@ -203,16 +180,24 @@ class PartiesSection(Section):
 
 
 class PrivacySection(Section):
-    epsilon: float | None = Field(None, gt=0.0, le=1000.0, description="a number above 0 and at most 1000, such as 1.0")
+    epsilon: float | None = Field(
+        None, ge=LEAST_EPSILON, le=LARGEST_EPSILON, description="a number from 1e-4 to 1000, such as 1.0"
+    )
     delta: float = Field(ge=1e-30, lt=1.0, description="a number from 1e-30 to below 1, such as 1e-5")
     unit: Literal["record", "party"] | GroupUnit = Field(
         "record", description='"record", "party" or { group = 5 } with a whole number of records, 1 or more'
     )
     colluding: Share = Field(0, description="a fraction from 0 to below 1 (as 0.5) or a whole number of parties")
     dropouts: Share = Field(0, description="a fraction from 0 to below 1 (as 0.05) or a whole number of parties")
+    attempts: int = Field(
+        1,
+        ge=1,
+        le=MOST_ATTEMPTS,
+        description="a whole number from 1 to 100: how often a party may send its vector for one sum",
+    )
     enclaves: bool = Field(
         False,
-        description="true or false (true: noise is drawn in trusted execution environments, unknown to its party)",
+        description="true or false (true: trusted execution environments draw the noise, unknown even to its party)",
     )
     noise_multiplier: float | None = Field(
         None, gt=0.0, le=1e9, description="a number above 0, such as 1.0: the noise, in place of epsilon"
@@ -222,9 +207,7 @@ class PrivacySection(Section):
     @model_validator(mode="after")
     def _one_promise(self) -> PrivacySection:
         if self.epsilon is None and self.noise_multiplier is None:
-            raise ValueError("epsilon is missing; it should be a number above 0 and at most 1000, such as 1.0")
-        if self.enclaves and self.colluding != 0:
-            raise ValueError("sets both enclaves and colluding; enclaves already exclude colluders, so remove one")
+            raise ValueError("epsilon is missing; it should be a number from 1e-4 to 1000, such as 1.0")
         return self
 
 
@@ -232,7 +215,7 @@ class MethodSection(BaseModel):
     """The method's name; its further keys are checked by the method itself."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-    name: str = Field(description="the name of a method, in quotes")
+    name: str = Field(defaults.METHOD, description="the name of a method, in quotes")
 
     @property
     def own_keys(self) -> dict[str, Any]:
@@ -244,34 +227,66 @@ class SummationSection(BaseModel):
     """The protocol's name; its further keys are checked by the protocol itself."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True)
-    protocol: str = Field(DEFAULT_PROTOCOL, description=f'the name of a protocol, such as "{DEFAULT_PROTOCOL}"')
+    protocol: str = Field(defaults.PROTOCOL, description=f'the name of a protocol, such as "{defaults.PROTOCOL}"')
 
 
-PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+def _check_identity(key: str) -> str:
+    """Refuse a key that is not a point of Ed25519's prime-order group: nobody can have made it."""
+    from nacl.bindings import crypto_core_ed25519_is_valid_point
+
+    if not crypto_core_ed25519_is_valid_point(bytes.fromhex(key)):
+        raise ValueError(f"has {shown(key)}, which is no Ed25519 public key; ask its owner for the right one")
+    return key
+
+
+_DIGITS = "64 hexadecimal digits (0-9, a-f)"
+PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), AfterValidator(_check_identity)]
 
 
 class RosterSection(Section):
     """The public keys of all who take part, 32 bytes each. Simulations make up their own."""
 
-    parties: list[PublicKey] = Field(description="the parties' Ed25519 keys, a list of 64 hexadecimal digits each")
-    coordinator: PublicKey = Field(description="the coordinator's X25519 key, 64 hexadecimal digits")
-    helpers: list[PublicKey] = Field([], description="the helpers' X25519 keys, a list of 64 hexadecimal digits each")
+    parties: list[PublicKey] = Field(description=f"the parties' Ed25519 keys, a list of {_DIGITS} each")
+    coordinator: PublicKey = Field(description=f"the coordinator's Ed25519 key, {_DIGITS}")
+    helpers: list[PublicKey] = Field([], description=f"the helpers' Ed25519 keys, a list of {_DIGITS} each")
+    certificate: str | None = Field(
+        None,
+        pattern=r"^[0-9a-f]{64}$",
+        description=f"the digest of the coordinator's TLS certificate, {_DIGITS}, from its card",
+    )
+    names: dict[str, str] = Field({}, description='names for people, each with its key: { "St Mary" = "ab12…" }')
+
+    @field_validator("names", mode="before")
+    @classmethod
+    def _printable(cls, names: Any) -> Any:
+        check_printable(names if isinstance(names, dict) else ())
+        return names
 
     @model_validator(mode="after")
     def _distinct(self) -> RosterSection:
         everyone = [*self.parties, self.coordinator, *self.helpers]
-        if len(set(everyone)) != len(everyone):
-            raise ValueError("names a key twice; everyone needs a key of their own")
+        seen: set[str] = set()
+        for key in everyone:
+            if key in seen:
+                raise ValueError(f"has the key {key[:8]}… twice; everyone needs a key of their own")
+            seen.add(key)
+        if strangers := [name for name, key in self.names.items() if key not in everyone]:
+            raise ValueError(f"has names.{strangers[0]!r} for a key that nobody in the roster has; remove it")
         return self
 
+    def name_of(self, key: str) -> str:
+        """The name of a key's owner, for people."""
+        return next((name for name, known in self.names.items() if known == key), f"{key[:8]}…")
 
-def _check_values(values: list[Category]) -> None:
-    """Check that categories or classes are distinct and of one type, like a column of data."""
-    if len({type(value) for value in values}) > 1:
-        raise ValueError(f"is {shown(values)}, which mixes text with other values; write all as text")
-    seen: set[str] = set()
-    for value in values:
-        written = str(value).strip()
-        if written in seen:
-            raise ValueError(f"has {shown(value)} twice; name each once")
-        seen.add(written)
+    def shown(self, key: str) -> str:
+        """The name of a key's owner, and the key as it is compared."""
+        return f"{self.name_of(key)} ({fingerprint(key)})"
+
+
+def fingerprint(key: str) -> str:
+    """The beginning of a public key, as people read it to each other: 80 bits, which nobody finds another key for.
+
+    >>> fingerprint("6998edcf113384af0c5500112233445566778899aabbccddeeff001122334455")
+    '6998 edcf 1133 84af 0c55'
+    """
+    return " ".join(key[place : place + 4] for place in range(0, 20, 4))

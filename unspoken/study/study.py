@@ -13,9 +13,10 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
-from unspoken import plugins
+from unspoken import defaults, plugins
 from unspoken.study.description import Description
 from unspoken.study.explaining import StudyError, checked, error_at, shown
+from unspoken.study.section import Section
 from unspoken.study.sections import (
     DataSection,
     GroupUnit,
@@ -23,7 +24,6 @@ from unspoken.study.sections import (
     PartiesSection,
     PrivacySection,
     RosterSection,
-    Section,
     StudySection,
     SummationSection,
     Task,
@@ -39,7 +39,7 @@ class Study(Section):
     data: DataSection
     parties: PartiesSection
     privacy: PrivacySection
-    method: MethodSection
+    method: MethodSection = MethodSection()
     summation: SummationSection = SummationSection()
     roster: RosterSection | None = None
     compare: dict[str, dict[str, Any]] = Field(
@@ -48,6 +48,8 @@ class Study(Section):
     source: str = Field("the study", exclude=True)
     method_place: tuple[str, ...] = Field(("method",), exclude=True)
     """The place of the method's keys, for messages only"""
+    given_public: Any = Field(None, exclude=True, repr=False)
+    """Public records that were given in place of their file: an object of `data.public`. Their hash is in [data]."""
 
     @model_validator(mode="before")
     @classmethod
@@ -56,6 +58,17 @@ class Study(Section):
         match values:
             case {"study": {"task": "statistics"}, "data": dict(data)} if data.get("intercept") is None:
                 return values | {"data": data | {"intercept": False}}
+        return values
+
+    @model_validator(mode="before")
+    @classmethod
+    def _method_for_parties(cls, values: Any) -> Any:
+        """Name the method of a classification that protects whole parties and names none."""
+        match values:
+            case {"study": {"task": "classification"}, "privacy": {"unit": "party"}}:
+                method = values.get("method", {})
+                if isinstance(method, dict) and "name" not in method:
+                    return values | {"method": method | {"name": defaults.PARTY_METHOD}}
         return values
 
     @model_validator(mode="after")
@@ -152,10 +165,21 @@ class Study(Section):
     def digest(self) -> str:
         """The SHA-256 of the study's meaning, not of its spelling: the same for all who agreed to the same study."""
         meaning = _plain_numbers(self.model_dump(mode="json"))
-        for key, default in (("noise_multiplier", None), ("adjacency", "replace"), ("enclaves", False)):
+        later = {"noise_multiplier": None, "adjacency": "replace", "enclaves": False, "attempts": 1}
+        for key, default in later.items():
             # Later additions: without these keys a study keeps its old digest.
             if meaning["privacy"][key] == default:
                 del meaning["privacy"][key]
+        # What public records say counts, not where their file is.
+        if meaning["data"].pop("public") is None or meaning["data"]["public_sha256"] is None:
+            del meaning["data"]["public_sha256"]
+        for column in (meaning["data"]["columns"] or {}).values():
+            for key in ("other", "boolean", "missing"):
+                if not column[key] and (key != "missing" or column[key] is None):
+                    del column[key]
+        if meaning["roster"] is not None:
+            # So that old rosters keep their digests, too.
+            meaning["roster"] = {key: value for key, value in meaning["roster"].items() if value not in (None, {})}
         del meaning["compare"]
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()

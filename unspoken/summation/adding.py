@@ -5,8 +5,17 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from unspoken.summation.base import Coordinator, Envelope, Session, check_label, check_sender, check_survivors
+from unspoken.summation.base import Coordinator, Envelope, Message, Rejected, Session
+from unspoken.summation.incoming import check_label, check_sender, check_survivors, decode
 from unspoken.types import Flags, Words
+
+
+class Part(Message, frozen=True, tag="adding/part"):
+    """The sum of some parties' vectors."""
+
+    session: str
+    senders: list[int]
+    total: memoryview
 
 
 class AddingState(msgspec.Struct):
@@ -20,6 +29,21 @@ class AddingCoordinator(Coordinator):
     def __init__(self, session: Session) -> None:
         self._session = session
         self.state: AddingState = AddingState(np.zeros(session.parties, dtype=np.bool_), session.zeros())
+
+    def part(self) -> bytes | None:
+        senders = np.flatnonzero(self.state.seen).tolist()
+        total = memoryview(self._session.pack(self.state.total))
+        return msgspec.msgpack.encode(Part(self._session.label(), senders, total))
+
+    def absorb(self, part: bytes) -> None:
+        found: Part = decode(part, Part)
+        check_label(found.session, self._session)
+        for sender in found.senders:
+            check_sender(sender, self._session, self.state.seen)
+        if len(set(found.senders)) != len(found.senders):
+            raise Rejected("a party is twice in a part of the total")
+        self.state.total += self._session.unpack(found.total)
+        self.state.seen[found.senders] = True
 
     def finish(self) -> list[Envelope]:
         check_survivors(int(self.state.seen.sum()), self._session)

@@ -48,6 +48,24 @@ def argmax(computation: SharedComputation, values: ReplicatedShares, names: Word
     return rows[0]
 
 
+def winners(
+    computation: SharedComputation, sums: Words, seed: bytes, queries: int, classes: int
+) -> Interactive[ReplicatedShares]:
+    """Shares of the class with the largest total of each query, from all talliers' sums of ballots (one a tallier).
+
+    Each query's classes are put in an order that the seed gives, so that a tie goes to any of them alike.
+    """
+    totals = yield from computation.reshare(sums, SUMS)
+    order = orders(seed, classes, queries)
+    ordered = totals.each(lambda words: _in_order(words.reshape(-1, queries, classes), order))
+    return (yield from argmax(computation, ordered, order.astype(np.uint64)))
+
+
+def _in_order(totals: Array, order: NDArray[np.int64]) -> Array:
+    """Totals (…, queries, classes) as (…, classes, queries), each query's classes in its own order."""
+    return np.take_along_axis(totals.swapaxes(1, 2), order[np.newaxis], axis=1)
+
+
 def rounds_of_argmax(rows: int, sharing: Sharing) -> int:
     """The number of message rounds for an argmax over so many rows.
 

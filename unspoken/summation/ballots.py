@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 from typing import TypeAlias
 
 import msgspec
@@ -15,8 +16,8 @@ import numpy as np
 
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.argmax import rounds_of_argmax
-from unspoken.summation.base import NO_ATTEMPT, Aborted, Envelope, Message, Party, Roster, Session
-from unspoken.summation.keys import Identity, agree, public_key, seal
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Envelope, Message, Party, Rejected, Roster, Session
+from unspoken.summation.keys import Identity, agree, agreement_key, public_key, seal
 from unspoken.summation.masks import add_masks
 from unspoken.summation.replicated import Sharing
 from unspoken.types import Integers, Words
@@ -25,6 +26,8 @@ TALLIERS = (3, 5, 7)
 """The allowed numbers of talliers; nine would need 126 shares of each value"""
 MOST = 2**62
 """A strict upper bound on totals, so that the difference of two has a sign"""
+_HEADER, _FOR_EACH_PARTY = 4096, 112
+"""Room in a message for all but numbers; and for what it says of a party: index, one-time key and signature"""
 INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
 """The numbers of the messages from one tallier to another"""
 
@@ -74,6 +77,24 @@ class Poll:
         """The number of messages from a tallier to each tallier before it, after the agreement."""
         return 1 + rounds_of_argmax(self.classes, self.sharing)
 
+    @property
+    def longest_words(self) -> int:
+        """The most bytes of numbers in one message: ballots, the words of a round, or the shares of the winners."""
+        threshold = self.sharing.threshold
+        numbers = max(self.classes, threshold * (self.classes // 2), comb(2 * threshold, threshold))
+        return 8 * self.queries * numbers
+
+    @cached_property
+    def largest_message(self) -> int:
+        """A bound on the bytes of any message of this vote."""
+        return _HEADER + len(self.session.label().encode()) + self.longest_words + _FOR_EACH_PARTY * self.parties
+
+    def sized(self, incoming: bytes) -> bytes:
+        """The message; `Rejected` if it is larger than any of this vote, before it is decoded."""
+        if len(incoming) > self.largest_message:
+            raise Rejected(f"a message of {len(incoming):,} bytes came where {self.largest_message:,} are the most")
+        return incoming
+
 
 class Ballot(Message, frozen=True, tag="tally/ballot"):
     """Party to tallier: a part of its ballots, sealed to the tallier's key."""
@@ -95,19 +116,35 @@ class Framed(Message, frozen=True, tag="tally/framed"):
 
 
 class Roll(Message, frozen=True, tag="tally/roll"):
-    """Coordinator to tallier: a request for the senders of its ballots."""
+    """Coordinator to tallier: a request for what it knows of its ballots."""
+
+    start: int
+    """The number of ballots, in the order of their arrival, that the coordinator knows of"""
 
 
 class Held(Message, frozen=True, tag="tally/held"):
-    """Tallier to coordinator: the senders of its ballots; also that it knows the other talliers' keys."""
+    """Tallier to coordinator: the ballots that it holds; also that it knows the other talliers' keys."""
 
-    senders: list[int]
+    start: int
+    ballots: list[tuple[int, bytes, bytes]]
+    """The sender, the one-time key and the signature of each ballot from the `start`-th on"""
 
 
 class Count(Message, frozen=True, tag="tally/count"):
-    """Coordinator to tallier: the parties to count."""
+    """Coordinator to tallier: the parties to count, first to agree on, then to begin with."""
 
     survivors: bytes
+    counted: bytes
+    """The digest of these parties and of their one-time keys"""
+    signature: bytes
+    """The coordinator's, which signs one digest a vote"""
+    begin: bool
+
+
+class Agreed(Message, frozen=True, tag="tally/agreed"):
+    """Tallier to coordinator: all talliers will count the same ballots."""
+
+    counted: bytes
 
 
 class Relay(Message, frozen=True, tag="tally/relay"):
@@ -135,12 +172,14 @@ class Agreement(Message, frozen=True, tag="tally/agreement"):
     """Tallier to tallier: a digest of what is counted, the seed, and contributions to the keys of common groups."""
 
     counted: bytes
+    signature: bytes
+    """The coordinator's, of the digest"""
     seed: bytes
     keys: list[bytes]
 
 
 ToTallier: TypeAlias = Roll | Count | Relay
-FromTallier: TypeAlias = Held | Relay | Opening
+FromTallier: TypeAlias = Held | Agreed | Relay | Opening
 
 
 def address(tallier: int) -> str:
@@ -194,7 +233,8 @@ class TallyParty(Party):
         return [Envelope(address(tallier), body) for tallier, body in enumerate(self.state.submitted)]
 
     def forget_vector(self) -> None:
-        self.state.submitted = [b""] * self._poll.talliers
+        """Nothing of the vote is left to this party: no ballots, no key that opens them, no masks."""
+        self.state = PartyState(b"", [], [b""] * self._poll.talliers)
 
     def _checked(self, ballots: Integers | Words) -> Words:
         if ballots.dtype not in (np.int64, np.uint64) or ballots.size != self._poll.session.length:
@@ -206,6 +246,7 @@ class TallyParty(Party):
 
     def _sealed(self, tallier: int, plain: bytes) -> bytes:
         label, key = self._poll.session.label(), public_key(self.state.key)
-        sealing = sealing_key(self.state.key, self._roster.helpers[tallier], key, label, self._index, tallier)
+        theirs = agreement_key(self._roster.helpers[tallier])
+        sealing = sealing_key(self.state.key, theirs, key, label, self._index, tallier)
         signature = self._identity.sign(statement(label, self._index, key))
         return msgspec.msgpack.encode(Ballot(label, self._index, tallier, key, signature, seal(sealing, 0, plain)))

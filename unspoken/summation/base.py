@@ -14,16 +14,20 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, Self
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.errors import UnspokenError
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section, Study
+from unspoken.summation.addresses import address_of as address_of
+from unspoken.summation.dumps import array_from_bytes, array_to_bytes
+from unspoken.summation.errors import Aborted as Aborted
+from unspoken.summation.errors import Rejected as Rejected
+from unspoken.summation.errors import Unsuitable as Unsuitable
 from unspoken.types import Flags, Integers, Residues, Words
 
 if TYPE_CHECKING:
@@ -34,18 +38,23 @@ COORDINATOR = "coordinator"
 ATTEMPT_BYTES = 16
 NO_ATTEMPT = bytes(ATTEMPT_BYTES)
 """A placeholder for the attempt while a session is only planned"""
-
-
-class Aborted(UnspokenError):
-    """The sum was aborted, and nothing of it was revealed."""
-
-
-class Rejected(UnspokenError):
-    """A message was refused: the protocol does not allow it at this point."""
+_ROOM, _ROOM_FOR_A_PARTY, _ROOM_FOR_A_SHARE = 1 << 14, 512, 128
+"""Bytes of a message besides numbers: in all, for a party's keys and signatures, and for a share of its secrets"""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A typed message: on the wire an array of the type's tag and exactly its fields."""
+
+
+class SignedStatement(Message, frozen=True, tag="signed"):
+    """A statement that someone in the roster signed: evidence that others can check (`summation.evidence`)."""
+
+    signer: str
+    """The signer's address"""
+    statement: bytes
+    signature: bytes
+    exhibit: bytes = b""
+    """Bytes to hold the statement against, where it alone does not show the fault"""
 
 
 class Envelope(NamedTuple):
@@ -55,24 +64,13 @@ class Envelope(NamedTuple):
     body: bytes
 
 
-class Unsuitable(UnspokenError):
-    """A protocol cannot serve the study: `place` names the key, and `problem` says what to do."""
-
-    def __init__(self, place: str, problem: str) -> None:
-        super().__init__(problem)
-        self.place, self.problem = place, problem
-
-
 @dataclass(frozen=True)
 class Roster:
-    """The public keys of all who take part: agreed on beforehand, never the coordinator's word."""
+    """The identities (Ed25519 public keys) of all who take part: agreed on beforehand, never the coordinator's word."""
 
     parties: Sequence[bytes]
-    """Ed25519 identities"""
     coordinator: bytes
-    """X25519 key"""
     helpers: tuple[bytes, ...] = ()
-    """X25519 keys"""
 
     @classmethod
     def of(cls, study: Study) -> Roster:
@@ -188,13 +186,18 @@ class Endpoint(ABC):
     def step(self, incoming: bytes) -> list[Envelope]:
         """Take one message (empty: begin) and return the messages to send."""
 
+    @property
+    def has_forgotten(self) -> bool:
+        """Whether secrets have gone that it needs no more: then no older state of it should be kept, either."""
+        return False
+
     def dump(self) -> bytes:
         """The whole state; secret, for the endpoint's own disk only."""
-        return msgspec.msgpack.encode(self.state, enc_hook=_array_to_bytes)
+        return msgspec.msgpack.encode(self.state, enc_hook=array_to_bytes)
 
     def load(self, dumped: bytes) -> None:
         """Continue from a dumped state."""
-        self.state = msgspec.msgpack.decode(dumped, type=type(self.state), dec_hook=_array_from_bytes)
+        self.state = msgspec.msgpack.decode(dumped, type=type(self.state), dec_hook=array_from_bytes)
 
 
 class Party(Endpoint):
@@ -229,8 +232,35 @@ class Coordinator(Endpoint):
         raise Aborted("this protocol has no setup to advance")
 
     def settle(self) -> list[Envelope]:
-        """Begin to agree on the parties whose vectors have arrived so far; may be repeated."""
+        """Take in the vectors that have arrived so far; may be repeated."""
         return []
+
+    def part(self) -> bytes | None:
+        """What it took in so far, for another simulated one of this attempt to `absorb`; None: it cannot be divided."""
+        return None
+
+    def absorb(self, part: bytes) -> None:
+        """Take in what another coordinator of this attempt has; `Rejected` if a party would be in the total twice."""
+        raise Rejected("this coordinator cannot take in what another one has")
+
+    def agree(self) -> list[Envelope]:
+        """Fix the parties in the total, and have everyone who opens it agree on them; `Aborted` if they are too few."""
+        return []
+
+    @property
+    def waiting_for(self) -> list[str] | None:
+        """The addresses that have not answered in the stage under way; None: all who were sent something, once each."""
+        return None
+
+    @property
+    def blamed(self) -> dict[str, str]:
+        """The addresses that were left out of the sum for what they sent, and why."""
+        return {}
+
+    @property
+    def evidence(self) -> tuple[SignedStatement, ...]:
+        """Signed statements that show whom `blamed` names, as far as there are some."""
+        return ()
 
     @abstractmethod
     def finish(self) -> list[Envelope]:
@@ -288,6 +318,11 @@ class Protocol(ABC):
         return False
 
     @property
+    def withstands_lies(self) -> bool:
+        """Whether only the total is revealed even if the coordinator deviates from the protocol."""
+        return False
+
+    @property
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
         """The assumptions under which only the total is revealed, each to follow 'assumes that'."""
@@ -311,6 +346,22 @@ class Protocol(ABC):
         """The most bytes that one party sends if nobody drops out, computed without keys or vectors."""
 
     @property
+    def longest_words(self) -> int:
+        """The most bytes of numbers in one message: a vector, unless helpers send each other more."""
+        return self.session.vector_bytes
+
+    @property
+    def largest_message(self) -> int:
+        """The largest number of bytes of a message, whoever sends it; a bound, unless the protocol knows better."""
+        for_each_party = _ROOM_FOR_A_PARTY + _ROOM_FOR_A_SHARE * (2 + self.session.components)
+        label = len(self.session.label().encode())
+        return _ROOM + label + self.longest_words + for_each_party * self.session.parties
+
+    def recipients(self, party: int) -> tuple[str, ...]:
+        """The addresses that a party sends its vector to."""
+        return self.helper_addresses or (COORDINATOR,)
+
+    @property
     def helper_addresses(self) -> tuple[str, ...]:
         """The addresses of the helpers, in the order of their keys in the roster."""
         return ()
@@ -320,78 +371,23 @@ class Protocol(ABC):
         """The endpoint of a party. Its secret randomness for this session comes from `secrets`."""
 
     @abstractmethod
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> Coordinator:
-        """The endpoint of the coordinator, whose X25519 key is `secret`."""
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> Coordinator:
+        """The endpoint of the coordinator."""
 
-    def helper(self, index: int, secret: bytes, secrets: SecretStream) -> Endpoint:
-        """The endpoint of a helper, whose X25519 key is `secret`."""
+    def load(self) -> None:  # noqa: B027 (most have nothing to load)
+        """Have the compiled code ready that endpoints use, before anybody waits for it."""
+
+    def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+        """The addresses that these statements prove at fault, and the fault."""
+        return {}
+
+    def helper(self, index: int, identity: Identity, secrets: SecretStream) -> Endpoint:
+        """The endpoint of a helper. It takes its secrets when it is made; what it needs of them is in its state."""
         raise ValueError(f"Expected a protocol with helpers; {type(self).__name__} has none.")
 
     def _checked(self, roster: Roster) -> Roster:
-        if len(roster.parties) != self.session.parties:
-            raise Unsuitable(
-                "roster.parties", f"has {len(roster.parties)} keys, but {self.session.parties} parties take part"
-            )
+        if (keys := len(roster.parties)) != self.session.parties:
+            raise Unsuitable("roster.parties", f"has {keys} keys, but {self.session.parties} parties take part")
         if (needed := len(self.helper_addresses)) and len(roster.helpers) != needed:
             raise Unsuitable("roster.helpers", f"has {len(roster.helpers)} keys, but there are {needed} helpers")
         return roster
-
-
-def address_of(party: int) -> str:
-    return f"party:{party}"
-
-
-def bitmap(flags: Flags) -> bytes:
-    return np.packbits(flags).tobytes()
-
-
-def from_bitmap(packed: bytes, parties: int) -> Flags:
-    """Flags from a bitmap; `Rejected` if it is not for so many parties."""
-    if len(packed) != (parties + 7) // 8:
-        raise Rejected(f"a list of parties has {len(packed)} bytes; {(parties + 7) // 8} are due")
-    flags = np.unpackbits(np.frombuffer(packed, dtype=np.uint8)).astype(np.bool_)
-    if flags[parties:].any():
-        raise Rejected("a list of parties names parties that are not in the study")
-    return flags[:parties]
-
-
-def decode(incoming: bytes | memoryview, kind: Any) -> Any:
-    """A typed message from its bytes; `Rejected` if they are not one."""
-    try:
-        return msgspec.msgpack.decode(incoming, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
-        raise Rejected(f"a message has a type that this endpoint does not take ({error})") from None
-
-
-def check_label(label: str, session: Session) -> None:
-    """Refuse a message of another study, sum or shape."""
-    if label != session.label():
-        raise Rejected("a message belongs to another study or another sum")
-
-
-def check_sender(sender: int, session: Session, seen: Flags) -> None:
-    """Refuse a message from outside the study, or a second one from the same party."""
-    if not 0 <= sender < session.parties:
-        raise Rejected(f"a message came from party {sender}; the study has {session.parties} parties")
-    if seen[sender]:
-        raise Rejected(f"a second message came from party {sender}")
-
-
-def check_survivors(count: int, session: Session) -> None:
-    """Refuse a total over fewer parties than the noise is sized for."""
-    if count < session.least_survivors:
-        raise Aborted(
-            f"only {count} of {session.parties} parties are left and the study asks for at least "
-            f"{session.least_survivors}; nothing was revealed. Run it again, or agree on more dropouts."
-        )
-
-
-def _array_to_bytes(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.dtype.str, value.tobytes()
-    raise TypeError(f"Expected an array, got {type(value)}.")
-
-
-def _array_from_bytes(kind: Any, value: Any) -> Any:
-    dtype, data = value
-    return np.frombuffer(data, dtype=np.dtype(dtype)).copy()

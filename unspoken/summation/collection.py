@@ -7,25 +7,16 @@ so a coordinator cannot invent parties.
 from __future__ import annotations
 
 import hashlib
+from typing import ClassVar
 
 import msgspec
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
-from unspoken.summation.adding import AddingCoordinator
-from unspoken.summation.base import (
-    COORDINATOR,
-    Aborted,
-    Envelope,
-    Message,
-    Openable,
-    Party,
-    Protocol,
-    Roster,
-    Session,
-    decode,
-)
+from unspoken.summation.adding import AddingCoordinator, AddingState
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Message, Openable, Party, Protocol, Roster, Session
+from unspoken.summation.incoming import decode
 from unspoken.summation.keys import SIGNATURE_BYTES, Identity, verify
 from unspoken.types import Words
 
@@ -74,10 +65,16 @@ class CollectionParty(Party):
         self.state.submitted = _FORGOTTEN
 
 
+class CollectionState(AddingState):
+    messages: dict[int, bytes] = {}
+    """Each party's message, if they are kept apart"""
+
+
 class CollectionCoordinator(AddingCoordinator):
-    def __init__(self, session: Session, roster: Roster) -> None:
+    def __init__(self, session: Session, roster: Roster, apart: bool = False) -> None:
         super().__init__(session)
-        self._roster = roster
+        self._roster, self._apart = roster, apart
+        self.state: CollectionState = CollectionState(self.state.seen, self.state.total)
 
     def step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
@@ -87,13 +84,25 @@ class CollectionCoordinator(AddingCoordinator):
         statement = _statement(self._session, message.sender, message.vector)
         verify(self._roster.parties[message.sender], statement, message.signature, f"party {message.sender}")
         self._add(message.sender, message.vector)
+        if self._apart:
+            self.state.messages[message.sender] = bytes(message.vector)
         return []
+
+    def part(self) -> bytes | None:
+        """A part of the total; none if messages are kept apart."""
+        return None if self._apart else super().part()
+
+    def messages(self) -> dict[int, Words]:
+        """Each party's message, where they are kept apart."""
+        return {sender: self._session.unpack(vector).copy() for sender, vector in self.state.messages.items()}
 
 
 class Collection(Protocol):
     """Adds signed messages that need no hiding. Plans ask for it; a study's [summation] cannot."""
 
     options_type = Options
+    apart: ClassVar[bool] = False
+    """Whether the coordinator keeps the messages apart, since some may be left out of the total later"""
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -107,11 +116,22 @@ class Collection(Protocol):
         label, signature = sizes.of_text(self.session.label()), sizes.of_bytes(SIGNATURE_BYTES)
         return sizes.of_message(OwnMessage, label, last, vector, signature)
 
+    @property
+    def largest_message(self) -> int:
+        """The size of a vector's message, the only one."""
+        return self.upload_bytes()
+
     def party(self, index: int, identity: Identity, secrets: SecretStream) -> CollectionParty:
         return CollectionParty(self.session, self.roster, index, identity)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> CollectionCoordinator:
-        return CollectionCoordinator(self.session, self.roster)
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> CollectionCoordinator:
+        return CollectionCoordinator(self.session, self.roster, self.apart)
+
+
+class CollectionApart(Collection):
+    """The same, with the messages kept apart."""
+
+    apart = True
 
 
 def _statement(session: Session, sender: int, vector: bytes | memoryview) -> bytes:

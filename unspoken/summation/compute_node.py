@@ -1,4 +1,5 @@
-"""The compute node's side of a sum: it counts each party once, and reveals its part of the total once.
+"""The compute node's side of a sum: it counts each party once, signs one list of survivors, and reveals its part of
+their total once all nodes have signed the same list.
 
 See `compute_nodes` for the protocol and its security.
 """
@@ -9,65 +10,84 @@ import msgspec
 import numpy as np
 
 from unspoken.noise.stream import KEY_BYTES
-from unspoken.summation.base import (
-    COORDINATOR,
-    Aborted,
-    Endpoint,
-    Envelope,
-    Rejected,
-    Roster,
-    Session,
-    check_label,
-    check_sender,
-    check_survivors,
-    decode,
-    from_bitmap,
-)
-from unspoken.summation.keys import Channel, unseal, verify
+from unspoken.summation.abortable import AbortableEndpoint, AbortableState
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Roster, Session, address_of
+from unspoken.summation.incoming import check_label, check_sender, check_survivors, decode, from_bitmap
+from unspoken.summation.keys import PUBLIC_BYTES, Channel, Identity, agreement_key, unseal, verify
 from unspoken.summation.masks import add_streams
 from unspoken.summation.node_messages import (
+    DIGEST_BYTES,
+    Agreed,
     Fold,
+    Folded,
     Framed,
     FromNode,
     Held,
+    KeyTable,
     PartialTotal,
+    Propose,
     Reveal,
     Roll,
     Share,
+    SignedKey,
     ToNode,
     address,
+    key_statement,
     nodes_of,
     sealing_key,
-    statement,
+    survivors_statement,
+    users_of,
 )
+from unspoken.types import Flags
 
 
-class NodeState(msgspec.Struct):
-    key: bytes
-    heard: np.ndarray
+class WaitingShare(msgspec.Struct, frozen=True):
+    """A share that is not yet counted."""
+
+    signed: SignedKey
+    plain: bytes
+
+
+class NodeState(AbortableState):
+    waiting: dict[int, WaitingShare]
+    faults: dict[int, SignedKey]
+    """Other keys that parties signed, or keys of low order, one for each party"""
     counted: np.ndarray
+    keys: np.ndarray
+    """The `KeyTable` of the counted parties"""
     total: np.ndarray
     noise: np.ndarray
-    """Shares of the parties' noise seeds (parties · bytes of noise shares)"""
-    waiting: dict[int, bytes]
-    revealed: bytes = b""
+    """Shares of the parties' noise seeds (parties · bytes of noise shares), until the seeds to open are known"""
+    statement: bytes = b""
+    """The statement that this node signed: the parties in the total are fixed"""
+    opened: bytes = b""
+    """Its shares of the noise seeds to open"""
 
 
-class ComputeNode(Endpoint):
-    def __init__(self, session: Session, roster: Roster, node: int, nodes: int, per_party: int, key: bytes) -> None:
+class ComputeNode(AbortableEndpoint):
+    def __init__(
+        self, session: Session, roster: Roster, node: int, nodes: int, per_party: int, identity: Identity
+    ) -> None:
         self._session, self._roster, self._node, self._nodes, self._per_party = session, roster, node, nodes, per_party
-        self._channel = Channel(key, roster.coordinator, session.label(), address(node), COORDINATOR)
+        self._identity, secret = identity, identity.agreement_secret
+        self._channel = Channel(secret, agreement_key(roster.coordinator), session.label(), address(node), COORDINATOR)
         self._noise_bytes = session.components * KEY_BYTES
+        self._mine = users_of(node, session.parties, nodes, per_party)
         self.state: NodeState = NodeState(
-            key=key,
-            heard=np.zeros(session.parties, dtype=np.bool_),
+            waiting={},
+            faults={},
             counted=np.zeros(session.parties, dtype=np.bool_),
+            keys=KeyTable.empty(session.parties),
             total=session.zeros(),
             noise=np.zeros(session.parties * self._noise_bytes, dtype=np.uint8),
-            waiting={},
         )
 
-    def step(self, incoming: bytes) -> list[Envelope]:
+    @property
+    def has_forgotten(self) -> bool:
+        """True once it has signed: single shares are gone, and the seeds of noise that is not opened."""
+        return bool(self.state.statement)
+
+    def _step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return []
         message: Share | Framed = decode(incoming, Share | Framed)
@@ -78,76 +98,177 @@ class ComputeNode(Endpoint):
         if message.node != self._node:
             raise Rejected(f"a message for node {message.node} came to node {self._node}")
         request: ToNode = decode(self._channel.unwrap(message.body), ToNode)
+        try:
+            return [self._enveloped(self._answer(request))]
+        except Aborted:
+            self._forget()
+            raise
+
+    def _answer(self, request: ToNode) -> FromNode:
         match request:
             case Roll():
-                return [self._answer(Held(sorted(self.state.waiting)))]
+                waiting = self.state.waiting
+                return Held([waiting[sender].signed for sender in sorted(waiting)], [*self.state.faults.values()])
             case Fold():
-                self._fold(request)
-                return []
+                return self._fold(request)
+            case Propose():
+                return self._agree(request)
             case Reveal():
-                return [self._answer(self._part(request))]
+                return self._part(request)
 
     def _take(self, share: Share) -> None:
-        """Check the sender, decrypt the share, and keep it until its party is counted."""
-        if self.state.revealed:
-            raise Rejected("a share came after the total had been revealed")
-        check_sender(share.sender, self._session, self.state.heard)
-        if share.node != self._node or self._node not in self._nodes_of(share.sender):
+        """Check the sender and its key, decrypt the share, and keep it until its party is counted.
+
+        A second key is kept as evidence. Its share is not: which of two splittings counts is not for one node to say.
+        """
+        state, who = self.state, f"party {share.sender}"
+        if state.statement:
+            raise Rejected(f"a share of {who} came after the parties in the total were fixed")
+        check_sender(share.sender, self._session, state.counted)
+        if share.node != self._node or not self._mine[share.sender]:
             raise Rejected(f"a share for node {share.node} came to node {self._node}")
-        who = f"party {share.sender}"
-        signed = statement(share.session, share.sender, share.key)
-        verify(self._roster.parties[share.sender], signed, share.signature, who)
-        sealing = sealing_key(self.state.key, share.key, share.key, share.session, share.sender, self._node)
+        if len(share.key) != PUBLIC_BYTES:
+            raise Rejected(f"{who} sent a one-time key of {len(share.key)} bytes; {PUBLIC_BYTES} are due")
+        before = state.waiting.get(share.sender)
+        if before is not None and before.signed.key == share.key:
+            raise Rejected(f"a second message came from {who}")
+        signed = SignedKey(share.sender, share.key, share.signature)
+        self._verify(signed)
+        if before is not None:
+            state.faults.setdefault(share.sender, signed)
+            return
+        try:
+            sealing = sealing_key(
+                self._identity.agreement_secret, share.key, share.key, share.session, share.sender, self._node
+            )
+        except Rejected:
+            # The key has a low order. As its owner signed it, the coordinator can show whose fault it is.
+            state.faults.setdefault(share.sender, signed)
+            return
         plain = unseal(sealing, 0, share.sealed, who)
         size = len(plain) - self._noise_bytes
         due = self._session.vector_bytes if self._holds_vector(share.sender) else KEY_BYTES
         if size != due:
             raise Rejected(f"{who} sent a share of {size} bytes; {due} were due")
-        self.state.waiting[share.sender] = plain
-        self.state.heard[share.sender] = True
+        state.waiting[share.sender] = WaitingShare(signed, plain)
 
-    def _fold(self, fold: Fold) -> None:
-        state, session = self.state, self._session
-        if state.revealed:
-            raise Rejected("the total has been revealed; this sum is over")
-        if len(set(fold.senders)) != len(fold.senders) or not state.waiting.keys() >= set(fold.senders):
+    def _verify(self, signed: SignedKey) -> None:
+        statement = key_statement(self._session.label(), signed.sender, signed.key)
+        verify(self._roster.parties[signed.sender], statement, signed.signature, f"party {signed.sender}")
+
+    def _fold(self, fold: Fold) -> Folded:
+        """Count parties. What is counted already is only acknowledged again."""
+        state, senders = self.state, [signed.sender for signed in fold.keys]
+        known = all(0 <= sender < self._session.parties and self._has(sender) for sender in senders)
+        if len(set(senders)) != len(senders) or not known:
             raise Rejected("the coordinator asks to count a party twice, or one that this node has not heard from")
-        seeds = []
-        for sender in fold.senders:
-            plain = memoryview(state.waiting.pop(sender))
-            share, noise = plain[: len(plain) - self._noise_bytes], plain[len(plain) - self._noise_bytes :]
+        for signed in fold.keys:
+            if state.counted[signed.sender]:
+                self._check_counted(signed)
+            elif state.waiting[signed.sender].signed.key != signed.key:
+                raise Rejected(f"the coordinator asks to count party {signed.sender} under a key of another share")
+        self._count([sender for sender in senders if not state.counted[sender]])
+        return Folded(senders)
+
+    def _has(self, sender: int) -> bool:
+        return bool(self.state.counted[sender]) or sender in self.state.waiting
+
+    def _check_counted(self, signed: SignedKey) -> None:
+        """Abort if a party was counted under another key: a second share of it would make the total wrong."""
+        counted = KeyTable(self.state.keys).of(signed.sender)
+        if counted.key == signed.key:
+            return
+        self._verify(signed)
+        raise Aborted(
+            f"party {signed.sender} signed two one-time keys, and node {self._node} has counted the other one; "
+            "nothing was revealed",
+            (address_of(signed.sender),),
+            tuple(each.evidence(self._session.label()) for each in (counted, signed)),
+        )
+
+    def _count(self, senders: list[int]) -> None:
+        """Add the shares of these parties to the total, and forget them."""
+        state, session, keys, seeds = self.state, self._session, KeyTable(self.state.keys), []
+        for sender in senders:
+            share = state.waiting.pop(sender)
+            plain = memoryview(share.plain)
+            words, noise = plain[: len(plain) - self._noise_bytes], plain[len(plain) - self._noise_bytes :]
             start = sender * self._noise_bytes
             state.noise[start : start + self._noise_bytes] = np.frombuffer(noise, dtype=np.uint8)
             if self._holds_vector(sender):
-                state.total += session.unpack(share)
+                state.total += session.unpack(words)
             else:
-                seeds.append((bytes(share), True))
+                seeds.append((bytes(words), True))
+            keys.put(share.signed)
             state.counted[sender] = True
         add_streams(state.total, seeds)
 
-    def _part(self, reveal: Reveal) -> PartialTotal:
-        """The part of the total for one set of parties only: a second set would reveal a difference."""
+    def _agree(self, proposed: Propose) -> Agreed:
+        """Sign the list of survivors and their keys, if it is right for this node's parties, and no second one."""
         state, session = self.state, self._session
-        survivors = from_bitmap(reveal.survivors, session.parties)
-        check_survivors(int(survivors.sum()), session)
-        mine = np.array([self._node in self._nodes_of(party) for party in range(session.parties)])
-        if (state.counted != (survivors & mine)).any():
-            raise Aborted(f"node {self._node} counted other parties than the coordinator names; nothing was revealed")
-        if state.revealed and state.revealed != reveal.survivors:
-            raise Aborted("the coordinator asks for a second, different total, which is refused")
-        state.revealed = reveal.survivors
+        survivors = from_bitmap(proposed.survivors, session.parties)
+        if len(proposed.digests) != self._nodes * DIGEST_BYTES:
+            raise Rejected(f"the digests of the survivors' keys have {len(proposed.digests)} bytes")
+        statement = survivors_statement(session.label(), proposed.survivors, proposed.digests)
+        if not state.statement:
+            check_survivors(int(survivors.sum()), session)
+            self._count_survivors(survivors & self._mine)
+            self._check_keys(survivors, proposed.digests)
+            self._fix(survivors, statement)
+        elif state.statement != statement:
+            raise self._aborted("was asked to sign a second list of survivors, and refuses")
+        return Agreed(self._identity.sign(statement))
+
+    def _count_survivors(self, mine: Flags) -> None:
+        """Count those whose `Fold` was lost."""
+        missing = np.flatnonzero(mine & ~self.state.counted).tolist()
+        if (self.state.counted & ~mine).any() or not self.state.waiting.keys() >= set(missing):
+            raise self._aborted("counted other parties than the coordinator names; nothing was revealed")
+        self._count(missing)
+
+    def _check_keys(self, survivors: Flags, digests: bytes) -> None:
+        """Compare the keys of all classes that use this node."""
+        keys = KeyTable(self.state.keys)
+        for step in range(self._per_party):
+            number = (self._node - step) % self._nodes
+            stated = digests[number * DIGEST_BYTES : (number + 1) * DIGEST_BYTES]
+            if keys.digest(survivors, number, self._nodes) != stated:
+                raise self._aborted(
+                    "counted its parties under other keys than the coordinator names; nothing was revealed"
+                )
+
+    def _fix(self, survivors: Flags, statement: bytes) -> None:
+        """Keep what will be revealed, and forget the rest."""
+        state, session = self.state, self._session
         opened = list(session.opened(int(survivors.sum())))
         noise = state.noise.reshape(session.parties, session.components, KEY_BYTES)[state.counted][:, opened]
-        return PartialTotal(memoryview(session.pack(state.total)), noise.tobytes())
+        state.statement, state.opened = statement, noise.tobytes()
+        state.waiting, state.faults, state.noise = {}, {}, np.zeros(0, dtype=np.uint8)
 
-    def _answer(self, message: FromNode) -> Envelope:
+    def _part(self, reveal: Reveal) -> PartialTotal:
+        """This node's part of the one total, which all nodes have agreed on."""
+        state, signatures = self.state, reveal.signatures
+        if not state.statement or len(signatures) != self._nodes:
+            raise Rejected(f"node {self._node} was asked for its part before all nodes had signed the survivors")
+        for node, signature in enumerate(signatures):
+            verify(self._roster.helpers[node], state.statement, signature, f"node {node}")
+        return PartialTotal(memoryview(self._session.pack(state.total)), state.opened)
+
+    def _aborted(self, reason: str) -> Aborted:
+        """An abort for what the coordinator asked."""
+        return Aborted(f"node {self._node} {reason}", {COORDINATOR: "it asked for this"})
+
+    def _forget(self) -> None:
+        """The sum is over, and this node's part of it is not revealed."""
+        state = self.state
+        state.waiting, state.faults, state.opened = {}, {}, b""
+        state.total, state.noise = self._session.zeros(), np.zeros(0, dtype=np.uint8)
+
+    def _enveloped(self, message: FromNode) -> Envelope:
         body = self._channel.wrap(msgspec.msgpack.encode(message))
         return Envelope(
             COORDINATOR, msgspec.msgpack.encode(Framed(self._session.label(), self._node, memoryview(body)))
         )
 
-    def _nodes_of(self, party: int) -> list[int]:
-        return nodes_of(party, self._nodes, self._per_party)
-
     def _holds_vector(self, party: int) -> bool:
-        return self._nodes_of(party)[0] == self._node
+        return nodes_of(party, self._nodes, self._per_party)[0] == self._node

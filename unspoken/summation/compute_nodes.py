@@ -3,70 +3,83 @@
 Cross-silo, Algorithm 1 (DCA). A party splits its vector y into M shares that add up to y modulo 2^b. M − 1 of them
 are uniformly random and travel as 32-byte seeds (the paper sends whole vectors), so a party uploads little more than
 one vector for any number of nodes. The node that gets the vector rotates with the party's index, to share the load.
+Messages to a node are encrypted to its key from the study's roster, so the coordinator may carry them.
+
+A party makes a one-time key for each splitting, signs it, and seals its shares under it. The course is:
+- `settle`: nodes report the keys that they hold shares under. The coordinator has a party counted (`Fold`) if all its
+  nodes hold the same key; one that signed two keys is left out by all nodes, and shown by its signatures.
+- `agree`: each node signs one statement in an attempt: the sum's label, the survivors, and a digest of their one-time
+  keys. It signs if the survivors are as many as planned at least, and those that use this node are exactly the parties
+  that it has counted, under these keys.
+- `finish`: each node gets the signatures of all M nodes. It reveals its part if all are for the statement that it has
+  signed itself.
 
 Security. Any M − 1 nodes, the coordinator and any parties together see, of an honest party, uniformly random words and
-the total. Messages to a node are encrypted to its key from the study's roster, so the coordinator may carry
-them. A node counts a party once, adds up only parties that all nodes have heard from, reveals its part of the total
-once, and never below the agreed number of parties: a coordinator that asks for two different totals, or for a small
-one, gets nothing.
+one total. An honest node signs one statement, and reveals against the signatures of all honest nodes. So all parts that
+honest nodes ever reveal in an attempt are for one list of survivors S. Each party in S was compared by every honest
+node that it uses: all of them have counted it, once and under the same key, and nobody else. So S is what is summed.
 
 With `per_party` = p < M each party uses p of the nodes, while the coordinator sees every node's part. Let b nodes be
 corrupt. If 2p ≤ M + b, a few colluders split the nodes into groups without a common party, and a sum opens for each
-group. If 2p > M + b, any two parties have a common honest node. A combination Σ c_j·(part of node j) is more than
-random words only if c_j is the same at all honest nodes of a party that all of them count, so it contains all such
-parties or none. Hence one sum opens, over all parties that are counted by all their honest nodes. A node checks only
-its own parties against the coordinator's list, and tolerates D missing ones; a coordinator that sends each node a
-different list can therefore leave out (M − b)·D parties. Studies need 2p > M, b = 2p − M − 1 nodes may be corrupt,
-noise is sized for the remaining parties, and no noise components are opened, as their number depends on that list.
+group. If 2p > M + b, any two parties have a common honest node, for they have 2p − M > b nodes in common. A combination
+Σ c_j·(part of node j), with c_j = 0 for a node that reveals nothing, is more than random words only if c_j is the same
+at all honest nodes of a party in S; through common nodes it is the same for all parties in S. Hence nothing opens but
+the total of S, and all honest nodes are needed for it. Studies need 2p > M, and b = 2p − M − 1 nodes may be corrupt
+(all but one if p = M). Then the smallest total that can open is of `least_survivors` parties, whatever the coordinator
+tells to whom; and as honest nodes agree on S, noise components are opened for as many survivors as there are.
+
+Not prevented: a corrupt node can end the run, or make the total wrong by an untrue part. A node that loses its state in
+mid-attempt may sign again: a second total needs all honest nodes to do so.
 """
 
 from __future__ import annotations
 
+import hmac
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pydantic import Field
 
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
 from unspoken.summation.base import (
-    COORDINATOR,
-    Aborted,
-    Coordinator,
     Envelope,
     Openable,
     Party,
     Protocol,
-    Rejected,
     Roster,
     Session,
+    SignedStatement,
     Unsuitable,
-    bitmap,
-    check_label,
-    check_sender,
-    check_survivors,
-    decode,
+    address_of,
 )
 from unspoken.summation.compute_node import ComputeNode
-from unspoken.summation.keys import PUBLIC_BYTES, SIGNATURE_BYTES, TAG_BYTES, Channel, Identity, public_key, seal
+from unspoken.summation.compute_nodes_coordinator import NodesCoordinator
+from unspoken.summation.evidence import by_party, differ
+from unspoken.summation.keys import (
+    NONCE_BYTES,
+    PUBLIC_BYTES,
+    SIGNATURE_BYTES,
+    TAG_BYTES,
+    Identity,
+    agreement_key,
+    public_key,
+    seal,
+)
 from unspoken.summation.masks import add_masks
 from unspoken.summation.node_messages import (
-    Fold,
-    Framed,
-    FromNode,
-    Held,
-    PartialTotal,
-    Reveal,
-    Roll,
     Share,
-    ToNode,
     address,
     exclusive_or,
+    is_weak,
+    key_statement,
     nodes_of,
     sealing_key,
-    statement,
 )
-from unspoken.types import Flags, Words
+from unspoken.types import Words
 
 
 class Options(Section):
@@ -80,11 +93,11 @@ class Options(Section):
 
 
 class PartyState(msgspec.Struct):
-    key: bytes
+    root: bytes
+    """The source of the one-time key and the shares; forgotten with the vector"""
     noise_seeds: list[bytes]
-    masks: list[bytes]
-    """Seeds of the shares for all nodes but the first"""
     submitted: list[tuple[int, bytes]] = []
+    sent: bool = False
 
 
 class ComputeNodesParty(Party):
@@ -92,9 +105,9 @@ class ComputeNodesParty(Party):
         self, session: Session, roster: Roster, nodes: list[int], index: int, identity: Identity, secrets: SecretStream
     ) -> None:
         self._session, self._roster, self._nodes, self._index = session, roster, nodes, index
-        self._identity, self._secrets = identity, secrets
+        self._identity = identity
         seeds = [secrets.key() for _ in range(session.components)]
-        self.state: PartyState = PartyState(secrets.key(), seeds, [secrets.key() for _ in nodes[1:]])
+        self.state: PartyState = PartyState(secrets.key(), seeds)
 
     @property
     def seeds(self) -> list[bytes]:
@@ -105,146 +118,46 @@ class ComputeNodesParty(Party):
 
     def submit(self, vector: Words) -> list[Envelope]:
         """Send the shares. Asked again, it repeats them: two vectors under one mask would reveal their difference."""
-        if not self.state.submitted:
-            rest = add_masks(vector, [(mask, False) for mask in self.state.masks], self._session)
-            plain = [self._session.pack(rest), *self.state.masks]
-            signature = self._identity.sign(self._statement())
-            self.state.submitted = [
-                (node, self._sealed(node, share + noise, signature))
-                for node, share, noise in zip(self._nodes, plain, self._noise_shares(), strict=True)
-            ]
-        return [Envelope(address(node), body) for node, body in self.state.submitted]
+        state, session = self.state, self._session
+        if not state.sent:
+            secrets = self._secrets_for(vector)
+            key, masks = secrets.key(), [secrets.key() for _ in self._nodes[1:]]
+            rest = add_masks(vector, [(mask, False) for mask in masks], session)
+            shares = zip([session.pack(rest), *masks], self._noise_shares(secrets), strict=True)
+            state.submitted = self._sealed(key, [share + noise for share, noise in shares])
+            state.root, state.sent = b"", True
+        return [Envelope(address(node), body) for node, body in state.submitted]
 
     def forget_vector(self) -> None:
-        self.state.submitted = [(node, b"") for node in self._nodes]
+        """Nothing of the sum is left to this party: no vector, no keys, no seeds of its noise."""
+        self.state = PartyState(b"", [], sent=True)
 
-    def _noise_shares(self) -> list[bytes]:
+    def _secrets_for(self, vector: Words) -> SecretStream:
+        """The secrets for this vector. Another one gets others, even from a state that was written down before a crash.
+
+        The vector's GMAC under a secret key is a universal hash: two vectors share it with probability below 2⁻⁹⁰.
+        """
+        root = SecretStream(self.state.root)
+        words = np.ascontiguousarray(vector, dtype=self._session.wire_type)
+        tag = AESGCM(root.key()).encrypt(bytes(NONCE_BYTES), b"", words.view(np.uint8).data)
+        return SecretStream(hmac.digest(root.key(), tag, "sha256"))
+
+    def _noise_shares(self, secrets: SecretStream) -> list[bytes]:
         """Shares whose exclusive or is the concatenation of the noise seeds."""
         together = b"".join(self.state.noise_seeds)
-        shares = [self._secrets.take(len(together)) for _ in self._nodes[1:]]
+        shares = [secrets.take(len(together)) for _ in self._nodes[1:]]
         return [exclusive_or([together, *shares]), *shares]
 
-    def _statement(self) -> bytes:
-        return statement(self._session.label(), self._index, public_key(self.state.key))
-
-    def _sealed(self, node: int, plain: bytes, signature: bytes) -> bytes:
-        label, key = self._session.label(), public_key(self.state.key)
-        sealing = sealing_key(self.state.key, self._roster.helpers[node], key, label, self._index, node)
-        return msgspec.msgpack.encode(
-            Share(label, self._index, node, key, signature, memoryview(seal(sealing, 0, plain)))
-        )
-
-
-class CoordinatorState(msgspec.Struct):
-    settled: np.ndarray
-    total: np.ndarray
-    held: dict[int, list[int]]
-    parts: dict[int, bytes]
-    """Each node's shares of the opened noise seeds"""
-
-
-class NodesCoordinator(Coordinator):
-    def __init__(self, session: Session, roster: Roster, per_party: int, secret: bytes) -> None:
-        self._session, self._nodes, self._per_party = session, len(roster.helpers), per_party
-        self._channels = [
-            Channel(secret, key, session.label(), COORDINATOR, address(node)) for node, key in enumerate(roster.helpers)
-        ]
-        self.state: CoordinatorState = CoordinatorState(
-            settled=np.zeros(session.parties, dtype=np.bool_),
-            total=session.zeros(),
-            held={},
-            parts={},
-        )
-
-    def settle(self) -> list[Envelope]:
-        self.state.held = {}
-        return self._to_all(Roll())
-
-    def finish(self) -> list[Envelope]:
-        check_survivors(int(self.state.settled.sum()), self._session)
-        return self._to_all(Reveal(bitmap(self.state.settled)))
-
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if not incoming:
-            return []
-        framed: Framed = decode(incoming, Framed)
-        check_label(framed.session, self._session)
-        if not 0 <= framed.node < self._nodes:
-            raise Rejected(f"a message came from node {framed.node}; there are {self._nodes}")
-        message: FromNode = decode(self._channels[framed.node].unwrap(framed.body), FromNode)
-        if isinstance(message, Held):
-            return self._gather(framed.node, message)
-        self._add(framed.node, message)
-        return []
-
-    def _gather(self, node: int, held: Held) -> list[Envelope]:
-        """Once all nodes have answered, count the parties that all their nodes have heard from."""
-        state = self.state
-        state.held[node] = held.senders
-        if len(state.held) < self._nodes:
-            return []
-        heard = {number: set(senders) for number, senders in state.held.items()}
-        everyone = sorted(set().union(*heard.values()))
-        common = [
-            party
-            for party in everyone
-            if all(party in heard[number] for number in nodes_of(party, self._nodes, self._per_party))
-        ]
-        for party in common:
-            check_sender(party, self._session, state.settled)
-        state.settled[common] = True
-        state.held = {}
-        folds = []
-        for number in range(self._nodes):
-            mine = [party for party in common if number in nodes_of(party, self._nodes, self._per_party)]
-            folds += [self._to(number, Fold(mine))] if mine else []
-        return folds
-
-    def _add(self, node: int, part: PartialTotal) -> None:
-        if node in self.state.parts:
-            raise Rejected(f"node {node} sent its part twice")
-        if len(part.opened) != self._counted_by(node) * self._opened_bytes():
-            raise Rejected(f"node {node} sent {len(part.opened)} bytes of noise seeds")
-        self.state.total += self._session.unpack(part.total)
-        self.state.parts[node] = part.opened
-
-    def survivors(self) -> Flags:
-        return self.state.settled
-
-    def total(self) -> Words:
-        missing = [address(node) for node in range(self._nodes) if node not in self.state.parts]
-        if missing:
-            raise Aborted(f"no part of the total came from {', '.join(missing)}; nothing was revealed")
-        return self._session.reduce(self.state.total)
-
-    def opened(self) -> dict[int, list[bytes]]:
-        size = self._opened_bytes()
-        seeds: dict[int, list[bytes]] = {int(party): [] for party in np.flatnonzero(self.state.settled)}
-        if not size:
-            return seeds
-        shares: dict[int, list[bytes]] = {party: [] for party in seeds}
-        for node, opened in self.state.parts.items():
-            mine = [party for party in seeds if node in nodes_of(party, self._nodes, self._per_party)]
-            for position, party in enumerate(mine):
-                shares[party].append(opened[position * size : (position + 1) * size])
-        for party, parts in shares.items():
-            together = exclusive_or(parts)
-            seeds[party] = [together[start : start + KEY_BYTES] for start in range(0, size, KEY_BYTES)]
-        return seeds
-
-    def _opened_bytes(self) -> int:
-        return KEY_BYTES * len(self._session.opened(int(self.state.settled.sum())))
-
-    def _counted_by(self, node: int) -> int:
-        settled = np.flatnonzero(self.state.settled)
-        return sum(node in nodes_of(int(party), self._nodes, self._per_party) for party in settled)
-
-    def _to_all(self, message: ToNode) -> list[Envelope]:
-        return [self._to(node, message) for node in range(self._nodes)]
-
-    def _to(self, node: int, message: ToNode) -> Envelope:
-        body = self._channels[node].wrap(msgspec.msgpack.encode(message))
-        return Envelope(address(node), msgspec.msgpack.encode(Framed(self._session.label(), node, memoryview(body))))
+    def _sealed(self, key: bytes, shares: list[bytes]) -> list[tuple[int, bytes]]:
+        """The messages to the nodes, under one one-time key."""
+        label, index, public = self._session.label(), self._index, public_key(key)
+        signature, messages = self._identity.sign(key_statement(label, index, public)), []
+        for node, share in zip(self._nodes, shares, strict=True):
+            theirs = agreement_key(self._roster.helpers[node])
+            sealed = seal(sealing_key(key, theirs, public, label, index, node), 0, share)
+            message = Share(label, index, node, public, signature, memoryview(sealed))
+            messages.append((node, msgspec.msgpack.encode(message)))
+        return messages
 
 
 class ComputeNodes(Protocol):
@@ -256,7 +169,10 @@ class ComputeNodes(Protocol):
         self._count = options.nodes
         self._per_party = options.nodes if options.per_party is None else options.per_party
         if self._per_party > self._count:
-            raise Unsuitable("summation.per_party", f"is {self._per_party}, but there are only {self._count} nodes")
+            raise Unsuitable(
+                "summation.per_party",
+                f"is {self._per_party}, but there are only {self._count} nodes; leave it out to use all nodes",
+            )
         if 2 * self._per_party <= self._count:
             raise Unsuitable(
                 "summation.per_party",
@@ -267,8 +183,12 @@ class ComputeNodes(Protocol):
 
     @property
     def opens_noise(self) -> bool:
-        """True if all nodes see all parties; else the number to open would depend on the coordinator's word."""
-        return self._per_party == self._count
+        """True: the nodes agree on the survivors, and open what so many of them do not need."""
+        return True
+
+    @property
+    def withstands_lies(self) -> bool:
+        return True
 
     @property
     def parameters(self) -> dict[str, int]:
@@ -278,7 +198,9 @@ class ComputeNodes(Protocol):
     def assumptions(self) -> tuple[str, ...]:
         honest = self._count - self._corrupt
         keep = "one" if honest == 1 else f"{honest}"
-        whose = "keeps to itself what it receives" if honest == 1 else "keep to themselves what they receive"
+        whose = "keeps to itself what it receives, and never forgets what it signed"
+        if honest > 1:
+            whose = "keep to themselves what they receive, and never forget what they signed"
         return (f"at least {keep} of the {self._count} compute nodes {whose}",)
 
     @property
@@ -287,9 +209,19 @@ class ComputeNodes(Protocol):
         return 2 * self._per_party - self._count - 1
 
     def openable(self, colluding: int) -> Openable:
-        """A lying coordinator can leave out D parties at each honest node; all others are in the total."""
-        allowed = self.session.parties - self.session.least_survivors
-        return Openable(max(0, self.session.parties - (self._count - self._corrupt) * allowed))
+        """The total of the one list of survivors that all honest nodes have signed, and nothing else."""
+        return Openable(self.session.least_survivors)
+
+    def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+        convicted = {}
+        for party, signed in by_party(evidence, self.session.parties).items():
+            beginning = key_statement(self.session.label(), party, b"")
+            keys = [each.statement[len(beginning) :] for each in signed if each.statement.startswith(beginning)]
+            if differ(signed, beginning):
+                convicted[address_of(party)] = "it signed two one-time keys"
+            elif any(is_weak(key) for key in keys):
+                convicted[address_of(party)] = "it signed a one-time key of low order"
+        return convicted
 
     def upload_bytes(self) -> int:
         """The bytes of one party: a vector for its first node, seeds for the others, noise shares for all."""
@@ -312,8 +244,8 @@ class ComputeNodes(Protocol):
         nodes = nodes_of(index, self._count, self._per_party)
         return ComputeNodesParty(self.session, self.roster, nodes, index, identity, secrets)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> NodesCoordinator:
-        return NodesCoordinator(self.session, self.roster, self._per_party, secret)
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> NodesCoordinator:
+        return NodesCoordinator(self.session, self.roster, self._per_party, identity)
 
-    def helper(self, index: int, secret: bytes, secrets: SecretStream) -> ComputeNode:
-        return ComputeNode(self.session, self.roster, index, self._count, self._per_party, secret)
+    def helper(self, index: int, identity: Identity, secrets: SecretStream) -> ComputeNode:
+        return ComputeNode(self.session, self.roster, index, self._count, self._per_party, identity)

@@ -11,17 +11,8 @@ from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
 from unspoken.summation.adding import AddingCoordinator
-from unspoken.summation.base import (
-    COORDINATOR,
-    Envelope,
-    Message,
-    Openable,
-    Party,
-    Protocol,
-    Roster,
-    Session,
-    decode,
-)
+from unspoken.summation.base import COORDINATOR, Envelope, Message, Openable, Party, Protocol, Roster, Session
+from unspoken.summation.incoming import decode
 from unspoken.summation.keys import Identity
 from unspoken.types import Words
 
@@ -94,8 +85,13 @@ class Ideal(Protocol):
         vector, last = sizes.of_bytes(self.session.vector_bytes), sizes.of_integer(self.session.parties - 1)
         return sizes.of_message(Clear, sizes.of_text(self.session.label()), last, vector)
 
+    @property
+    def largest_message(self) -> int:
+        """The size of a vector's message, the only one."""
+        return self.upload_bytes()
+
     def party(self, index: int, identity: Identity, secrets: SecretStream) -> IdealParty:
         return IdealParty(self.session, self.roster, index)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> IdealCoordinator:
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> IdealCoordinator:
         return IdealCoordinator(self.session)

@@ -1,8 +1,9 @@
 """Signed keys, introductions along a graph, and authenticated messages, for protocols with masks between parties.
 
-Each party advertises two X25519 keys for the sum, signed by its identity in the roster. The coordinator introduces it
-to its neighbours in a random graph that both compute from the same seed. A party refuses neighbours that are not in the
-graph, signatures that do not match the roster, and too few neighbours.
+Each party advertises two X25519 keys for the sum and the neighbours that it chose, signed by its identity in the
+roster. The coordinator introduces it to these, and to those who chose it. A party refuses neighbours that it did not
+choose, and signatures that do not match the roster. The keys of those who chose it are the coordinator's word: a false
+one spoils the total and protects nobody less, as a party relies on its own choice alone (see `graph.exposure`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
 from unspoken.summation.base import (
@@ -26,11 +28,12 @@ from unspoken.summation.base import (
     Rejected,
     Roster,
     Session,
+    SignedStatement,
+    Unsuitable,
     address_of,
-    check_survivors,
-    decode,
 )
-from unspoken.summation.graph import Degree, disconnected, neighbours_of
+from unspoken.summation.graph import Graph
+from unspoken.summation.incoming import check_label, check_party, check_survivors, decode
 from unspoken.summation.keys import (
     PUBLIC_BYTES,
     SIGNATURE_BYTES,
@@ -38,28 +41,40 @@ from unspoken.summation.keys import (
     Channel,
     Identity,
     agree,
+    agreement_key,
     public_key,
     verify,
 )
 
-NONCE_BYTES = 16
 _FORGOTTEN = b"sent"
+_DIGEST_BYTES = 32
 
 
 class Advertise(Message, frozen=True, tag="keys/advertise"):
-    """Party to coordinator, forwarded to its neighbours: its keys for this sum."""
+    """Party to coordinator: its keys for this sum, and the neighbours that it chose."""
 
     sender: int
     cipher_key: bytes
     mask_key: bytes
+    chosen: bytes
+    signature: bytes
+
+
+class Introduced(Message, frozen=True, tag="keys/introduced"):
+    """A party's keys, as its neighbours get them; its choice is a digest."""
+
+    sender: int
+    cipher_key: bytes
+    mask_key: bytes
+    chosen: bytes
     signature: bytes
 
 
 class Introduce(Message, frozen=True, tag="keys/introduce"):
-    """Coordinator to party: the graph's seed, and the advertisements of its neighbours."""
+    """Coordinator to party: the keys of the neighbours that it chose, and of the others that chose it."""
 
-    nonce: bytes
-    neighbours: list[Advertise]
+    chosen: list[Introduced]
+    choosers: list[Introduced]
 
 
 class Framed(Message, frozen=True, tag="keys/framed"):
@@ -70,14 +85,35 @@ class Framed(Message, frozen=True, tag="keys/framed"):
     body: memoryview
 
 
-def check_advertised(advertised: Advertise, label: str, roster: Roster) -> None:
+def introduced(advertised: Advertise) -> Introduced:
+    """The part of an advertisement that neighbours are shown."""
+    digest = hashlib.sha256(advertised.chosen).digest()
+    keys = advertised.cipher_key, advertised.mask_key
+    return Introduced(advertised.sender, *keys, digest, advertised.signature)
+
+
+def check_introduced(shown: Introduced, label: str, roster: Roster) -> None:
     """Raise `Rejected` unless the keys are signed by their owner."""
-    signed = _statement(label, advertised.sender, advertised.cipher_key, advertised.mask_key)
-    verify(roster.parties[advertised.sender], signed, advertised.signature, f"party {advertised.sender}")
+    if (len(shown.cipher_key), len(shown.mask_key), len(shown.chosen)) != (PUBLIC_BYTES, PUBLIC_BYTES, _DIGEST_BYTES):
+        raise Rejected(f"party {shown.sender} advertised keys of the wrong length")
+    signed = _statement(label, shown.sender, shown.cipher_key, shown.mask_key, shown.chosen)
+    verify(roster.parties[shown.sender], signed, shown.signature, f"party {shown.sender}")
 
 
-def _statement(label: str, sender: int, cipher_key: bytes, mask_key: bytes) -> bytes:
-    return f"advertise/{label}/{sender}/".encode() + cipher_key + mask_key
+def keys_beginning(label: str, sender: int) -> bytes:
+    """The beginning of the statement that a party signs with its keys: the cipher key and the mask key follow."""
+    return f"advertise/{label}/{sender}/".encode()
+
+
+def keys_evidence(advertised: Advertise, label: str) -> SignedStatement:
+    """A party's keys as a statement that anyone with the roster can check."""
+    shown = introduced(advertised)
+    statement = _statement(label, shown.sender, shown.cipher_key, shown.mask_key, shown.chosen)
+    return SignedStatement(address_of(shown.sender), statement, shown.signature)
+
+
+def _statement(label: str, sender: int, cipher_key: bytes, mask_key: bytes, chosen_digest: bytes) -> bytes:
+    return keys_beginning(label, sender) + cipher_key + mask_key + chosen_digest
 
 
 def mask_seed(secret: bytes, public: bytes, label: str, one: int, other: int) -> bytes:
@@ -88,7 +124,9 @@ def mask_seed(secret: bytes, public: bytes, label: str, one: int, other: int) ->
 class NeighbourState(msgspec.Struct):
     cipher_secret: bytes
     mask_secret: bytes
+    chosen: list[int]
     keys: dict[int, tuple[bytes, bytes]] = {}
+    """The cipher key and the mask key of every neighbour: those that this party chose, and those that chose it"""
     introduced: bytes = b""
     submitted: bytes = b""
 
@@ -98,9 +136,12 @@ class NeighbourParty(Party):
 
     state: NeighbourState
 
-    def __init__(self, session: Session, roster: Roster, degree: Degree, index: int, identity: Identity) -> None:
-        self._session, self._roster, self._degree, self._index = session, roster, degree, index
+    def __init__(self, session: Session, roster: Roster, graph: Graph, index: int, identity: Identity) -> None:
+        self._session, self._roster, self._graph, self._index = session, roster, graph, index
         self._identity, self._label = identity, session.label()
+
+    def _draw(self, secrets: SecretStream) -> list[int]:
+        return self._graph.draw(self._index, self._label, secrets)
 
     def forget_vector(self) -> None:
         """Delete the masked vector once it is sent, so that many parties fit in one process; it cannot be resent."""
@@ -113,9 +154,12 @@ class NeighbourParty(Party):
         return [Envelope(COORDINATOR, self.state.submitted)]
 
     def _advertise(self) -> list[Envelope]:
-        cipher_key, mask_key = public_key(self.state.cipher_secret), public_key(self.state.mask_secret)
-        signature = self._identity.sign(_statement(self._label, self._index, cipher_key, mask_key))
-        return [self._framed(msgspec.msgpack.encode(Advertise(self._index, cipher_key, mask_key, signature)))]
+        state = self.state
+        cipher_key, mask_key = public_key(state.cipher_secret), public_key(state.mask_secret)
+        chosen = self._graph.announce(state.chosen)
+        digest = hashlib.sha256(chosen).digest()
+        signature = self._identity.sign(_statement(self._label, self._index, cipher_key, mask_key, digest))
+        return [self._framed(msgspec.msgpack.encode(Advertise(self._index, cipher_key, mask_key, chosen, signature)))]
 
     def _meet(self, introduction: Introduce) -> None:
         """Check the neighbours, and remember their keys."""
@@ -125,19 +169,20 @@ class NeighbourParty(Party):
             if state.introduced != fingerprint:
                 raise Aborted("the coordinator introduced two different sets of neighbours")
             raise Rejected("the neighbours were introduced twice")
-        if len(introduction.nonce) != NONCE_BYTES:
-            raise Rejected("the graph's seed has the wrong length")
-        seed = introduction.nonce + self._label.encode()
-        allowed = set(neighbours_of(self._index, self._session.parties, self._degree.neighbours, seed).tolist())
-        keys: dict[int, tuple[bytes, bytes]] = {}
-        for advertised in introduction.neighbours:
-            if advertised.sender not in allowed or advertised.sender in keys:
-                raise Aborted(f"party {advertised.sender} was introduced twice, or is not a neighbour")
-            check_advertised(advertised, self._label, self._roster)
-            keys[advertised.sender] = (advertised.cipher_key, advertised.mask_key)
-        if len(keys) < self._degree.threshold:
-            raise Aborted(f"only {len(keys)} neighbours were introduced; {self._degree.threshold} are needed")
+        keys = self._keys_of(introduction.chosen, set(state.chosen))
+        if len(keys) < self._graph.degree.threshold:
+            raise Aborted(f"only {len(keys)} neighbours were introduced; {self._graph.degree.threshold} are needed")
+        for shown in introduction.chosen:
+            check_introduced(shown, self._label, self._roster)
+        everyone = set(range(self._session.parties)) - {self._index, *state.chosen}
+        keys |= self._keys_of(introduction.choosers, everyone)
         state.keys, state.introduced = dict(sorted(keys.items())), fingerprint
+
+    def _keys_of(self, shown: list[Introduced], allowed: set[int]) -> dict[int, tuple[bytes, bytes]]:
+        keys = {other.sender: (other.cipher_key, other.mask_key) for other in shown}
+        if len(keys) != len(shown) or not keys.keys() <= allowed:
+            raise Aborted("a party was introduced twice, or is not a neighbour")
+        return keys
 
     def _masks_with(self, others: list[int]) -> list[tuple[bytes, bool]]:
         """The seeds of the masks with these neighbours, and whether to add (True) or subtract their streams."""
@@ -159,12 +204,11 @@ class NeighbourParty(Party):
         return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, memoryview(body))))
 
     def _channel(self) -> Channel:
-        me = address_of(self._index)
-        return Channel(self.state.cipher_secret, self._roster.coordinator, self._label, me, COORDINATOR)
+        me, peer = address_of(self._index), agreement_key(self._roster.coordinator)
+        return Channel(self.state.cipher_secret, peer, self._label, me, COORDINATOR)
 
 
 class MeetingState(msgspec.Struct):
-    nonce: bytes
     stage: str = "keys"
     keys: dict[int, Advertise] = {}
 
@@ -174,19 +218,23 @@ class NeighbourCoordinator(Coordinator):
 
     state: MeetingState
 
-    def __init__(self, session: Session, roster: Roster, degree: Degree, secret: bytes) -> None:
-        self._session, self._roster, self._degree, self._secret = session, roster, degree, secret
+    def __init__(self, session: Session, roster: Roster, graph: Graph, identity: Identity) -> None:
+        self._session, self._roster, self._graph, self._identity = session, roster, graph, identity
         self._label = session.label()
         self._channels: dict[int, Channel] = {}
+        self._chosen: dict[int, list[int]] = {}
+        self._choosers: dict[int, list[int]] = {}
+
+    def load(self, dumped: bytes) -> None:
+        super().load(dumped)
+        self._channels, self._chosen, self._choosers = {}, {}, {}
 
     def step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return []
         framed: Framed = decode(incoming, Framed)
-        if framed.session != self._label:
-            raise Rejected("a message belongs to another study or another sum")
-        if not 0 <= framed.sender < self._session.parties:
-            raise Rejected(f"a message came from party {framed.sender}; the study has {self._session.parties} parties")
+        check_label(framed.session, self._session)
+        check_party(framed.sender, self._session.parties)
         if self.state.stage == "keys":
             self._take_keys(framed)
             return []
@@ -201,31 +249,62 @@ class NeighbourCoordinator(Coordinator):
 
     def _take_keys(self, framed: Framed) -> None:
         advertised: Advertise = decode(framed.body, Advertise)
-        if advertised.sender != framed.sender:
-            raise Rejected(f"party {framed.sender} advertised keys of party {advertised.sender}")
-        check_advertised(advertised, self._label, self._roster)
-        if framed.sender in self.state.keys:
-            raise Rejected(f"a second message came from party {framed.sender}")
-        self.state.keys[framed.sender] = advertised
+        sender = framed.sender
+        if advertised.sender != sender:
+            raise Rejected(f"party {sender} advertised keys of party {advertised.sender}")
+        check_introduced(introduced(advertised), self._label, self._roster)
+        if sender in self.state.keys:
+            raise Rejected(f"a second message came from party {sender}")
+        if self._graph.read(sender, self._label, advertised.chosen) is None:
+            raise Rejected(f"party {sender} chose neighbours that it may not have")
+        # A key that others cannot agree on would stop them: it costs its owner only.
+        for key in (advertised.cipher_key, advertised.mask_key):
+            agree(self._identity.agreement_secret, key, b"")
+        self.state.keys[sender] = advertised
 
     def _introduce(self) -> list[Envelope]:
         """Close the stage of keys: introduce the parties present to their neighbours present."""
         keys = self.state.keys
         check_survivors(len(keys), self._session)
+        shown = {party: introduced(advertised) for party, advertised in keys.items()}
         return [
-            self._to(party, Introduce(self.state.nonce, [keys[o] for o in self._neighbours(party) if o in keys]))
+            self._to(
+                party,
+                Introduce([shown[other] for other in self._chosen_by(party)], [shown[other] for other in others]),
+            )
             for party in sorted(keys)
+            for others in [sorted(set(self._choosers_of(party)) - set(self._chosen_by(party)))]
         ]
 
-    def _neighbours(self, party: int) -> list[int]:
-        seed = self.state.nonce + self._label.encode()
-        found: list[int] = neighbours_of(party, self._session.parties, self._degree.neighbours, seed).tolist()
-        return found
+    def _chosen_by(self, party: int) -> list[int]:
+        """The neighbours that a party chose, of those who advertised keys."""
+        if not self._chosen:
+            self._meet_all()
+        return self._chosen[party]
+
+    def _choosers_of(self, party: int) -> list[int]:
+        """The parties that chose this one as a neighbour."""
+        if not self._chosen:
+            self._meet_all()
+        return self._choosers[party]
+
+    def _meet_all(self) -> None:
+        keys = self.state.keys
+        self._choosers = {party: [] for party in keys}
+        for party in sorted(keys):
+            chosen = self._graph.read(party, self._label, keys[party].chosen) or []
+            self._chosen[party] = [other for other in chosen if other in keys]
+            for other in self._chosen[party]:
+                self._choosers[other].append(party)
+
+    def _neighbours(self, party: int) -> set[int]:
+        """The parties that mask with this one: chosen by it, or by which it was chosen."""
+        return {*self._chosen_by(party), *self._choosers_of(party)}
 
     def _channel(self, party: int) -> Channel:
         if party not in self._channels:
-            key = self.state.keys[party].cipher_key
-            self._channels[party] = Channel(self._secret, key, self._label, COORDINATOR, address_of(party))
+            secret, key = self._identity.agreement_secret, self.state.keys[party].cipher_key
+            self._channels[party] = Channel(secret, key, self._label, COORDINATOR, address_of(party))
         return self._channels[party]
 
     def _to(self, party: int, message: Message) -> Envelope:
@@ -233,37 +312,23 @@ class NeighbourCoordinator(Coordinator):
 
 
 class NeighbourProtocol(Protocol):
-    """Masks between neighbours in a graph of this degree."""
+    """Masks between neighbours in a graph."""
 
-    def __init__(self, session: Session, options: Section, degree: Degree, roster: Roster | None) -> None:
+    def __init__(self, session: Session, options: Section, graph: Graph, roster: Roster | None) -> None:
         super().__init__(session, options, roster)
-        self.degree = degree
-
-    @property
-    def is_complete(self) -> bool:
-        """True if everyone masks with everyone."""
-        return self.degree.neighbours >= self.session.parties - 1
-
-    def _cut_off(self, colluding: int) -> float:
-        """A bound on the probability that honest survivors are disconnected, so that a partial sum opens."""
-        if self.is_complete:
-            return 0.0
-        missing = colluding + self.session.parties - self.session.least_survivors
-        return disconnected(self.session.parties, missing, self.degree.neighbours)
-
-    @property
-    def parameters(self) -> dict[str, int]:
-        return {"neighbours": self.degree.neighbours, "threshold": self.degree.threshold}
-
-    @property
-    def assumptions(self) -> tuple[str, ...]:
-        return ("the coordinator may be curious but follows the protocol",)
+        self.graph = graph
+        if session.least_survivors < 2:
+            raise Unsuitable(
+                "privacy.dropouts" if session.parties > 1 else "parties.count",
+                "leaves a single party, which has nobody to mask with; have more parties, or allow fewer dropouts",
+            )
 
     def upload_bytes(self) -> int:
         """The bytes of the last party, whose index and neighbours' indices take the most bytes."""
         last = sizes.of_integer(self.session.parties - 1)
-        keys = sizes.of_bytes(PUBLIC_BYTES)
-        advertised = sizes.of_message(Advertise, last, keys, keys, sizes.of_bytes(SIGNATURE_BYTES))
+        keys, chosen = sizes.of_bytes(PUBLIC_BYTES), len(self.graph.announce(list(range(self.graph.degree.neighbours))))
+        signature = sizes.of_bytes(SIGNATURE_BYTES)
+        advertised = sizes.of_message(Advertise, last, keys, keys, sizes.of_bytes(chosen), signature)
         bodies = [advertised, *(WRAPPING_BYTES + size for size in self._later_sizes())]
         label = sizes.of_text(self.session.label())
         return sum(sizes.of_message(Framed, label, last, sizes.of_bytes(body)) for body in bodies)

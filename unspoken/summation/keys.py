@@ -1,8 +1,10 @@
 """Identities, key agreement and sealed messages: the cryptography that endpoints share.
 
-Identities are Ed25519 keys in the study's roster, so a coordinator cannot invent parties. Keys for masks and for sealed
-messages are X25519 keys made for one sum and signed by their owner. A sealed message is AES-256-GCM under a key for
-that one message, bound by HKDF to the sum, the sender and the receiver.
+Everyone has one identity in the study's roster, an Ed25519 key, so a coordinator cannot invent parties. The same
+identity gives an X25519 key for agreement (by the birational map between the two curves), for channels with the
+coordinator and the helpers. Keys for masks and for messages between parties are X25519 keys made for one sum and signed
+by their owner. A sealed message is AES-256-GCM under a key for that one message, bound by HKDF to the sum, the sender
+and the receiver.
 """
 
 from __future__ import annotations
@@ -10,14 +12,14 @@ from __future__ import annotations
 import hmac
 import os
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from cryptography.exceptions import InvalidSignature, InvalidTag
+import nacl.bindings as sodium
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from nacl.exceptions import CryptoError
 
 from unspoken.noise.stream import KEY_BYTES
 from unspoken.summation.base import COORDINATOR, Rejected
@@ -26,57 +28,93 @@ PUBLIC_BYTES, SIGNATURE_BYTES = 32, 64
 TAG_BYTES = 16
 """The bytes that sealing adds to a message"""
 NONCE_BYTES = 12
+_REMEMBERED_BYTES = 2048
+"""The largest statement whose signature is remembered; longer ones are checked by one side only"""
 WRAPPING_BYTES = NONCE_BYTES + TAG_BYTES
 """The bytes that a channel puts before a body: a nonce and an authentication tag"""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """A party's or helper's long-term signing key."""
+    """The long-term key of a party, a helper or the coordinator."""
 
     secret: bytes
+    """The 32-byte seed of the key"""
 
     @property
     def public(self) -> bytes:
-        return Ed25519PrivateKey.from_private_bytes(self.secret).public_key().public_bytes_raw()
+        return self._keys[0]
+
+    @cached_property
+    def agreement_secret(self) -> bytes:
+        """The X25519 secret key that belongs to this identity; `agreement_key` gives the public one."""
+        return sodium.crypto_sign_ed25519_sk_to_curve25519(self._keys[1])
 
     def sign(self, statement: bytes) -> bytes:
-        return Ed25519PrivateKey.from_private_bytes(self.secret).sign(statement)
+        signed: bytes = sodium.crypto_sign(statement, self._keys[1])
+        return signed[:SIGNATURE_BYTES]
+
+    def name_for(self, purpose: str) -> str:
+        """A name for something, always the same, that nobody else can guess or choose."""
+        return hmac.digest(self.secret, b"unspoken-1/name\n" + purpose.encode(), "sha256")[:16].hex()
+
+    @cached_property
+    def _keys(self) -> tuple[bytes, bytes]:
+        """The public key, and the secret one in the form that libsodium signs with."""
+        return sodium.crypto_sign_seed_keypair(self.secret)
+
+
+@lru_cache(maxsize=1024)
+def agreement_key(identity: bytes) -> bytes:
+    """The X25519 public key that belongs to a public identity; `ValueError` if it is not a valid one."""
+    try:
+        return sodium.crypto_sign_ed25519_pk_to_curve25519(identity)
+    except (CryptoError, RuntimeError, TypeError):
+        raise ValueError("Expected the public key of an identity.") from None
 
 
 def verify(public: bytes, statement: bytes, signature: bytes, who: str) -> None:
     """Raise `Rejected` unless the owner of the identity signed exactly this statement."""
-    if not _signed(public, statement, signature):
+    if not is_signed(public, statement, signature):
         raise Rejected(f"the signature of {who} does not match its identity in the roster")
 
 
+def is_signed(public: bytes, statement: bytes, signature: bytes) -> bool:
+    """Whether the signature is valid."""
+    check = verified_once if len(statement) <= _REMEMBERED_BYTES else verified_once.__wrapped__
+    return check(public, statement, signature)
+
+
 @lru_cache(maxsize=1 << 14)
-def _signed(public: bytes, statement: bytes, signature: bytes) -> bool:
-    """Whether the signature is valid. Cached: in a simulation every neighbour checks the same public signature."""
+def verified_once(public: bytes, statement: bytes, signature: bytes) -> bool:
+    """`is_signed`, remembered: in a simulation every neighbour checks the same public signature."""
+    if len(public) != PUBLIC_BYTES or len(signature) != SIGNATURE_BYTES:
+        return False
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(signature, statement)
-    except (InvalidSignature, ValueError):
+        sodium.crypto_sign_open(signature + statement, public)
+    except CryptoError:
         return False
     return True
 
 
 def public_key(secret: bytes) -> bytes:
     """The X25519 public key of a secret key."""
-    return _private_key(secret).public_key().public_bytes_raw()
-
-
-@lru_cache(maxsize=1024)
-def _private_key(secret: bytes) -> X25519PrivateKey:
-    """The key as an object, cached because making it costs as much as a key agreement."""
-    return X25519PrivateKey.from_private_bytes(secret)
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"Expected a secret key of {KEY_BYTES} bytes, got {len(secret)}.")
+    return sodium.crypto_scalarmult_base(secret)
 
 
 def agree(secret: bytes, public: bytes, purpose: bytes) -> bytes:
     """The common 32-byte key of two X25519 keys, for one purpose only."""
+    if len(secret) != KEY_BYTES:
+        raise ValueError(f"Expected a secret key of {KEY_BYTES} bytes, got {len(secret)}.")
     try:
-        shared = _private_key(secret).exchange(X25519PublicKey.from_public_bytes(public))
-    except ValueError:
-        raise Rejected("key agreement failed: the public key is not a valid point") from None
+        # libsodium itself does not look at lengths.
+        shared = sodium.crypto_scalarmult(secret, public) if len(public) == PUBLIC_BYTES else None
+    except CryptoError:
+        shared = None
+    if shared is None:
+        raise Rejected("key agreement failed: the public key is not a valid point")
     return HKDF(hashes.SHA256(), KEY_BYTES, salt=None, info=purpose).derive(shared)
 
 
@@ -90,9 +128,28 @@ def unseal(key: bytes, number: int, sealed: bytes | memoryview, who: str) -> byt
     try:
         return AESGCM(key).decrypt(number.to_bytes(12, "big"), sealed, None)
     except InvalidTag:
-        raise Rejected(
-            f"the message of {who} cannot be decrypted: it was altered, or meant for another receiver"
-        ) from None
+        raise Rejected(_undecryptable(who)) from None
+
+
+def seal_anew(key: bytes, number: int, plain: bytes) -> bytes:
+    """Encrypt and authenticate a message and its number under a random nonce, before which the key may serve many.
+
+    A state that was set back may send another message of the same number: under `seal`, that would reveal both.
+    """
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(key).encrypt(nonce, plain, number.to_bytes(8, "big"))
+
+
+def unseal_anew(key: bytes, number: int, sealed: bytes, who: str) -> bytes:
+    """The plain text of `seal_anew`; `Rejected` if it was altered, or has another number or another receiver."""
+    try:
+        return AESGCM(key).decrypt(sealed[:NONCE_BYTES], sealed[NONCE_BYTES:], number.to_bytes(8, "big"))
+    except (InvalidTag, ValueError):
+        raise Rejected(_undecryptable(who)) from None
+
+
+def _undecryptable(who: str) -> str:
+    return f"the message of {who} cannot be decrypted: it was altered, or meant for another receiver"
 
 
 class Channel:

@@ -37,25 +37,40 @@ def onion_key(secret: bytes) -> bytes:
     return bytes(PrivateKey(secret).public_key)
 
 
+def is_usable(key: bytes) -> bool:
+    """Whether a layer can be sealed with the key; libsodium refuses points of small order, which hide nothing."""
+    try:
+        SealedBox(PublicKey(key)).encrypt(b"")
+    except (CryptoError, RuntimeError, ValueError):
+        return False
+    return True
+
+
+class Undecryptable(Aborted):
+    """An onion cannot be opened; `place` is its place in the list."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__("an onion cannot be decrypted: it was altered on its way, or malformed by its owner")
+        self.place = place
+
+
 def wrap(token: bytes, keys: Sequence[bytes]) -> list[bytes]:
     """All forms of one onion, from all layers (the first key's outermost) to the bare token."""
     forms = [token]
     for party in reversed(range(len(keys))):
-        try:
-            forms.append(SealedBox(PublicKey(keys[party])).encrypt(forms[-1]))
-        except (CryptoError, RuntimeError):
-            # libsodium refuses points of small order: a layer for such a key would hide nothing.
-            raise Aborted(f"party {party} announced an invalid key") from None
+        forms.append(SealedBox(PublicKey(keys[party])).encrypt(forms[-1]))
     return forms[::-1]
 
 
 def peel(onions: Sequence[bytes | memoryview], secret: bytes) -> list[bytes]:
-    """Every onion without its outermost layer, in the same order; `Aborted` if one cannot be opened."""
-    box = SealedBox(PrivateKey(secret))
-    try:
-        return [box.decrypt(bytes(onion)) for onion in onions]
-    except CryptoError:
-        raise Aborted("an onion cannot be decrypted: it was altered on its way, or malformed by its owner") from None
+    """Every onion without its outermost layer, in the same order; `Undecryptable` if one cannot be opened."""
+    box, inner = SealedBox(PrivateKey(secret)), []
+    for place, onion in enumerate(onions):
+        try:
+            inner.append(box.decrypt(bytes(onion)))
+        except CryptoError:
+            raise Undecryptable(place) from None
+    return inner
 
 
 def permutation(count: int, stream: SecretStream) -> Integers:

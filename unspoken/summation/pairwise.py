@@ -1,25 +1,26 @@
 """Secure sum by pairwise keys: one round of keys, one masked vector, no recovery from dropouts.
 
-Cross-silo, Algorithm 4 (fat clients). Each pair of neighbours agrees on a mask that one adds and the other subtracts,
-so the masks cancel in the sum. A party that vanishes before the keys are exchanged is left out; if one vanishes later,
-its masks remain and the sum is aborted. By default everyone masks with everyone, as in the paper. With `group` each
-party masks with so many others in a random graph (not in closed groups, whose totals would be revealed one by one),
-which is safe while the honest parties stay connected.
+Cross-silo, Algorithm 4 (fat clients). Each pair of parties agrees on a mask that one adds and the other subtracts, so
+the masks cancel in the sum. A party that vanishes before the keys are exchanged is left out; if one vanishes later, its
+masks remain and the sum is aborted.
+
+Security, also against a coordinator that lies. No mask is ever opened. A party masks with everyone in the list that it
+is given, whose keys are signed, and accepts no list below n − D parties. A combination of vectors that is more than
+random words contains, with each honest party, all honest parties in its list; so it contains n − D − T at least.
 """
 
 from __future__ import annotations
 
 import msgspec
 import numpy as np
-from pydantic import Field
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
-from unspoken.summation.base import Aborted, Envelope, Message, Openable, Rejected, Roster, Session, Unsuitable, decode
-from unspoken.summation.graph import SECURITY_BITS, Degree, disconnected
+from unspoken.summation.base import Aborted, Envelope, Message, Openable, Rejected, Roster, Session
+from unspoken.summation.graph import CompleteGraph, Degree, Graph
+from unspoken.summation.incoming import decode
 from unspoken.summation.introductions import (
-    NONCE_BYTES,
     Introduce,
     MeetingState,
     NeighbourCoordinator,
@@ -33,9 +34,7 @@ from unspoken.types import Flags, Words
 
 
 class Options(Section):
-    group: int | None = Field(
-        None, ge=2, description="the number of others that each party masks with, 2 or more; unset: all"
-    )
+    """Pairwise masks have no options: everyone masks with everyone."""
 
 
 class Masked(Message, frozen=True, tag="pairwise/masked"):
@@ -46,10 +45,10 @@ class Masked(Message, frozen=True, tag="pairwise/masked"):
 
 class PairwiseParty(NeighbourParty):
     def __init__(
-        self, session: Session, roster: Roster, degree: Degree, index: int, identity: Identity, secrets: SecretStream
+        self, session: Session, roster: Roster, graph: Graph, index: int, identity: Identity, secrets: SecretStream
     ) -> None:
-        super().__init__(session, roster, degree, index, identity)
-        self.state: NeighbourState = NeighbourState(secrets.key(), secrets.key())
+        super().__init__(session, roster, graph, index, identity)
+        self.state: NeighbourState = NeighbourState(secrets.key(), secrets.key(), self._draw(secrets))
 
     @property
     def ready(self) -> bool:
@@ -79,12 +78,10 @@ class CoordinatorState(MeetingState):
 class PairwiseCoordinator(NeighbourCoordinator):
     setup_stages = 1
 
-    def __init__(self, session: Session, roster: Roster, degree: Degree, secret: bytes, secrets: SecretStream) -> None:
-        super().__init__(session, roster, degree, secret)
+    def __init__(self, session: Session, roster: Roster, graph: Graph, identity: Identity) -> None:
+        super().__init__(session, roster, graph, identity)
         self.state: CoordinatorState = CoordinatorState(
-            secrets.take(NONCE_BYTES),
-            total=session.zeros(),
-            arrived=np.zeros(session.parties, dtype=np.bool_),
+            total=session.zeros(), arrived=np.zeros(session.parties, dtype=np.bool_)
         )
 
     def advance(self) -> list[Envelope]:
@@ -98,9 +95,10 @@ class PairwiseCoordinator(NeighbourCoordinator):
         missing = sorted(party for party in self.state.keys if not self.state.arrived[party])
         if self.state.stage != "vectors" or missing:
             shown = ", ".join(map(str, missing[:5])) + (", …" if len(missing) > 5 else "")
+            who = f"party {shown}" if len(missing) == 1 else f"parties {shown}"
             raise Aborted(
-                f"parties {shown} exchanged keys but sent no vector, and their masks cannot be removed; nothing was "
-                "revealed. Use secagg+ where parties may vanish"
+                f"{who} exchanged keys but sent no vector, and those masks cannot be removed; nothing was revealed. "
+                'Use "secagg+" where parties may vanish'
             )
         return []
 
@@ -119,21 +117,21 @@ class PairwiseCoordinator(NeighbourCoordinator):
 
 
 class Pairwise(NeighbourProtocol):
-    """Masks between all parties, or along a random graph."""
+    """Masks between all parties."""
 
     options_type = Options
 
     def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
-        others = session.parties - 1
-        degree = others if options.group is None or options.group >= others else options.group + options.group % 2
-        allowed = session.parties - session.least_survivors
-        if degree < others and disconnected(session.parties, session.colluding + allowed, degree) > 2.0**-SECURITY_BITS:
-            raise Unsuitable(
-                "summation.group",
-                f"is {options.group}, too few for {session.colluding} colluding of {session.parties} parties: they "
-                "could cut an honest party off; raise it, or leave it out",
-            )
-        super().__init__(session, options, Degree(degree, max(1, degree - allowed)), roster)
+        graph = CompleteGraph(session.parties, Degree(session.parties - 1, max(1, session.least_survivors - 1)))
+        super().__init__(session, options, graph, roster)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return ()
+
+    @property
+    def withstands_lies(self) -> bool:
+        return True
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -142,14 +140,13 @@ class Pairwise(NeighbourProtocol):
         return ('parties may drop out only before keys are exchanged: "pairwise" cannot recover from later dropouts',)
 
     def openable(self, colluding: int) -> Openable:
-        exposure = self._cut_off(colluding)
-        return Openable(self.session.least_survivors, exposure, alone=exposure >= 1.0)
+        return Openable(self.session.least_survivors)
 
     def party(self, index: int, identity: Identity, secrets: SecretStream) -> PairwiseParty:
-        return PairwiseParty(self.session, self.roster, self.degree, index, identity, secrets)
+        return PairwiseParty(self.session, self.roster, self.graph, index, identity, secrets)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> PairwiseCoordinator:
-        return PairwiseCoordinator(self.session, self.roster, self.degree, secret, secrets)
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> PairwiseCoordinator:
+        return PairwiseCoordinator(self.session, self.roster, self.graph, identity)
 
     def _later_sizes(self) -> list[int]:
         return [sizes.of_message(Masked, sizes.of_bytes(self.session.vector_bytes))]

@@ -11,13 +11,23 @@ party knows its own onions in all their forms and looks for them in every list, 
 before, and the last list counts only when all parties have confirmed the same history. Otherwise nobody accepts a list,
 and the owner of a missing onion names the party after whose turn it was missing.
 
-Limits. A party can stop the protocol: then there is no list, and all tokens are discarded. A party can do as it likes
-with its own tokens (give some away, have more or fewer than records). Everyone sees the number of each party's tokens:
-under add/remove neighbours that number would have to be hidden, so this fits the replace relation only.
+Limits. A party can stop the protocol: then there is no list, and all tokens are discarded. Who stopped it by a message
+that is wrong by itself is named, with what it signed. (Onions that cannot be opened are named by their owner in the
+first list only; later nobody knows whose they are.) A party can do as it likes with its own tokens (give some away,
+have more or fewer than records), but their number must be within the plan's bounds before anyone works with them.
+Everyone sees the number of each party's tokens: under add/remove neighbours that number would have to be hidden, so
+this fits the replace relation only.
 
 The seed. The last party chooses the order of the list, so the sampling from it must not be known before. Every party
 commits to a secret number when it announces its key, and reveals it with its confirmation: `seed` combines all of them
-and is uniform if one party is honest. (The last to reveal could refuse, and then there is no list.)
+and is uniform if one party is honest.
+
+The last to reveal. A coalition with the coordinator knows the seed before others do, and can refuse: then there is no
+list. So it chooses one of as many lists as parties reveal their numbers for. What it can choose by is what it knows:
+where its own tokens are, and which places are in the batch. Given these, the honest tokens are still exchangeable, so
+that the honest records in the batch are any of that number alike: all that it can choose is their number. How often
+this number exceeds what the noise is sized for is counted in δ for every list that a party may confirm
+(`methods.training.batches`), so the choice is paid for. Refusing before anyone reveals is a choice without knowledge.
 
 One list serves one round: with public batches from the same list, a record's part in many rounds would depend on a
 single secret, its position, and the amplification of the rounds would not compose. (The paper makes the list once.)
@@ -28,18 +38,15 @@ An engine delivers the messages for one endpoint in order.
 
 from __future__ import annotations
 
-import hashlib
-
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
-from unspoken.summation import sizes
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Roster, Unsuitable, address_of
-from unspoken.summation.keys import SIGNATURE_BYTES, Identity
-from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, onion_key, peel, permutation, split, wrap
+from unspoken.summation.keys import Identity
+from unspoken.summation.mixnet import TOKEN_BYTES, Undecryptable, digests, onion_key, peel, permutation, split, wrap
 from unspoken.summation.shuffle_course import (
     DIGEST_BYTES,
     STAGES,
@@ -52,6 +59,7 @@ from unspoken.summation.shuffle_course import (
     Signed,
     Submit,
     beginning,
+    commitment,
     rows,
     statement,
 )
@@ -72,6 +80,8 @@ class ShuffleParty(ShuffleEndpoint):
         self, session: ShuffleSession, roster: Roster, index: int, identity: Identity, count: int, secrets: SecretStream
     ) -> None:
         super().__init__(session, roster)
+        if not session.least <= count <= session.most:
+            raise ValueError(f"Expected {session.least} <= count={count} <= {session.most}.")
         self._index, self._identity = index, identity
         self.state: PartyState = PartyState(
             after=beginning(self._label),
@@ -96,8 +106,8 @@ class ShuffleParty(ShuffleEndpoint):
         if not incoming:
             if state.stage:
                 raise Rejected("this party has begun already")
-            commitment = hashlib.sha256(state.part_of_seed).digest()
-            return [self._signed(Announce, onion_key(state.layer_secret) + commitment)]
+            promised = commitment(self._label, self._index, state.part_of_seed)
+            return [self._signed(Announce, onion_key(state.layer_secret) + promised)]
         before = state.stage, state.turn
         self._take(incoming)
         if (state.stage, state.turn) == before or self.complete:
@@ -126,21 +136,42 @@ class ShuffleParty(ShuffleEndpoint):
     def _peeled(self) -> bytes:
         """The list without this party's layer, shuffled; once only, as a second list would tell onions apart."""
         state = self.state
-        inner = peel(split(state.onions, self._parties - self._index), state.layer_secret)
+        try:
+            inner = peel(split(state.onions, self._parties - self._index), state.layer_secret)
+        except Undecryptable as error:
+            raise Aborted(str(error), self._owners([error.place])) from None
         if len(set(inner)) != len(inner):
-            raise Aborted("two onions hold the same token: someone copied one")
+            copies = [place for place, onion in enumerate(inner) if inner.count(onion) > 1]
+            raise Aborted("two onions hold the same token: someone copied one", self._owners(copies))
         order = permutation(len(inner), SecretStream(state.shuffle_key))
         # Deleted, so that a later intruder does not learn the order either.
         state.layer_secret = state.shuffle_key = b""
         return b"".join(inner[index] for index in order)
+
+    def _owners(self, places: list[int]) -> tuple[str, ...]:
+        """The owners of these onions, which only the first party to peel can tell: before, nobody has shuffled."""
+        if self._index:
+            return ()
+        ends = np.cumsum(self.state.counts)
+        return tuple(sorted({address_of(int(np.searchsorted(ends, place, side="right"))) for place in places}))
+
+    def _forget(self) -> None:
+        state = self.state
+        state.own = state.layer_secret = state.shuffle_key = state.part_of_seed = state.onions = b""
+        state.marks, state.bodies = [], {}
 
     def _look_at(self, found: list[bytes]) -> None:
         marks, present = self.state.marks[self.state.turn], set(found)
         own = [marks[start : start + DIGEST_BYTES] for start in range(0, len(marks), DIGEST_BYTES)]
         if lost := sum(mark not in present for mark in own):
             # The first list holds signed submissions: only a party that lost its state signs two.
-            guilty = f"party {self.state.turn - 1}" if self.state.turn else f"a second start of party {self._index}"
-            raise Aborted(f"{guilty} dropped or changed {lost} of the {len(own)} onions of party {self._index}")
+            guilty, blamed = f"a second start of party {self._index}", self._index
+            if self.state.turn:
+                guilty, blamed = f"party {self.state.turn - 1}", self.state.turn - 1
+            raise Aborted(
+                f"{guilty} dropped or changed {lost} of the {len(own)} onions of party {self._index}",
+                (address_of(blamed),),
+            )
 
     def _signed(self, kind: type[Signed], body: bytes) -> Envelope:
         unsigned = kind(self._label, self._index, self.state.after, memoryview(body), b"")
@@ -158,7 +189,14 @@ class ShuffleCoordinator(ShuffleEndpoint):
 
     def tokens(self) -> npt.NDArray[np.uint8]:
         """The last list (n, 16); `Aborted` unless all parties have confirmed it."""
-        return self.all_tokens()
+        self._check_alive()
+        try:
+            return self.all_tokens()
+        except Aborted as error:
+            raise Aborted(str(error), tuple(map(address_of, self.waiting_for))) from None
+
+    def _suspected(self, sender: int) -> tuple[str, ...]:
+        return (address_of(sender),)
 
     def _step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
@@ -196,7 +234,7 @@ class RecordShuffle:
         """The endpoint of a party. Its number of records becomes public with its onions."""
         return ShuffleParty(self.session, self.roster, index, identity, records, secrets)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> ShuffleCoordinator:
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> ShuffleCoordinator:
         return ShuffleCoordinator(self.session, self.roster)
 
     def upload_bytes(self, records: int, everyone: int) -> int:
@@ -204,16 +242,5 @@ class RecordShuffle:
 
         The first party publishes the longest onions, and the last has the longest index.
         """
-        parties = self.session.parties
-        label, sender = sizes.of_text(self.session.label()), sizes.of_integer(parties - 1)
-        after, signature = sizes.of_bytes(DIGEST_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
-        bodies: dict[type[Signed], int] = {
-            Announce: KEY_BYTES + DIGEST_BYTES,
-            Submit: onion_bytes(parties) * records,
-            Publish: onion_bytes(parties - 1) * everyone,
-            Confirm: KEY_BYTES,
-        }
-        return sum(
-            sizes.of_message(kind, label, sender, after, sizes.of_bytes(body), signature)
-            for kind, body in bodies.items()
-        )
+        tokens: dict[type[Signed], int] = {Announce: 0, Submit: records, Publish: everyone, Confirm: 0}
+        return sum(self.session.size(kind, count) for kind, count in tokens.items())

@@ -1,179 +1,95 @@
 """SecAgg and SecAgg+: secure aggregation with masks between parties and recovery from dropouts.
 
-Bonawitz et al. 2017 (everyone masks with everyone) and Bell et al. 2020 (with a few random neighbours). Four rounds:
+Bonawitz et al. 2017 (everyone masks with everyone) and Bell et al. 2020 (with a few random neighbours), with a quorum
+of parties in place of trust in the coordinator. The rounds of an attempt:
 
-    keys      each party advertises two keys for this sum, signed by its identity in the roster
-    shares    each party deals shares of its mask key, its self-mask seed and its noise seeds to its neighbours, sealed
-    vectors   each party sends its vector + its own mask ± a mask for each neighbour
-    unmasking each remaining party opens, for each neighbour, the share of its self-mask seed if its vector arrived, or
-              else the share of its mask key: never both
+    keys       each party advertises two keys for this sum, signed by its identity in the roster, and whom it chose as
+               neighbours
+    shares     each party deals shares of its mask key, its self-mask seed and its noise seeds to those, sealed
+    checks     each party says which shares are not what their dealer marked: such dealers are left out
+    vectors    each party sends its vector + its own mask ± a mask for each neighbour, and signs the list of dealers
+               among whom it is masked
+    agreement  each party signs the lists of dealers and of survivors, whose vectors have arrived; one statement only
+    unmasking  each party that sees a quorum of equal signatures opens, for each dealer, the share of its seed if it
+               survived, or else the share of its mask key: never both
 
-Security. A curious coordinator together with any parties, as long as no honest party has `threshold` of them as
-neighbours, sees of the others uniformly random words and the total. A party checks the signatures, the graph, and that
-enough neighbours are present; it answers one unmasking request, and no second, different one. Every message is
-authenticated, and opened seeds are checked against commitments, so the result is the exact total or nothing.
+Security against a coordinator that lies, together with T of the n parties. The quorum is q = ⌊(n + T)/2⌋ + 1: two
+quorums would share an honest party, which signs one statement only. So honest parties open shares for one pair of lists
+(dealers L, survivors V), V at least as large as agreed. They open the self-mask of a survivor only if it signed L
+itself, so all honest survivors are masked among the same dealers. A vector that is sent and left out stays hidden under
+its self-mask. What can open is derived in `graph.exposure`: sums that contain all honest survivors but for
+`degree.unseen` of them, except with the probability that is counted in δ. Noise components are opened for the number of
+survivors in V, and sized as if the `unseen` were missing. The attempt is part of every key, seal and signature, so
+messages of other attempts are worth nothing. What the coordinator can always do is make an attempt end.
+
+With `coordinator = "curious"` there is no quorum, and the graph is public: cheaper, and safe while the coordinator
+follows the protocol.
+
+Faults. Keys that nobody can agree on, and shares that do not open, cost their owner only. Opened secrets are checked
+against commitments; if some shares do not fit, the marks tell who opened what was not dealt, and others are tried; if
+what was dealt does not fit, the dealer's own signature on the marks is the evidence. So the result is the exact total
+or nothing.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Literal
 
-import numpy as np
+from pydantic import Field
+from scipy.stats import binom
 
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation import shamir, sizes
-from unspoken.summation.base import (
-    Aborted,
-    Envelope,
-    Openable,
-    Rejected,
-    Roster,
-    Session,
-    Unsuitable,
-    check_survivors,
-    from_bitmap,
+from unspoken.summation.base import Openable, Roster, Session, SignedStatement, Unsuitable, address_of
+from unspoken.summation.evidence import by_party
+from unspoken.summation.graph import (
+    CORRECTNESS_BITS,
+    ChosenGraph,
+    CircleGraph,
+    CompleteGraph,
+    Degree,
+    Graph,
+    choose_degree,
+    circle_degree,
+    complete_degree,
+    disconnected,
+    exposure,
+    surrounded,
 )
-from unspoken.summation.graph import Degree, complete_degree, degree_for, surrounded
-from unspoken.summation.introductions import Introduce, NeighbourParty, NeighbourProtocol, NeighbourState
-from unspoken.summation.keys import TAG_BYTES, Identity, seal, unseal
-from unspoken.summation.masks import add_masks
+from unspoken.summation.introductions import NeighbourProtocol
+from unspoken.summation.keys import SIGNATURE_BYTES, TAG_BYTES, Identity
 from unspoken.summation.secagg_coordinator import SecAggCoordinator
+from unspoken.summation.secagg_evidence import has_misdealt
 from unspoken.summation.secagg_messages import (
     COMMITMENT_BYTES,
+    MARK_BYTES,
     SHARE_BYTES,
+    Agreed,
+    Checked,
     Deal,
     Masked,
     Opened,
-    Relay,
-    ToParty,
-    Unmask,
-    commitment,
-    sealing_key,
 )
-from unspoken.types import Words
+from unspoken.summation.secagg_party import SecAggParty
 
 
 class Options(Section):
-    """SecAgg and SecAgg+ have no options: [parties] and [privacy] determine everything."""
+    coordinator: Literal["lying", "curious"] = Field(
+        "lying",
+        description='"lying" (safe even if the coordinator deviates from the protocol) or "curious" (cheaper, safe if '
+        "it follows the protocol)",
+    )
 
 
-class PartyState(NeighbourState):
-    self_seed: bytes = b""
-    noise_seeds: list[bytes] = []
-    seals: dict[int, bytes] = {}
-    masks: list[tuple[bytes, bool]] = []
-    inbox: dict[int, bytes] = {}
-    answered: bytes = b""
+def quorum_of(parties: int, colluding: int) -> int:
+    """The number of equal signatures of which two different sets must share an honest signer: 2q > n + T.
 
-
-class SecAggParty(NeighbourParty):
-    """One party. Besides its vector, which is not kept, it holds a few keys and shares."""
-
-    def __init__(
-        self, session: Session, roster: Roster, degree: Degree, index: int, identity: Identity, secrets: SecretStream
-    ) -> None:
-        super().__init__(session, roster, degree, index, identity)
-        seeds = [secrets.key() for _ in range(session.components)]
-        self._sharing = SecretStream(secrets.key())
-        self.state: PartyState = PartyState(secrets.key(), secrets.key(), self_seed=secrets.key(), noise_seeds=seeds)
-
-    @property
-    def seeds(self) -> list[bytes]:
-        return self.state.noise_seeds
-
-    @property
-    def ready(self) -> bool:
-        return bool(self.state.inbox)
-
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if not incoming:
-            return self._advertise()
-        message: ToParty = self._unwrapped(incoming, ToParty)
-        match message:
-            case Introduce():
-                self._meet(message)
-                return [self._wrapped(self._deal())]
-            case Relay():
-                self._receive(message)
-                return []
-            case Unmask():
-                return [self._wrapped(self._open(message))]
-
-    def submit(self, vector: Words) -> list[Envelope]:
-        if not self.ready:
-            raise Aborted("a party was asked for its vector before it had its neighbours' shares")
-        state = self.state
-        if not state.submitted:
-            masked = self._session.pack(add_masks(vector, [(state.self_seed, True), *state.masks], self._session))
-            hashes = [commitment(self._label, self._index, seed) for seed in (state.self_seed, *state.noise_seeds)]
-            # Kept as sent: two vectors under the same masks would reveal their difference.
-            state.submitted = self._wrapped(Masked(memoryview(masked), hashes)).body
-        return self._sent()
-
-    def _deal(self) -> Deal:
-        """Shares of the secrets that the neighbours may have to open for this party."""
-        state = self.state
-        receivers = list(state.keys)
-        secrets = [state.mask_secret, state.self_seed, *state.noise_seeds]
-        points = np.array(receivers, dtype=np.uint64) + np.uint64(1)
-        shares = shamir.split(secrets, points, self._degree.threshold, self._sharing).astype("<u4")
-        for other, (cipher_key, _) in state.keys.items():
-            state.seals[other] = sealing_key(state.cipher_secret, cipher_key, self._label, self._index, other)
-        sealed = [
-            seal(state.seals[receiver], int(self._index > receiver), share.tobytes())
-            for receiver, share in zip(receivers, shares, strict=True)
-        ]
-        return Deal(receivers, sealed)
-
-    def _receive(self, relay: Relay) -> None:
-        state = self.state
-        if not state.introduced:
-            raise Rejected("shares came before the neighbours were introduced")
-        if state.inbox:
-            raise Rejected("shares came twice")
-        senders = relay.senders
-        if (
-            len(senders) != len(relay.sealed)
-            or len(set(senders)) != len(senders)
-            or not state.keys.keys() >= set(senders)
-        ):
-            raise Aborted("shares came twice from the same party, or from one that is not a neighbour")
-        if len(senders) < self._degree.threshold:
-            raise Aborted(f"shares came from only {len(senders)} neighbours; {self._degree.threshold} are needed")
-        # Agreed on now, so that only the cipher runs once the vector is there.
-        state.masks = self._masks_with(senders)
-        state.inbox = dict(zip(senders, relay.sealed, strict=True))
-
-    def _open(self, request: Unmask) -> Opened:
-        """One share for each neighbour: of its seeds if its vector is in the total, else of its mask key."""
-        state, session = self.state, self._session
-        if not state.submitted:
-            raise Rejected("unmasking was asked for before this party had sent its vector")
-        if state.answered and state.answered != request.survivors:
-            raise Aborted("the coordinator asked for a second, different unmasking, which is refused")
-        survivors = from_bitmap(request.survivors, session.parties)
-        check_survivors(int(survivors.sum()), session)
-        if not survivors[self._index]:
-            raise Aborted("the coordinator left out this party's vector and still asked it to unmask")
-        alive = [sender for sender in state.inbox if survivors[sender]]
-        gone = [sender for sender in state.inbox if not survivors[sender]]
-        if len(alive) < self._degree.threshold:
-            raise Aborted(f"only {len(alive)} neighbours are left in the total; {self._degree.threshold} are needed")
-        opened = [1, *(2 + number for number in session.opened(int(survivors.sum())))]
-        alive_shares = b"".join(self._share_of(sender)[opened].tobytes() for sender in alive)
-        gone_shares = b"".join(self._share_of(sender)[0].tobytes() for sender in gone)
-        state.answered = request.survivors
-        return Opened(alive, alive_shares, gone, gone_shares)
-
-    def _share_of(self, sender: int) -> Any:
-        """The shares that a neighbour dealt to this party."""
-        number = int(sender > self._index)
-        plain = unseal(self.state.seals[sender], number, self.state.inbox[sender], f"party {sender}")
-        secrets = 2 + self._session.components
-        if len(plain) != secrets * SHARE_BYTES:
-            raise Aborted(f"party {sender} dealt a share of {len(plain)} bytes; {secrets * SHARE_BYTES} were due")
-        return np.frombuffer(plain, dtype="<u4").reshape(secrets, shamir.SYMBOLS)
+    >>> quorum_of(1000, 500), quorum_of(3, 0)
+    (751, 2)
+    """
+    return (parties + colluding) // 2 + 1
 
 
 class SecAgg(NeighbourProtocol):
@@ -182,50 +98,139 @@ class SecAgg(NeighbourProtocol):
     options_type = Options
 
     def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
-        super().__init__(session, options, self._degree(session), roster)
-        if self.openable(session.colluding).alone:
-            raise Unsuitable(
-                "privacy.colluding",
-                f"comes to {session.colluding} of {session.parties} parties, but if "
-                f"{session.parties - session.least_survivors} may drop out, any {self.degree.threshold} can unmask "
-                'another; lower colluding or dropouts, use more parties, or use "compute-nodes"',
-            )
+        self._lying = options.coordinator == "lying"
+        self.quorum = quorum_of(session.parties, session.colluding) if self._lying else 0
+        # Checked first: the search for a degree would take minutes to end in nothing.
+        if session.least_survivors < self.quorum <= session.parties:
+            raise self._beyond_quorum(session)
+        if self._can_unmask(session):
+            raise self._beyond_threshold(session)
+        super().__init__(session, options, self._graph(session), roster)
+
+    def load(self) -> None:
+        shamir.load()
+
+    @staticmethod
+    def _can_unmask(session: Session) -> bool:
+        """Whether colluders can unmask a party even if everyone holds shares: then of fewer holders they can, too."""
+        return session.colluding >= _complete(session).threshold
+
+    @staticmethod
+    def _beyond_threshold(session: Session) -> Unsuitable:
+        dropouts = session.parties - session.least_survivors
+        return Unsuitable(
+            "privacy.colluding",
+            f"comes to {session.colluding} of {session.parties} parties, but if {dropouts} may drop out, any "
+            f"{_complete(session).threshold} can unmask another; lower colluding{' or dropouts' if dropouts else ''}, "
+            'have more parties, or use "compute-nodes"',
+        )
+
+    def _beyond_quorum(self, session: Session) -> Unsuitable:
+        dropouts, most = session.parties - session.least_survivors, session.parties - self.quorum
+        allowed = "no dropouts" if most == 0 else f"at most {most} {'dropout' if most == 1 else 'dropouts'}"
+        others = 'have more parties, or use "compute-nodes"'
+        if not self._can_unmask(session):
+            others += ', or set [summation] coordinator = "curious" if it follows the protocol'
+        return Unsuitable(
+            "privacy.dropouts",
+            f"comes to {dropouts} of {session.parties} parties, but against a coordinator that may lie, "
+            f"{self.quorum} must agree on the survivors if {session.colluding} may collude; allow {allowed}, "
+            f"lower colluding, {others}",
+        )
+
+    @property
+    def _dropouts(self) -> int:
+        return self.session.parties - self.session.least_survivors
+
+    def _graph(self, session: Session) -> Graph:
+        return CompleteGraph(session.parties, _complete(session))
 
     @property
     def opens_noise(self) -> bool:
         return True
 
-    def openable(self, colluding: int) -> Openable:
-        """Colluders unmask a neighbour if they hold `threshold` of its shares, surely or by chance of the graph."""
-        session = self.session
-        exposure = surrounded(session.parties, colluding, self.degree) + self._cut_off(colluding)
-        return Openable(session.least_survivors, exposure, alone=exposure >= 1.0)
+    @property
+    def withstands_lies(self) -> bool:
+        return self._lying
 
-    def _degree(self, session: Session) -> Degree:
-        return complete_degree(session.parties, session.parties - session.least_survivors)
+    @property
+    def parameters(self) -> dict[str, int]:
+        degree = self.graph.degree
+        quorum = {"quorum": self.quorum} if self._lying else {}
+        return {"neighbours": degree.neighbours, "threshold": degree.threshold, **quorum}
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        return () if self._lying else ("the coordinator may be curious but follows the protocol",)
+
+    def openable(self, colluding: int) -> Openable:
+        """The survivors that are not cut off unseen; single parties, if there are two quorums or too many colluders."""
+        session, degree = self.session, self.graph.degree
+        if not self._lying:
+            missing = colluding + self._dropouts
+            cut_off = disconnected(session.parties, missing, degree.neighbours) if self._is_sparse else 0.0
+            chance = min(1.0, surrounded(session.parties, colluding, degree) + cut_off)
+            return Openable(session.least_survivors, chance, alone=chance >= 1.0)
+        if 2 * self.quorum <= session.parties + colluding:
+            return Openable(session.least_survivors, 1.0, alone=True)
+        chance = exposure(session.parties, colluding, self._dropouts, degree)
+        return Openable(session.least_survivors - degree.unseen, chance, alone=chance >= 1.0)
+
+    @property
+    def _is_sparse(self) -> bool:
+        return self.graph.degree.neighbours < self.session.parties - 1
 
     def party(self, index: int, identity: Identity, secrets: SecretStream) -> SecAggParty:
-        return SecAggParty(self.session, self.roster, self.degree, index, identity, secrets)
+        return SecAggParty(self.session, self.roster, self.graph, self.quorum, index, identity, secrets)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> SecAggCoordinator:
-        return SecAggCoordinator(self.session, self.roster, self.degree, secret, secrets)
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> SecAggCoordinator:
+        return SecAggCoordinator(self.session, self.roster, self.graph, self.quorum, identity)
+
+    def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+        label, facts = self.session.label(), (self.session.components, self.graph.degree.threshold)
+        found = "it dealt shares that do not give the secret that it committed to"
+        convicted = {}
+        for dealer, signed in by_party(evidence, self.session.parties).items():
+            if any(has_misdealt(each, signed, label, dealer, *facts) for each in signed):
+                convicted[address_of(dealer)] = found
+        return convicted
+
+    def _most_dealers(self) -> int:
+        """The number of parties that deal to one; where they choose, exceeded with probability 2^−30 at most."""
+        others, k = self.session.parties - 1, self.graph.degree.neighbours
+        if not isinstance(self.graph, ChosenGraph):
+            return k
+        return min(others, int(binom.isf(2.0**-CORRECTNESS_BITS / self.session.parties, others, k / others)))
 
     def _later_sizes(self) -> list[int]:
-        session, degree = self.session, self.degree.neighbours
-        others = sizes.of_range(session.parties - degree, session.parties)
-        sealed = sizes.of_bytes((2 + session.components) * SHARE_BYTES + TAG_BYTES)
+        session, degree = self.session, self.graph.degree.neighbours
+        secrets, dealers = 2 + session.components, self._most_dealers()
+        others = sizes.of_range(session.parties - dealers, session.parties)
+        sealed = sizes.of_header(degree) + degree * sizes.of_bytes(secrets * SHARE_BYTES + TAG_BYTES)
         hashes = 1 + session.components
         commitments = sizes.of_header(hashes) + hashes * sizes.of_bytes(COMMITMENT_BYTES)
-        opened = sizes.of_bytes(degree * SHARE_BYTES * (1 + len(session.opened(session.parties))))
+        marks, signature = sizes.of_bytes(degree * secrets * MARK_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
+        opened = sizes.of_bytes(dealers * SHARE_BYTES * (1 + len(session.opened(session.parties))))
         return [
-            sizes.of_message(Deal, others, sizes.of_header(degree) + degree * sealed),
-            sizes.of_message(Masked, sizes.of_bytes(session.vector_bytes), commitments),
+            sizes.of_message(Deal, sealed, marks, commitments, signature),
+            sizes.of_message(Checked, sizes.of_header(0)),
+            sizes.of_message(Masked, sizes.of_bytes(session.vector_bytes), signature),
+            *([sizes.of_message(Agreed, signature)] if self.quorum else []),
             sizes.of_message(Opened, others, opened, sizes.of_header(0), sizes.of_bytes(0)),
         ]
+
+
+def _complete(session: Session) -> Degree:
+    return complete_degree(session.parties, session.colluding, session.parties - session.least_survivors)
 
 
 class SecAggPlus(SecAgg):
     """Everyone masks with a few random neighbours (Bell et al. 2020)."""
 
-    def _degree(self, session: Session) -> Degree:
-        return degree_for(session.parties, session.colluding, session.parties - session.least_survivors)
+    def _graph(self, session: Session) -> Graph:
+        facts = session.parties, session.colluding, session.parties - session.least_survivors
+        if self._lying:
+            chosen = choose_degree(*facts)
+            return super()._graph(session) if chosen is None else ChosenGraph(session.parties, chosen)
+        circle = circle_degree(*facts)
+        return super()._graph(session) if circle is None else CircleGraph(session.parties, circle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from unspoken.noise.stream import SecretStream
+from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.types import Words
 
 PRIME = 2**31 - 1
@@ -45,6 +45,13 @@ def weights_at_zero(points: Words) -> Words:
     weights = np.empty(len(points), dtype=np.uint64)
     _weights(points, weights)
     return weights
+
+
+def load() -> None:
+    """Have the compiled code ready: the first calls take a while."""
+    points = np.array([1, 2], dtype=np.uint64)
+    shares = split([bytes(SECRET_BYTES)], points, 2, SecretStream(bytes(KEY_BYTES)))
+    combine(shares[:, 0], points)
 
 
 def _symbols(secret: bytes) -> Words:

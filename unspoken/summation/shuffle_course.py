@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 from unspoken.noise.stream import KEY_BYTES
+from unspoken.summation import sizes
 from unspoken.summation.abortable import AbortableEndpoint, AbortableState
-from unspoken.summation.base import NO_ATTEMPT, Aborted, Message, Rejected, Roster, decode
-from unspoken.summation.keys import verify
-from unspoken.summation.mixnet import TOKEN_BYTES, digests, onion_bytes, split
+from unspoken.summation.base import NO_ATTEMPT, Aborted, Message, Rejected, Roster, SignedStatement, address_of
+from unspoken.summation.incoming import decode
+from unspoken.summation.keys import SIGNATURE_BYTES, verify
+from unspoken.summation.mixnet import TOKEN_BYTES, digests, is_usable, onion_bytes, split
 
 DIGEST_BYTES = 32
+_TWICE = "the list of {} has the same onion twice: someone copied it"
 
 
 @dataclass(frozen=True)
@@ -31,10 +35,32 @@ class ShuffleSession:
     parties: int
     attempt: bytes = NO_ATTEMPT
     """The identifier of this attempt at the list, never used twice"""
+    least: int = 0
+    """The fewest tokens of a party"""
+    most: int = 1_000_000
+    """The most tokens of a party"""
 
     def label(self) -> str:
         """The text that binds messages to this study, list and attempt."""
-        return f"tokens/{self.parties}/{self.study}/{self.name}/{self.attempt.hex()}"
+        facts = f"{self.parties}/{self.least}-{self.most}/{self.study}/{self.name}"
+        return f"tokens/{facts}/{self.attempt.hex()}"
+
+    def size(self, kind: type[Signed], tokens: int) -> int:
+        """The most bytes of a message, if it holds so many tokens."""
+        bodies: dict[type[Signed], int] = {
+            Announce: KEY_BYTES + DIGEST_BYTES,
+            Submit: onion_bytes(self.parties) * tokens,
+            Publish: onion_bytes(self.parties - 1) * tokens,
+            Confirm: KEY_BYTES,
+        }
+        label, sender = sizes.of_text(self.label()), sizes.of_integer(self.parties - 1)
+        after, signature = sizes.of_bytes(DIGEST_BYTES), sizes.of_bytes(SIGNATURE_BYTES)
+        return sizes.of_message(kind, label, sender, after, sizes.of_bytes(bodies[kind]), signature)
+
+    @cached_property
+    def largest_message(self) -> int:
+        """The most bytes of any message: all onions of one party, or of all of them with a layer less."""
+        return max(self.size(Submit, self.most), self.size(Publish, self.parties * self.most))
 
 
 class Signed(Message, frozen=True):
@@ -89,7 +115,7 @@ class ShuffleEndpoint(AbortableEndpoint):
     state: ShuffleState
 
     def __init__(self, session: ShuffleSession, roster: Roster) -> None:
-        self._roster, self._parties, self._label = roster, session.parties, session.label()
+        self._session, self._roster, self._parties, self._label = session, roster, session.parties, session.label()
 
     @property
     def complete(self) -> bool:
@@ -107,8 +133,7 @@ class ShuffleEndpoint(AbortableEndpoint):
 
     def all_tokens(self) -> npt.NDArray[np.uint8]:
         """The tokens of all parties (n, 16), in secret order; `Aborted` unless all parties have confirmed them."""
-        if self.state.failed:
-            raise Aborted(self.state.failed)
+        self._check_alive()
         if not self.complete:
             raise Aborted(f"the list of tokens is not complete: parties {self.waiting_for} have not answered")
         return rows(self.state.onions)
@@ -125,6 +150,8 @@ class ShuffleEndpoint(AbortableEndpoint):
 
     def _take(self, incoming: bytes) -> None:
         """Take a party's message; `Rejected` if it is not due or not signed, `Aborted` if it is signed but wrong."""
+        if len(incoming) > (most := self._session.largest_message):
+            raise Rejected(f"a message of {len(incoming):,} bytes came where {most:,} are the most")
         message: Signed = decode(incoming, Announce | Submit | Publish | Confirm)
         sender = message.sender
         if message.session != self._label:
@@ -135,74 +162,97 @@ class ShuffleEndpoint(AbortableEndpoint):
             raise Rejected(f"{type(message).__name__} came from party {sender} when it was not due")
         verify(self._roster.parties[sender], statement(message), message.signature, f"party {sender}")
         if message.after != self.state.after:
-            raise Aborted(f"party {sender} signed a different history than the one published here")
+            reason = f"party {sender} signed a different history than the one published here"
+            raise Aborted(reason, self._suspected(sender), (evidence(message),))
         match message:
             case Announce():
-                self._take_key(sender, message.body)
+                self._take_key(message)
             case Submit():
-                self._take_onions(sender, message.body)
+                self._take_onions(message)
             case Publish():
-                self._take_list(sender, message.body)
+                self._take_list(message)
             case _:
-                self._take_confirmation(sender, message.body)
+                self._take_confirmation(message)
 
-    def _take_key(self, sender: int, key: memoryview) -> None:
-        state = self.state
-        if len(key) != KEY_BYTES + DIGEST_BYTES:
-            raise Aborted(
-                f"party {sender} announced a key and a digest of {len(key)} bytes; {KEY_BYTES + DIGEST_BYTES} were due"
-            )
-        if key[:KEY_BYTES] in [body[:KEY_BYTES] for body in state.bodies.values()]:
-            raise Aborted(f"party {sender} announced the key of another party")
-        if len(bodies := self._gather(sender, key)) == self._parties:
+    def _suspected(self, sender: int) -> tuple[str, ...]:
+        """The sender, where it is to blame unless the coordinator altered the order of messages."""
+        return ()
+
+    def _take_key(self, message: Signed) -> None:
+        state, sender, body, size = self.state, message.sender, message.body, KEY_BYTES + DIGEST_BYTES
+        if len(body) != size:
+            raise blaming(message, f"party {sender} announced a key and a digest of {len(body)} bytes; {size} were due")
+        if not is_usable(bytes(body[:KEY_BYTES])):
+            raise blaming(message, f"party {sender} announced an invalid key")
+        if body[:KEY_BYTES] in [other[:KEY_BYTES] for other in state.bodies.values()]:
+            raise Aborted(f"party {sender} announced the key of another party", self._suspected(sender))
+        if len(bodies := self._gather(message)) == self._parties:
             state.keys = [body[:KEY_BYTES] for body in bodies]
             state.commitments = [body[KEY_BYTES:] for body in bodies]
             self._close_stage(b"".join(bodies))
 
-    def _take_onions(self, sender: int, onions: memoryview) -> None:
-        state, size = self.state, onion_bytes(self._parties)
-        if len(onions) % size:
-            raise Aborted(f"party {sender} submitted {len(onions)} bytes; its onions must have {size} each")
-        if len(bodies := self._gather(sender, onions)) == self._parties:
+    def _take_onions(self, message: Signed) -> None:
+        state, sender, size = self.state, message.sender, onion_bytes(self._parties)
+        count, rest = divmod(len(message.body), size)
+        if rest:
+            reason = f"party {sender} submitted {len(message.body)} bytes; its onions must have {size} each"
+            raise blaming(message, reason)
+        if not self._session.least <= count <= self._session.most:
+            allowed = f"{self._session.least} to {self._session.most} are allowed"
+            raise blaming(message, f"party {sender} submitted {count} onions; {allowed}")
+        if len(bodies := self._gather(message)) == self._parties:
             state.counts = [len(body) // size for body in bodies]
             state.onions = b"".join(bodies)
-            self._close_stage(repr(state.counts).encode() + self._checked_digest("all submissions"))
+            self._check_submissions()
+            self._close_stage(repr(state.counts).encode() + self._digest())
 
-    def _take_list(self, sender: int, onions: memoryview) -> None:
-        state, size = self.state, onion_bytes(self._parties - sender - 1)
-        if len(onions) != size * sum(state.counts):
-            raise Aborted(
-                f"party {sender} published a list of {len(onions)} bytes; "
-                f"{sum(state.counts)} onions of {size} bytes were due"
+    def _check_submissions(self) -> None:
+        """Refuse an onion that is there twice: a copy would mark its original."""
+        known: set[bytes] = set()
+        # In the order of arrival, by which the later of two is the copy.
+        for party, body in self.state.bodies.items():
+            marks = digests(split(body, self._parties))
+            if known.intersection(marks) or len(set(marks)) != len(marks):
+                raise Aborted(_TWICE.format("all submissions"), self._suspected(party))
+            known.update(marks)
+
+    def _take_list(self, message: Signed) -> None:
+        state, sender, size = self.state, message.sender, onion_bytes(self._parties - message.sender - 1)
+        if len(message.body) != size * sum(state.counts):
+            raise blaming(
+                message,
+                f"party {sender} published a list of {len(message.body)} bytes; "
+                f"{sum(state.counts)} onions of {size} bytes were due",
             )
-        state.onions, state.turn = bytes(onions), state.turn + 1
-        digest = self._checked_digest(f"party {sender}")
+        state.onions, state.turn = bytes(message.body), state.turn + 1
+        digest = self._digest(message)
         if state.turn == self._parties:
             self._close_stage(digest)
         else:
             self._log(digest)
 
-    def _take_confirmation(self, sender: int, body: memoryview) -> None:
-        if hashlib.sha256(body).digest() != self.state.commitments[sender]:
-            raise Aborted(f"party {sender} revealed a part of the seed that does not match its commitment")
-        if len(bodies := self._gather(sender, body)) == self._parties:
+    def _take_confirmation(self, message: Signed) -> None:
+        if commitment(self._label, message.sender, message.body) != self.state.commitments[message.sender]:
+            reason = f"party {message.sender} revealed a part of the seed that does not match its commitment"
+            raise blaming(message, reason)
+        if len(bodies := self._gather(message)) == self._parties:
             self.state.parts_of_seed = bodies
             self._close_stage(b"".join(bodies))
 
-    def _checked_digest(self, publisher: str) -> bytes:
+    def _digest(self, published: Signed | None = None) -> bytes:
         """The digest of the present list, whose onions must all differ, as a copy would mark its original."""
         found = digests(split(self.state.onions, self._parties - self.state.turn))
-        if len(set(found)) != len(found):
-            raise Aborted(f"the list of {publisher} has the same onion twice: someone copied it")
+        if published is not None and len(set(found)) != len(found):
+            raise blaming(published, _TWICE.format(f"party {published.sender}"))
         self._look_at(found)
         return b"".join(found)
 
     def _look_at(self, found: list[bytes]) -> None:
         """Check a list of digests; a party looks for its own onions."""
 
-    def _gather(self, sender: int, body: memoryview) -> list[bytes]:
+    def _gather(self, message: Signed) -> list[bytes]:
         """Keep one party's body of a stage, and return all bodies so far, in the parties' order."""
-        self.state.bodies[sender] = bytes(body)
+        self.state.bodies[message.sender] = bytes(message.body)
         return [self.state.bodies[party] for party in sorted(self.state.bodies)]
 
     def _close_stage(self, published: bytes) -> None:
@@ -215,11 +265,28 @@ class ShuffleEndpoint(AbortableEndpoint):
 
 
 def statement(message: Signed) -> bytes:
-    """The statement that a party signs: this body, in this stage of this list, after everything published before."""
+    """The statement that a party signs: this body, in this stage of this list, after everything published before.
+
+    It has the length of the body, so that it shows by itself whether that was right.
+    """
     kind = message.__struct_config__.tag
-    return (
-        f"{kind}/{message.session}/{message.sender}/".encode() + message.after + hashlib.sha256(message.body).digest()
-    )
+    facts = f"{kind}/{message.session}/{message.sender}/{len(message.body)}/"
+    return facts.encode() + message.after + hashlib.sha256(message.body).digest()
+
+
+def evidence(message: Signed) -> SignedStatement:
+    """A party's signature, for others to check."""
+    return SignedStatement(address_of(message.sender), statement(message), message.signature)
+
+
+def blaming(message: Signed, reason: str) -> Aborted:
+    """The end of the shuffle because of a signed message that is wrong by itself."""
+    return Aborted(reason, (address_of(message.sender),), (evidence(message),))
+
+
+def commitment(label: str, party: int, part: bytes | memoryview) -> bytes:
+    """A commitment to a party's part of the seed."""
+    return hashlib.sha256(f"seed/{label}/{party}/".encode() + part).digest()
 
 
 def beginning(label: str) -> bytes:

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar, overload
 
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Coordinator, Endpoint, Party, Protocol, Roster, Session
-from unspoken.summation.keys import Identity, public_key
+from unspoken.summation.keys import Identity
 
 AnyProtocol = TypeVar("AnyProtocol", bound=Protocol)
 
@@ -51,21 +51,20 @@ class SimulatedKeys:
     """The secrets of all who take part in a simulation, and the matching roster."""
 
     def __init__(self, secrets: SecretStream, parties: int, helpers: int = 0) -> None:
-        self.coordinator = secrets.key()
-        """The coordinator's X25519 key"""
+        self.coordinator = Identity(secrets.key())
         self._identities = SimulatedIdentities(secrets.key(), parties)
         self._helpers = [(secrets.key(), secrets.key()) for _ in range(helpers)]
         self._coordinator_root = secrets.key()
-        public = tuple(public_key(key) for key, _ in self._helpers)
-        self.roster = Roster(self._identities, public_key(self.coordinator), public)
+        public = tuple(self.helper(index).public for index in range(helpers))
+        self.roster = Roster(self._identities, self.coordinator.public, public)
 
     def identity(self, index: int) -> Identity:
         """A party's identity."""
         return self._identities.identity(index)
 
-    def helper(self, index: int) -> bytes:
-        """A helper's X25519 key."""
-        return self._helpers[index][0]
+    def helper(self, index: int) -> Identity:
+        """A helper's identity."""
+        return Identity(self._helpers[index][0])
 
     def helper_root(self, index: int) -> bytes:
         """The key of a helper's own stream of secrets."""

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from unspoken.noise.stream import KEY_BYTES, SecretStream
-from unspoken.summation.abortable import AbortableEndpoint, AbortableState
-from unspoken.summation.argmax import argmax, orders
+from unspoken.summation.abortable import AbortableEndpoint
+from unspoken.summation.argmax import winners
 from unspoken.summation.ballots import (
     AGREEMENT,
     FIRST_ROUND,
     INTRODUCTION,
+    Agreed,
     Agreement,
     Ballot,
     Count,
@@ -38,21 +39,23 @@ from unspoken.summation.ballots import (
     sealing_key,
     statement,
 )
-from unspoken.summation.base import (
-    COORDINATOR,
-    Aborted,
-    Envelope,
-    Rejected,
-    Roster,
-    check_label,
-    check_sender,
-    check_survivors,
-    decode,
-    from_bitmap,
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Message, Rejected, Roster
+from unspoken.summation.incoming import check_label, check_sender, decode
+from unspoken.summation.keys import (
+    Channel,
+    Identity,
+    agree,
+    agreement_key,
+    public_key,
+    seal_anew,
+    unseal,
+    unseal_anew,
+    verify,
 )
-from unspoken.summation.keys import Channel, agree, public_key, seal, unseal, verify
 from unspoken.summation.masks import add_masks
-from unspoken.summation.replicated import SUMS, Array, Group, Interactive, Masks, ReplicatedShares, SharedComputation
+from unspoken.summation.replicated import Array, Group, Interactive, Masks, ReplicatedShares, SharedComputation
+from unspoken.summation.tallier_state import TallierState
+from unspoken.summation.tally_agreement import approval, check_list, check_same_count
 
 
 class TallierSetup(msgspec.Struct, frozen=True):
@@ -64,61 +67,46 @@ class TallierSetup(msgspec.Struct, frozen=True):
     coordinator: bytes
     talliers: tuple[bytes, ...]
     index: int
-    key: bytes
-    """The tallier's own secret key"""
+    identity: bytes
+    """The secret of the tallier's identity"""
     secret: bytes
     """The key of its stream of secrets"""
 
     def tallier(self) -> Tallier:
         roster = Roster(self.parties, self.coordinator, self.talliers)
-        return Tallier(self.poll, roster, self.index, self.key, SecretStream(self.secret))
-
-
-class TallierState(AbortableState):
-    secret: bytes
-    """The key for this vote only"""
-    seed: bytes
-    """This tallier's contribution to the seed that breaks ties"""
-    root: bytes
-    """The root of its contributions to the keys of groups"""
-    begun: bool = False
-    asked: bool = False
-    """True while the coordinator waits for the list of ballots"""
-    ballots: dict[int, tuple[bytes, bytes]] = {}
-    """Each party's one-time key, and the part that it sent"""
-    peers: dict[int, Introduction] = {}
-    agreements: dict[int, Agreement] = {}
-    survivors: bytes = b""
-    early: dict[int, dict[int, bytes]] = {}
-    """Words of future rounds, by round and sender"""
-    received: list[list[bytes]] = []
-    """The words of all rounds so far, to replay the computation"""
-    opening: bytes = b""
+        return Tallier(self.poll, roster, self.index, Identity(self.identity), SecretStream(self.secret))
 
 
 class Tallier(AbortableEndpoint):
     """A helper's side. It begins by itself, or when it first hears from the coordinator."""
 
-    def __init__(self, poll: Poll, roster: Roster, index: int, key: bytes, secrets: SecretStream) -> None:
-        self._poll, self._roster, self._index, self._key = poll, roster, index, key
+    def __init__(self, poll: Poll, roster: Roster, index: int, identity: Identity, secrets: SecretStream) -> None:
+        self._poll, self._roster, self._index, self._identity = poll, roster, index, identity
         self._session, self._label = poll.session, poll.session.label()
         self._sharing = poll.sharing
         self._before, self._after = self._sharing.before(index), self._sharing.after(index)
         self._peers = sorted(self._before + self._after)
-        self._channel = Channel(key, roster.coordinator, self._label, address(index), COORDINATOR)
-        self._introductions = {
-            peer: Channel(key, roster.helpers[peer], self._label, address(index), address(peer)) for peer in self._peers
-        }
+        self._channel = self._channel_to(roster.coordinator, COORDINATOR)
+        self._introductions = {peer: self._channel_to(roster.helpers[peer], address(peer)) for peer in self._peers}
         self._pair_keys: dict[tuple[str, int, int], bytes] = {}
         self._computation: Interactive[ReplicatedShares] | None = None
         self._sent: Array = np.zeros(0, dtype=np.uint64)
         self.state: TallierState = TallierState(secrets.key(), secrets.key(), secrets.key())
 
+    def _channel_to(self, identity: bytes, other: str) -> Channel:
+        secret, peer = self._identity.agreement_secret, agreement_key(identity)
+        return Channel(secret, peer, self._label, address(self._index), other)
+
+    @property
+    def has_forgotten(self) -> bool:
+        """True once it has opened the winners: keys, ballots and words are gone."""
+        return bool(self.state.opening)
+
     def load(self, dumped: bytes) -> None:
         super().load(dumped)
         self._computation = None
         self._pair_keys.clear()
-        if self._agreed and not self.state.opening and not self.state.failed:
+        if self.state.agreed and self.state.begin and not self.state.opening:
             self._start()
             for words in self.state.received:
                 self._resume(words)
@@ -126,7 +114,7 @@ class Tallier(AbortableEndpoint):
     def _step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return self._begin()
-        message: Ballot | Framed = decode(incoming, Ballot | Framed)
+        message: Ballot | Framed = decode(self._poll.sized(incoming), Ballot | Framed)
         check_label(message.session, self._session)
         if message.tallier != self._index:
             raise Rejected(f"a message for tallier {message.tallier} came to tallier {self._index}")
@@ -136,7 +124,7 @@ class Tallier(AbortableEndpoint):
         request: ToTallier = decode(self._channel.unwrap(message.body), ToTallier)
         match request:
             case Roll():
-                self.state.asked = True
+                self.state.asked = min(max(0, request.start), len(self.state.ballots))
                 return self._begin() + self._held()
             case Count():
                 return self._count(request)
@@ -165,50 +153,64 @@ class Tallier(AbortableEndpoint):
         who = f"party {ballot.sender}"
         signed = statement(ballot.session, ballot.sender, ballot.key)
         verify(self._roster.parties[ballot.sender], signed, ballot.signature, who)
-        sealing = sealing_key(self._key, ballot.key, ballot.key, ballot.session, ballot.sender, self._index)
+        sealing = sealing_key(
+            self._identity.agreement_secret, ballot.key, ballot.key, ballot.session, ballot.sender, self._index
+        )
         plain = unseal(sealing, 0, ballot.sealed, who)
         due = 8 * self._session.length if self._is_explicit(ballot.sender) else KEY_BYTES
         if len(plain) != due:
             raise Rejected(f"{who} sent a part of {len(plain)} bytes; {due} were due")
         self.state.ballots[ballot.sender] = ballot.key, plain
+        self.state.signatures[ballot.sender] = ballot.signature
 
     def _is_explicit(self, party: int) -> bool:
         return explicit_part(party, self._poll) == self._index
 
     def _held(self) -> list[Envelope]:
         """Answer the coordinator's request for ballots, once the other talliers are known."""
-        if not self.state.asked or len(self.state.peers) < len(self._peers):
+        state = self.state
+        if state.asked is None or len(state.peers) < len(self._peers) or state.survivors:
             return []
-        self.state.asked = False
-        return [self._answer(Held(sorted(self.state.ballots)))]
+        start, state.asked = state.asked, None
+        unknown = list(state.ballots.items())[start:]
+        return [self._answer(Held(start, [(party, key, state.signatures[party]) for party, (key, _) in unknown]))]
 
     def _count(self, count: Count) -> list[Envelope]:
-        """Fix the only list of parties to count, as two would reveal a difference."""
-        state = self.state
-        survivors = from_bitmap(count.survivors, self._poll.parties)
-        if state.survivors:
-            if state.survivors != count.survivors:
-                raise Aborted("the coordinator asks to count a second, different list of parties, which is refused")
-            return [self._framed(state.opening)] if state.opening else []
-        if len(state.peers) < len(self._peers):
-            raise Rejected("the coordinator asks for a count before the talliers know each other")
-        check_survivors(int(survivors.sum()), self._session)
-        counted = [int(party) for party in np.flatnonzero(survivors)]
-        if not state.ballots.keys() >= set(counted):
-            raise Rejected("the coordinator asks to count parties that this tallier has not heard from")
-        state.survivors = count.survivors
-        state.ballots = {party: state.ballots[party] for party in counted}
-        sent = []
-        for peer in self._peers:
-            keys = [self._contribution(group) for group in self._common(peer)]
-            agreement = Agreement(self._counted(), state.seed, keys)
-            sent.append(self._to_peer(peer, AGREEMENT, msgspec.msgpack.encode(agreement)))
+        """Fix the only list of parties to count, as two would reveal a difference; begin with it when asked to."""
+        state, sent = self.state, []
+        if not state.survivors:
+            sent = self._fix(count)
+        elif (state.survivors, state.counted) != (count.survivors, count.counted):
+            both = ((state.counted, state.approval), (count.counted, count.signature))
+            raise Aborted(
+                "the coordinator asks to count a second, different list of parties, which is refused",
+                (COORDINATOR,),
+                tuple(approval(self._label, *signed) for signed in both),
+            )
+        elif state.opening:
+            return [self._framed(state.opening)]
+        elif state.agreed:
+            sent = [self._answer(Agreed(state.counted))]
+        state.begin = state.begin or count.begin
         return sent + self._go_on()
 
-    def _counted(self) -> bytes:
-        """A digest of the counted parties, and of the one-time keys that identify their messages."""
-        keys = b"".join(key for key, _ in self.state.ballots.values())
-        return hashlib.sha256(self._label.encode() + self.state.survivors + keys).digest()
+    def _fix(self, count: Count) -> list[Envelope]:
+        """Keep the list, and tell every other tallier what this one counts, its seed, and its part of common keys."""
+        state = self.state
+        if len(state.peers) < len(self._peers):
+            raise Rejected("the coordinator asks for a count before the talliers know each other")
+        keys = {party: key for party, (key, _) in state.ballots.items()}
+        counted = check_list(count, keys, self._session, self._roster.coordinator)
+        state.survivors, state.counted, state.approval = count.survivors, count.counted, count.signature
+        state.ballots, state.signatures = {party: state.ballots[party] for party in counted}, {}
+        return [
+            self._to_peer(peer, AGREEMENT, msgspec.msgpack.encode(self._agreement(self._common(peer))))
+            for peer in self._peers
+        ]
+
+    def _agreement(self, groups: list[Group]) -> Agreement:
+        state = self.state
+        return Agreement(state.counted, state.approval, state.seed, [self._contribution(group) for group in groups])
 
     def _common(self, peer: int) -> list[Group]:
         """The shares drawn from a key that this tallier and another one both hold."""
@@ -233,9 +235,9 @@ class Tallier(AbortableEndpoint):
         known = 0 <= turn < len(state.received) or peer in state.early.get(turn, {})
         if known or (number == AGREEMENT and peer in state.agreements):
             raise Rejected(f"message {number} of {address(peer)} came twice")
-        plain = unseal(self._pair_key("seal", peer, self._index), number, bytes(relay.body), address(peer))
+        plain = unseal_anew(self._pair_key("seal", peer, self._index), number, bytes(relay.body), address(peer))
         if number == AGREEMENT:
-            state.agreements[peer] = decode(plain, Agreement)
+            state.agreements[peer] = _from_peer(peer, plain, Agreement)
         else:
             state.early.setdefault(turn, {})[peer] = plain
         return self._go_on()
@@ -243,43 +245,51 @@ class Tallier(AbortableEndpoint):
     def _meet(self, peer: int, body: memoryview) -> list[Envelope]:
         if peer in self.state.peers:
             raise Rejected(f"{address(peer)} introduced itself twice")
-        introduction: Introduction = decode(self._introductions[peer].unwrap(body), Introduction)
-        agree(self.state.secret, introduction.key, b"")
+        introduction: Introduction = _from_peer(peer, self._introductions[peer].unwrap(body), Introduction)
+        try:
+            agree(self.state.secret, introduction.key, b"")
+        except Rejected:
+            raise Aborted(f"{address(peer)} introduced itself with an invalid key", (address(peer),)) from None
         self.state.peers[peer] = introduction
         return self._held()
 
-    @property
-    def _agreed(self) -> bool:
-        return bool(self.state.survivors) and len(self.state.agreements) == len(self._peers)
-
     def _go_on(self) -> list[Envelope]:
-        """Compute as far as the words received allow."""
-        if not self._agreed:
+        """Compute as far as the words received allow, once all talliers have agreed and were asked to begin."""
+        state, sent = self.state, []
+        if not state.survivors or len(state.agreements) < len(self._peers):
             return []
-        sent = []
-        if self._computation is None:
+        if not state.agreed:
             self._check_agreements()
+            state.agreed = True
+            sent.append(self._answer(Agreed(state.counted)))
+        if not state.begin:
+            return sent
+        if self._computation is None:
             self._start()
             sent += self._round()
-        while len(self.state.early.get(number := len(self.state.received), {})) == len(self._after):
-            early = self.state.early.pop(number)
+        while len(state.early.get(number := len(state.received), {})) == len(self._after):
+            early = state.early.pop(number)
             for peer, words in early.items():
                 if len(words) != (due := self._sent.nbytes):
-                    raise Aborted(f"{address(peer)} sent {len(words)} bytes in round {number}; {due} were due")
-            self.state.received.append([early[peer] for peer in self._after])
-            winners = self._resume(self.state.received[-1])
-            sent += self._round() if winners is None else [self._open(winners)]
+                    raise Aborted(
+                        f"{address(peer)} sent {len(words)} bytes in round {number}; {due} were due", (address(peer),)
+                    )
+            state.received.append([early[peer] for peer in self._after])
+            found = self._resume(state.received[-1])
+            sent += self._round() if found is None else [self._open(found)]
+            if found is not None:
+                break
         return sent
 
     def _check_agreements(self) -> None:
+        mine, coordinator = self._agreement([]), self._roster.coordinator
         for peer, theirs in self.state.agreements.items():
             who, keys = address(peer), len(self._common(peer))
-            if theirs.counted != self._counted():
-                raise Aborted(f"{who} counts other parties, or other ballots of the same parties; nothing was revealed")
+            check_same_count(mine, theirs, who, self._label, coordinator)
             if commitment(self._label, peer, theirs.seed) != self.state.peers[peer].commitment:
-                raise Aborted(f"{who} reveals a seed that does not match its commitment; nothing was revealed")
+                raise Aborted(f"{who} reveals a seed that does not match its commitment; nothing was revealed", (who,))
             if [len(key) for key in theirs.keys] != [KEY_BYTES] * keys:
-                raise Aborted(f"{who} did not send the {keys} keys that were due; nothing was revealed")
+                raise Aborted(f"{who} did not send the {keys} keys that were due; nothing was revealed", (who,))
 
     def _start(self) -> None:
         pairs = {peer: self._pair_key("zero", *sorted((self._index, peer))) for peer in self._peers}
@@ -300,16 +310,14 @@ class Tallier(AbortableEndpoint):
         }
 
     def _compute(self, computation: SharedComputation) -> Interactive[ReplicatedShares]:
-        """Add the ballots, put each query's classes in its order, and find the largest."""
-        poll, session, ballots = self._poll, self._session, self.state.ballots
+        """Add the ballots, and find each query's winner with the other talliers."""
+        session, ballots = self._session, self.state.ballots
         total = np.zeros(session.length, dtype=np.uint64)
         for party in filter(self._is_explicit, ballots):
             total += session.unpack(ballots[party][1])
         seeds = [(part, True) for party, (_, part) in ballots.items() if not self._is_explicit(party)]
-        totals = yield from computation.reshare(add_masks(total, seeds, session), SUMS)
-        order = orders(self._joint_seed(), poll.classes, poll.queries)
-        ordered = totals.each(lambda words: _in_order(words.reshape(-1, poll.queries, poll.classes), order))
-        return (yield from argmax(computation, ordered, order.astype(np.uint64)))
+        sums = add_masks(total, seeds, session)
+        return winners(computation, sums, self._joint_seed(), self._poll.queries, self._poll.classes)
 
     def _joint_seed(self) -> bytes:
         seeds = {peer: agreement.seed for peer, agreement in self.state.agreements.items()}
@@ -317,7 +325,7 @@ class Tallier(AbortableEndpoint):
         return hashlib.sha256(b"".join(seeds[tallier] for tallier in range(self._poll.talliers))).digest()
 
     def _resume(self, received: list[bytes]) -> ReplicatedShares | None:
-        """Resume the computation with the words received; returns the winners once it is over."""
+        """Resume the computation with the words received; returns shares of the winners once it is over."""
         if self._computation is None:
             raise Aborted("words of the computation came before it had begun")
         like = self._sent
@@ -328,22 +336,29 @@ class Tallier(AbortableEndpoint):
         try:
             self._sent = self._computation.send(arrays)
         except StopIteration as end:
-            winners: ReplicatedShares = end.value
-            return winners
+            found: ReplicatedShares = end.value
+            return found
         return None
 
     def _round(self) -> list[Envelope]:
         words = self._sent.astype(self._sent.dtype.newbyteorder("<")).tobytes()
         return [self._to_peer(peer, FIRST_ROUND + len(self.state.received), words) for peer in self._before]
 
-    def _open(self, winners: ReplicatedShares) -> Envelope:
+    def _open(self, found: ReplicatedShares) -> Envelope:
         """The shares of the winners for the coordinator; everything else is deleted."""
-        shares = memoryview(winners.words.astype("<u8").tobytes())
-        survivors, opening = self.state.survivors, msgspec.msgpack.encode(Opening(shares))
-        self.state = TallierState(b"", b"", b"", begun=True, survivors=survivors, opening=opening)
+        opening = msgspec.msgpack.encode(Opening(memoryview(found.words.astype("<u8").tobytes())))
+        self._forget()
+        self.state.opening = opening
+        return self._framed(opening)
+
+    def _forget(self) -> None:
+        """Delete keys, ballots and words; only what was asked and signed is kept."""
+        old = self.state
+        self.state = TallierState(
+            b"", b"", b"", begun=True, survivors=old.survivors, counted=old.counted, approval=old.approval
+        )
         self._computation = None
         self._pair_keys.clear()
-        return self._framed(opening)
 
     def _pair_key(self, purpose: str, sender: int, receiver: int) -> bytes:
         """A common key of this tallier and another one, for one purpose and direction."""
@@ -357,7 +372,7 @@ class Tallier(AbortableEndpoint):
         return self._pair_keys[purpose, sender, receiver]
 
     def _to_peer(self, peer: int, number: int, plain: bytes) -> Envelope:
-        sealed = seal(self._pair_key("seal", self._index, peer), number, plain)
+        sealed = seal_anew(self._pair_key("seal", self._index, peer), number, plain)
         return self._answer(Relay(peer, number, memoryview(sealed)))
 
     def _answer(self, message: FromTallier) -> Envelope:
@@ -368,6 +383,9 @@ class Tallier(AbortableEndpoint):
         return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, wrapped)))
 
 
-def _in_order(totals: Array, order: NDArray[np.int64]) -> Array:
-    """Totals (…, queries, classes) as (…, classes, queries), each query's classes in its own order."""
-    return np.take_along_axis(totals.swapaxes(1, 2), order[np.newaxis], axis=1)
+def _from_peer(peer: int, plain: bytes | memoryview, kind: type[Message]) -> Any:
+    """A message that another tallier surely sent: if it is not what is due, that tallier is to blame."""
+    try:
+        return decode(plain, kind)
+    except Rejected as error:
+        raise Aborted(f"{address(peer)} sent what is not understood ({error})", (address(peer),)) from None

@@ -7,19 +7,34 @@ talliers make a replicated sharing of the n sums (see `replicated`), and on it t
 With three talliers this takes 1 + 11·⌈log₂ K⌉ rounds (13 with five, 14 with seven); in each, every tallier sends one
 message to the t before it.
 
-Security. At most t curious talliers, together with the coordinator and any parties, see uniformly random words and the
-winners. Nothing opens below the agreed number of parties. Talliers that were given different lists, or got messages of
-one party that do not belong together, notice it before they combine anything. No two talliers get the same part, so
-whatever a party sends is some ballot, and cannot make shares inconsistent. (If a party sent all C(n, t) shares itself,
-talliers would have to compare them and add C(n − 1, t) times as much, and any t + 1 would know its ballot.) Messages
-between talliers are sealed under keys made for this vote, so the coordinator that relays them sees only their length;
-an altered, repeated or misdirected one is rejected. If a tallier dies there is no result. But once the first tallier
-has opened its shares, curious ones may know the winners, so count a vote as spent once its count has begun.
+Which ballots. A party's ballots are known by a one-time key, which it signs; talliers tell the coordinator the keys and
+signatures of what they hold. A party that gave talliers different keys is left out and named, with the two signatures.
+The coordinator signs one list of parties and keys; a tallier counts it if it holds exactly these ballots, of at least
+the agreed number of parties, and begins when all others have said that they count the same. So a coordinator that shows
+talliers different lists gets no count, and its signatures prove it (see `tally_agreement`).
 
-Limits. Any t + 1 talliers together know the totals, and all n every ballot. A tallier that deviates can change the
-winners: inconsistent shares are noticed at the opening, but a wrong word before it may not be. (The output still
-depends on the ballots only through their noisy totals, so a guarantee that would allow to publish these still holds.) A
-party can vote with any numbers. That only one list is ever counted rests on the talliers' states: dump before sending.
+Security. At most t curious talliers, together with the coordinator and any parties, see uniformly random words and the
+winners. If they lie, too, in any way, they learn at most the noisy totals of the honest parties on one list: of each
+honest party's n parts, t + 1 are with honest talliers, and uniformly random but for their sum; so whatever honest
+talliers do with the sums of such parts can be made up from the noisy totals. A guarantee that would allow to publish
+these, as that of votes does, holds all the same. For a second list in the same attempt, every honest tallier would have
+to count twice: it is enough if one of them never loses its state, nor goes back to an older one. (Dump before sending.)
+
+No two talliers get the same part, so whatever a party sends is some ballot, and cannot make shares inconsistent. (If a
+party sent all C(n, t) shares itself, talliers would have to compare them and add C(n − 1, t) times as much, and any t +
+1 would know its ballot.) Messages between talliers are sealed under keys made for this vote, so the coordinator that
+relays them sees only their length; an altered, repeated or misdirected one is rejected. If a tallier dies there is no
+result. But once the first tallier has opened its shares, curious ones may know the winners, so count a vote as spent
+once its count has begun.
+
+Limits. Any t + 1 talliers together know the totals, and all n every ballot. A party can vote with any numbers, so that
+it can set any winner. So can a tallier that lies about the sum of its parts, which nobody else knows. What is noticed:
+shares of the winners that differ between their holders, winners that are no classes, words of a wrong length. That
+holders compare other shares would find a liar who tells them different words, but none who tells all the same wrong
+ones: if the sets A and B have no tallier in common, only one tallier can compute xₐyᵦ. Proofs of correct products
+(Chida et al. 2018, Boneh et al. 2019) cost at least as much again as the products, and the sums of the first round
+would still be anyone's own word. So winners are as right as the least honest of all talliers and parties, however many
+talliers there are.
 
 Ties. Before ballots are combined, the talliers commit to seeds, and they reveal them with the list of parties. Together
 the seeds give each query an order of the classes; among equal totals the first in that order wins, so each has the same
@@ -28,10 +43,9 @@ probability.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
-import msgspec
-import numpy as np
 from pydantic import Field
 
 from unspoken.noise.stream import KEY_BYTES, SecretStream
@@ -39,39 +53,27 @@ from unspoken.study import Section
 from unspoken.summation import sizes
 from unspoken.summation.ballots import (
     Ballot,
-    Count,
-    Framed,
-    FromTallier,
-    Held,
-    Opening,
     Poll,
-    Relay,
-    Roll,
     TallyParty,
-    ToTallier,
     address,
     explicit_part,
+    statement,
 )
 from unspoken.summation.base import (
     COORDINATOR,
-    Aborted,
-    Coordinator,
-    Envelope,
     Openable,
     Protocol,
-    Rejected,
     Roster,
     Session,
+    SignedStatement,
     Unsuitable,
-    bitmap,
-    check_label,
-    check_survivors,
-    decode,
+    address_of,
 )
-from unspoken.summation.keys import PUBLIC_BYTES, SIGNATURE_BYTES, TAG_BYTES, Channel, Identity
-from unspoken.summation.replicated import Group
+from unspoken.summation.evidence import by_party, differ
+from unspoken.summation.keys import PUBLIC_BYTES, SIGNATURE_BYTES, TAG_BYTES, Identity
 from unspoken.summation.tallier import Tallier, TallierSetup
-from unspoken.types import Flags, Integers, Words
+from unspoken.summation.tally_agreement import count_statement
+from unspoken.summation.tally_coordinator import TallyCoordinator
 
 __all__ = ["Poll", "Tallier", "Tally", "TallyCoordinator", "TallyParty"]
 
@@ -88,159 +90,6 @@ class Options(Section):
         le=3600.0,
         description="a number above 0 and up to 3600: the seconds within which a tallier must answer",
     )
-
-
-class CoordinatorState(msgspec.Struct):
-    settled: np.ndarray
-    asked: list[int] = []
-    """The talliers that have not named their ballots since they were last asked"""
-    held: dict[int, list[int]] = {}
-    counting: bytes = b""
-    relayed: dict[int, int] = {}
-    """The number of messages that each tallier sent to others"""
-    openings: dict[int, bytes] = {}
-    failed: str = ""
-
-
-class TallyCoordinator(Coordinator):
-    """Relays the talliers' sealed messages, names the parties to count, and learns the winners."""
-
-    def __init__(self, poll: Poll, roster: Roster, secret: bytes) -> None:
-        self._poll, self._session, self._sharing = poll, poll.session, poll.sharing
-        self._channels = [
-            Channel(secret, key, self._session.label(), COORDINATOR, address(tallier))
-            for tallier, key in enumerate(roster.helpers)
-        ]
-        self.state: CoordinatorState = CoordinatorState(settled=np.zeros(poll.parties, dtype=np.bool_))
-
-    def settle(self) -> list[Envelope]:
-        """Ask which ballots have arrived; may be repeated until the count begins."""
-        if self.state.counting:
-            return []
-        self.state.asked = list(self._talliers)
-        return self._to_all(Roll())
-
-    def finish(self) -> list[Envelope]:
-        """Ask the talliers to count the ballots that all of them hold."""
-        if not self.state.counting:
-            if missing := [address(tallier) for tallier in self._talliers if tallier not in self.state.held]:
-                raise Aborted(f"no list of ballots came from {', '.join(missing)}; nothing was revealed")
-            check_survivors(int(self.state.settled.sum()), self._session)
-            self.state.counting = bitmap(self.state.settled)
-        return self._to_all(Count(self.state.counting))
-
-    def step(self, incoming: bytes) -> list[Envelope]:
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-        if not incoming:
-            return []
-        framed: Framed = decode(incoming, Framed)
-        check_label(framed.session, self._session)
-        if framed.tallier not in self._talliers:
-            raise Rejected(f"a message came from tallier {framed.tallier}; there are {len(self._talliers)}")
-        message: FromTallier = decode(self._channels[framed.tallier].unwrap(framed.body), FromTallier)
-        match message:
-            case Relay():
-                return self._relay(framed.tallier, message)
-            case Held():
-                self._gather(framed.tallier, message)
-            case Opening():
-                self._take(framed.tallier, message)
-        return []
-
-    @property
-    def waiting_for(self) -> list[str]:
-        """The talliers that delay the vote: of those that owe an answer, the ones that sent the fewest messages."""
-        silent = self._unopened if self.state.counting else self.state.asked
-        least = min((self.state.relayed.get(tallier, 0) for tallier in silent), default=0)
-        return [address(tallier) for tallier in silent if self.state.relayed.get(tallier, 0) == least]
-
-    def survivors(self) -> Flags:
-        """A flag for each party: whether it is counted."""
-        return self.state.settled
-
-    def winners(self) -> Integers:
-        """The class with the largest total for each query; `Aborted` unless all talliers have opened it."""
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-        if self._unopened:
-            missing = ", ".join(address(tallier) for tallier in self._unopened)
-            # With the shares of one other tallier, t curious talliers and the coordinator know the winners.
-            known = "count the vote as spent" if self.state.openings else "nothing was revealed"
-            raise Aborted(f"no shares of the winners came from {missing}; {known}")
-        return self._combined().astype(np.int64)
-
-    def total(self) -> Words:
-        """The winners, under the name by which an engine asks for a result."""
-        return self.winners().astype(np.uint64)
-
-    @property
-    def _talliers(self) -> range:
-        return range(self._poll.talliers)
-
-    @property
-    def _unopened(self) -> list[int]:
-        return [tallier for tallier in self._talliers if tallier not in self.state.openings]
-
-    def _relay(self, sender: int, relay: Relay) -> list[Envelope]:
-        if relay.peer not in self._talliers or relay.peer == sender:
-            raise Rejected(f"{address(sender)} wrote to tallier {relay.peer}, which is not another tallier")
-        self.state.relayed[sender] = self.state.relayed.get(sender, 0) + 1
-        return [self._to(relay.peer, Relay(sender, relay.number, relay.body))]
-
-    def _gather(self, tallier: int, held: Held) -> None:
-        """Settle on the parties whose ballots all talliers hold."""
-        state = self.state
-        if state.counting:
-            raise Rejected(f"{address(tallier)} named its ballots after the count had begun")
-        if not set(held.senders) <= set(range(self._poll.parties)):
-            raise Rejected(f"{address(tallier)} has ballots of parties that are not in the study")
-        state.held[tallier] = held.senders
-        state.asked = [other for other in state.asked if other != tallier]
-        if len(state.held) == len(self._talliers):
-            state.settled[:] = False
-            state.settled[list(set.intersection(*map(set, state.held.values())))] = True
-
-    def _take(self, tallier: int, opening: Opening) -> None:
-        if not self.state.counting or tallier in self.state.openings:
-            raise Rejected(f"{address(tallier)} opened its shares of the winners twice, or unasked")
-        if len(opening.shares) != 8 * self._poll.queries * len(self._sharing.held(tallier)):
-            raise Rejected(f"{address(tallier)} opened shares of the wrong size for {self._poll.queries} winners")
-        self.state.openings[tallier] = bytes(opening.shares)
-        if not self._unopened:
-            self._check_openings()
-
-    def _check_openings(self) -> None:
-        """Check that the t + 1 holders of each share have opened the same, and that winners are classes."""
-        for group in self._sharing.groups:
-            first, *others = self._sharing.holders(group)
-            for other in others:
-                if not np.array_equal(self._opened(first, group), self._opened(other, group)):
-                    who = f"{address(first)} and {address(other)}"
-                    self.state.failed = f"{who} opened different shares of the winners"
-        if not self.state.failed and (self._combined() >= self._poll.classes).any():
-            self.state.failed = "the talliers opened winners that are not classes; one of them computed wrongly"
-        if self.state.failed:
-            raise Aborted(self.state.failed)
-
-    def _opened(self, tallier: int, group: Group) -> Words:
-        """A share of the winners as opened by one of its holders."""
-        shares = np.frombuffer(self.state.openings[tallier], "<u8").reshape(-1, self._poll.queries)
-        words: Words = shares[self._sharing.held(tallier).index(group)]
-        return words
-
-    def _combined(self) -> Words:
-        total = np.zeros(self._poll.queries, dtype=np.uint64)
-        for group in self._sharing.groups:
-            total += self._opened(self._sharing.first_holder(group), group)
-        return total
-
-    def _to_all(self, message: ToTallier) -> list[Envelope]:
-        return [self._to(tallier, message) for tallier in self._talliers]
-
-    def _to(self, tallier: int, message: ToTallier) -> Envelope:
-        body = memoryview(self._channels[tallier].wrap(msgspec.msgpack.encode(message)))
-        return Envelope(address(tallier), msgspec.msgpack.encode(Framed(self._session.label(), tallier, body)))
 
 
 class Tally(Protocol):
@@ -264,14 +113,25 @@ class Tally(Protocol):
         super().__init__(self.poll.session, options, roster)
 
     @property
+    def withstands_lies(self) -> bool:
+        """True: whatever it says to whom, at most the noisy totals of one list of parties become known."""
+        return True
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         count, curious = self.poll.talliers, self.poll.sharing.threshold
         words = {1: "one", 2: "two", 3: "three", 4: "four", 5: "five", 7: "seven"}
-        are, others = "is" if curious == 1 else "are", words[count - curious]
+        do, others = "is curious or lies" if curious == 1 else "are curious or lie", words[count - curious]
         return (
-            f"at most {words[curious]} of the {words[count]} talliers {are} curious, and the other {others} keep to "
-            "themselves what they receive",
-            f"all {words[count]} talliers compute as agreed (one that does not can change winners)",
+            f"at most {words[curious]} of the {words[count]} talliers {do}, and the other {others} keep to themselves "
+            "what they receive, and never forget that they counted",
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            "a tallier that lies can set any winner unnoticed, as any party can by its ballots, and learn more of the "
+            "noisy totals, for which the promise holds as well",
         )
 
     def openable(self, colluding: int) -> Openable:
@@ -280,6 +140,15 @@ class Tally(Protocol):
     @property
     def parameters(self) -> dict[str, int]:
         return {"bits": 64, "talliers": self.poll.talliers, "rounds": self.poll.rounds}
+
+    def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+        label, convicted = self.session.label(), {}
+        for party, signed in by_party(evidence, self.session.parties).items():
+            if differ(signed, statement(label, party, b"")):
+                convicted[address_of(party)] = "it signed two one-time keys"
+        if differ((each for each in evidence if each.signer == COORDINATOR), count_statement(label, b"")):
+            convicted[COORDINATOR] = "it signed two lists of parties to count"
+        return convicted
 
     def upload_bytes(self) -> int:
         """The bytes of one party: masked ballots for one tallier, seeds of the masks for the others."""
@@ -295,19 +164,25 @@ class Tally(Protocol):
         )
 
     @property
+    def longest_words(self) -> int:
+        return self.poll.longest_words
+
+    @property
     def helper_addresses(self) -> tuple[str, ...]:
         return tuple(address(index) for index in range(self.poll.talliers))
 
     def party(self, index: int, identity: Identity, secrets: SecretStream) -> TallyParty:
         return TallyParty(self.poll, self.roster, index, identity, secrets)
 
-    def coordinator(self, secret: bytes, secrets: SecretStream) -> TallyCoordinator:
-        return TallyCoordinator(self.poll, self.roster, secret)
+    def coordinator(self, identity: Identity, secrets: SecretStream) -> TallyCoordinator:
+        return TallyCoordinator(self.poll, self.roster, identity)
 
-    def helper(self, index: int, secret: bytes, secrets: SecretStream) -> Tallier:
-        return Tallier(self.poll, self.roster, index, secret, secrets)
+    def helper(self, index: int, identity: Identity, secrets: SecretStream) -> Tallier:
+        return Tallier(self.poll, self.roster, index, identity, secrets)
 
-    def setup(self, index: int, secret: bytes, root: bytes) -> TallierSetup:
+    def setup(self, index: int, identity: Identity, root: bytes) -> TallierSetup:
         """Everything that a tallier needs to begin in another process; its secrets are drawn from `root`."""
         roster = self.roster
-        return TallierSetup(self.poll, list(roster.parties), roster.coordinator, roster.helpers, index, secret, root)
+        return TallierSetup(
+            self.poll, list(roster.parties), roster.coordinator, roster.helpers, index, identity.secret, root
+        )

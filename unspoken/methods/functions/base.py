@@ -1,6 +1,7 @@
 """A function of all parties' records that is a sum over records.
 
-A function says what a party contributes, how far one record can move the total, and what is made of the noisy total.
+A function says what a party contributes, how far one record can move the total, and how the release is computed from
+the noisy total.
 Parties of unequal size count by their records.
 """
 
@@ -9,12 +10,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
+from unspoken import defaults
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, PartyContext
+from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.workloads import Query, Workload
@@ -38,7 +41,7 @@ class PreliminarySum:
 
 
 class Function(Workload):
-    """A sum over records, and what is made of its noisy total."""
+    """A sum over records, and the release that its noisy total gives."""
 
     dimension: int
     sensitivity: float
@@ -48,15 +51,15 @@ class Function(Workload):
     count = 1
     """The number of times that the total is asked for"""
     cautions: tuple[str, ...] = ()
-    """Remarks for a careful reader of the promise"""
-    preliminary: PreliminarySum | None = None
+    """Notes for the plan, on conditions of the promise"""
+    preliminary: tuple[PreliminarySum, ...] = ()
+    """Smaller totals that are asked for before, in this order"""
 
     def check_unit(self, study: Study) -> None:
         if study.group is None:
-            raise study.error(
-                "privacy.unit",
-                f'is "party", but "{study.method.name}" protects records; use "record" or {{ group = … }}',
-            )
+            other = f', or [method] name = "{defaults.PARTY_METHOD}"' if study.task == "classification" else ""
+            problem = f'is "party", but "{study.method.name}" protects records; use "record" or {{ group = … }}{other}'
+            raise study.error("privacy.unit", problem)
 
     def bound(self, records: int) -> float:
         """The largest L2 norm of the contribution of a party with so many records."""
@@ -72,17 +75,18 @@ class Function(Workload):
             exact=("records",),
             count=self.count,
         )
-        if (first := self.preliminary) is None:
-            return (own,)
-        before = DeclaredSum(
-            name=first.name,
-            dimension=first.dimension,
-            bound=first.record_bound * most,
-            sensitivity=group * first.sensitivity,
-            exact=own.exact,
-            share=first.share,
-        )
-        return before, own
+        before = [
+            DeclaredSum(
+                name=first.name,
+                dimension=first.dimension,
+                bound=first.record_bound * most,
+                sensitivity=group * first.sensitivity,
+                exact=own.exact,
+                share=first.share,
+            )
+            for first in self.preliminary
+        ]
+        return *before, own
 
     def notes(self, noise: Mechanism, senders: int | None) -> tuple[str, ...]:
         if senders == 1:
@@ -98,13 +102,26 @@ class Function(Workload):
         if query.name == NAME:
             rows = [self.of(features[:count], labels[:count], query.parameters) for features, labels, count in parties]
         else:
-            rows = [self.preliminary_of(features[:count]) for features, _, count in parties]
+            rows = [self.preliminary_of(query, features[:count], labels[:count]) for features, labels, count in parties]
         return Contribution(np.stack(rows), block.counts[:, None])
 
     @abstractmethod
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         """The function of one party's records."""
 
-    def preliminary_of(self, features: Floats) -> Floats:
-        """One party's contribution to the preliminary sum."""
+    def preliminary_of(self, query: Query, features: Floats, labels: Any) -> Floats:
+        """One party's contribution to a preliminary sum."""
         raise NotImplementedError
+
+
+class NamedFunction(Function):
+    """A function that a study can name."""
+
+    is_linear: ClassVar[bool] = False
+    """Whether the release is a linear model, each score of which is wᵀx of a bounded vector x"""
+    uses: ClassVar[tuple[str, ...]] = ()
+    """The keys of `FunctionOptions` that it uses; a study that gives others is refused"""
+
+    @abstractmethod
+    def __init__(self, study: Study, options: FunctionOptions) -> None:
+        """Raises a `StudyError` if the study does not fit."""

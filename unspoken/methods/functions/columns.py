@@ -23,3 +23,8 @@ def split(values: Floats, widths: list[int]) -> list[Floats]:
     [[1.0], [2.0, 3.0]]
     """
     return np.split(values, np.cumsum(widths)[:-1], axis=-1)
+
+
+def in_units(column: Column, number: float) -> float | str:
+    """A number of the column; of days, the day."""
+    return column.shown(number) if column.kind == "date" else float(number)

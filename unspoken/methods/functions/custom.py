@@ -4,18 +4,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from unspoken.methods.base import Conversation
 from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Range
 from unspoken.methods.releases import Statistics
 from unspoken.methods.workloads import Asker, Query
 from unspoken.types import Floats
 
 _MADE_UP = 1000
 """The largest number of made-up rows that a function is tried out on"""
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Several turns of one function: each has numbers that follow from the totals before."""
+
+    count: int
+    start: Floats
+    update: Callable[[Floats, Floats], Any]
+    """Makes the numbers of the next turn of a noisy total and of this turn's numbers"""
+    low: float
+    high: float
+    """All numbers are moved between these bounds"""
+
+    @property
+    def parameters(self) -> Parameters:
+        return Parameters((Range(self.start.size, self.low, self.high),))
+
+    def next(self, total: Floats, parameters: Floats) -> Floats:
+        found = np.asarray(self.update(total, parameters), dtype=np.float64).ravel()
+        if found.size != self.start.size:
+            raise ValueError(f"Expected update to give {self.start.size} numbers, as start has, got {found.size}.")
+        return self.parameters.nearest(found)
 
 
 class Custom(Function):
@@ -26,8 +51,17 @@ class Custom(Function):
     rows. So the stated sensitivity must hold with them.
     """
 
-    def __init__(self, function: Callable[[Floats], Any], dimension: int, sensitivity: float, bound: float) -> None:
-        self._function, self._bound = function, bound
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        dimension: int,
+        sensitivity: float,
+        bound: float,
+        turns: Turns | None = None,
+    ) -> None:
+        """With `turns`, the function takes the turn's numbers as well."""
+        self._function, self._bound, self._turns = function, bound, turns
+        self.count = 1 if turns is None else turns.count
         self.dimension, self.sensitivity, self.record_bound = dimension, sensitivity, bound
         self.cautions = (
             f"that replacing one record moves the function's total by at most {sensitivity:g} is its author's word, "
@@ -38,27 +72,45 @@ class Custom(Function):
         return self._bound
 
     def try_out(self, features: int, records: int, norm: float) -> None:
-        """Say what is wrong with the function on made-up rows, so that no party's records have a part in it."""
+        """Raise an error if the function fails on made-up rows: such an error says nothing about a party's records."""
         rows = np.random.default_rng(0).uniform(size=(min(records, _MADE_UP), features))
-        vector = self._vector(rows / max(1.0, math.sqrt(features) / norm))
+        start = None if self._turns is None else self._turns.parameters.nearest(self._turns.start)
+        vector = self._vector(rows / max(1.0, math.sqrt(features) / norm), start)
         if vector.shape != (self.dimension,):
-            raise ValueError(f"Expected the function to give {self.dimension} numbers, got the shape {vector.shape}.")
+            numbers = f"{self.dimension} number{'s' if self.dimension > 1 else ''}"
+            raise ValueError(f"Expected the function to give {numbers}, got the shape {vector.shape}.")
         if not np.isfinite(vector).all():
             raise ValueError(f"Expected the function to give finite numbers, got {vector[~np.isfinite(vector)][0]}.")
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         """The function's numbers; zeros where it fails, since that must not be seen from outside."""
         try:
-            vector = self._vector(features)
+            vector = self._vector(features, parameters)
         except Exception:
             return np.zeros(self.dimension)
         is_right = vector.shape == (self.dimension,) and np.isfinite(vector).all()
         return vector if is_right else np.zeros(self.dimension)
 
-    def _vector(self, rows: Floats) -> Floats:
-        return np.asarray(self._function(rows), dtype=np.float64)
+    def _vector(self, rows: Floats, parameters: Floats | None) -> Floats:
+        given = (rows,) if parameters is None else (rows, parameters)
+        return np.atleast_1d(np.asarray(self._function(*given), dtype=np.float64))
+
+    def parameters(self, name: str, turn: int) -> Parameters:
+        return NO_PARAMETERS if self._turns is None else self._turns.parameters
 
     def conclude(self, ask: Asker) -> Conversation:
+        if self._turns is not None:
+            return (yield from self._in_turns(ask, self._turns))
         total = yield from ask(Query(NAME))
         details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
         return Statistics({"total": total.noisy.tolist()}, details)
+
+    def _in_turns(self, ask: Asker, turns: Turns) -> Conversation:
+        """Each turn's total makes the numbers of the next one; the last ones are the result."""
+        parameters, totals, details = turns.start, [], {}
+        for turn in range(turns.count):
+            known, total = yield from self.asked(ask, Query(NAME, parameters, turn))
+            parameters = turns.next(total.noisy, known)
+            totals.append(total.noisy.tolist())
+            details = {"records": int(total.exact[0]), "noise_std": total.noise_std}
+        return Statistics({"total": totals[-1], "totals": totals, "parameters": parameters.tolist()}, details)

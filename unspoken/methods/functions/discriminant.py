@@ -10,7 +10,7 @@ import numpy as np
 from unspoken.learners.second_moments import SecondMoments, best_balance
 from unspoken.learners.solving import solve
 from unspoken.methods.base import Conversation
-from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.functions.base import NAME, NamedFunction
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.releases import LinearModel
 from unspoken.methods.workloads import Asker, Query
@@ -18,13 +18,15 @@ from unspoken.study import Study
 from unspoken.types import Floats
 
 
-class Discriminant(Function):
+class Discriminant(NamedFunction):
     """The classes' means and shares, and the scatter that they have in common.
 
     Beside the second moments with plain indicators, a record adds its class to the counts, scaled by γ = β²/2. That
     costs nothing: two records are furthest apart, by √2(1 + β²/2), with the same class; with different ones their
     squared distance is at most 2 + 2β² + 2γ², which is the same.
     """
+
+    uses = ("coefficients", "repair")
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
         if not study.data.has_intercept:

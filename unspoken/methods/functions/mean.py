@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from unspoken.arithmetic import sum_of_rows
 from unspoken.methods.base import Conversation
-from unspoken.methods.functions.base import NAME, Function
-from unspoken.methods.functions.columns import columns_of, split
+from unspoken.methods.functions.base import NAME, NamedFunction
+from unspoken.methods.functions.columns import columns_of, in_units, split
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.releases import Statistics
 from unspoken.methods.workloads import Asker, Query
@@ -16,7 +18,7 @@ from unspoken.study import Column, Study
 from unspoken.types import Floats
 
 
-class Mean(Function):
+class Mean(NamedFunction):
     """The mean of each column; of a category, the share of each of its values."""
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
@@ -44,11 +46,17 @@ class Mean(Function):
         return Statistics(statistics, {"records": records})
 
     def _statistic(self, column: Column, means: Floats, noise: float) -> dict[str, Any]:
-        """A column's mean, in its own units, or the shares of its categories."""
+        """A column's mean, in its own units, or the shares of its categories.
+
+        Where missing values have a feature of their own, the mean is over the values that are there.
+        """
         if column.categories is not None:
-            shares = {str(value): float(share) for value, share in zip(column.categories, means, strict=True)}
+            shares = {value: float(share) for value, share in zip(column.indicators, means, strict=True)}
             return {"shares": shares, "noise_std": noise}
-        low, high = column.min or 0.0, column.max or 0.0
-        half = (high - low) / 2.0 if self._table else 1.0
-        middle = (low + high) / 2.0 if self._table else 0.0
-        return {"mean": float(middle + half * means[0]), "noise_std": noise * half}
+        half = (column.high - column.low) / 2.0 if self._table else 1.0
+        middle = (column.low + column.high) / 2.0 if self._table else 0.0
+        if not column.has_missing_feature:
+            return {"mean": in_units(column, middle + half * means[0]), "noise_std": noise * half}
+        there = min(max(1.0 - float(means[1]), noise, 1e-300), 1.0)
+        mean = middle + half * float(np.clip(means[0] / there, -1.0, 1.0))
+        return {"mean": in_units(column, mean), "missing": float(means[1]), "noise_std": noise * half / there}

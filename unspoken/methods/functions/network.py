@@ -6,7 +6,7 @@ from typing import Any
 
 from unspoken.learners.network import Network
 from unspoken.methods.base import Conversation
-from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.functions.base import NAME, NamedFunction
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import Parameters, weight_parameters
 from unspoken.methods.releases import NetworkModel
@@ -17,8 +17,10 @@ from unspoken.types import Floats
 _STEPS, _CLIP = 20, 1.0
 
 
-class NetworkGradient(Function):
+class NetworkGradient(NamedFunction):
     """Sums of clipped gradients, one a step."""
+
+    uses = ("hidden", "steps", "clip", "learning_rate", "seed")
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
         clip = options.clip or _CLIP

@@ -10,7 +10,7 @@ from unspoken.learners.solving import Repair
 from unspoken.study import Section
 
 FunctionName = Literal[
-    "linear-regression", "logistic-regression", "discriminant", "softmax", "network", "mean", "histogram"
+    "auto", "linear-regression", "logistic-regression", "discriminant", "softmax", "network", "mean", "histogram"
 ]
 
 
@@ -19,14 +19,14 @@ class FunctionOptions(Section):
 
     function: FunctionName | None = Field(
         None,
-        description='"linear-regression" (of a regression), "logistic-regression", "discriminant", "softmax" or '
+        description='"auto", "linear-regression" (of a regression), "logistic-regression", "discriminant", "softmax", '
         '"network" (of a classification), "mean" or "histogram" (of statistics)',
     )
     coefficients: float = Field(
         2.0, gt=0.0, le=1e6, description="a guess of the norm of the model for records of norm 1, above 0, such as 2.0"
     )
     reshape: bool = Field(
-        True, description="true or false (true: the mean is asked for first, to make room for what tells records apart)"
+        True, description="true or false (true: the mean is asked for first, and its direction is shrunk)"
     )
     repair: Repair = Field("ridge", description='"ridge", "adassp" or "none"')
     bins: int = Field(10, ge=2, le=10_000, description="the number of a histogram's bins for each number, from 2")
@@ -36,7 +36,7 @@ class FunctionOptions(Section):
     )
     clip: float | None = Field(None, gt=0.0, description="the largest norm of a record's gradient, above 0")
     score_noise: float = Field(
-        0.7, gt=0.0, description="of softmax: how much noise its scores may have, above 0, such as 0.7"
+        0.7, gt=0.0, description="a number above 0, such as 0.7: the noise that softmax allows in a score"
     )
-    learning_rate: float = Field(1.0, gt=0.0, description="of a network: the step size, above 0")
+    learning_rate: float = Field(1.0, gt=0.0, description="a number above 0: the step size of a network")
     seed: int = Field(0, ge=0, description="a whole number: the public seed of a network's first weights")

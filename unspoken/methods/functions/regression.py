@@ -19,7 +19,7 @@ from unspoken.learners.losses import CrossEntropy
 from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, SecondMoments, best_balance
 from unspoken.learners.solving import solve
 from unspoken.methods.base import Conversation, Total
-from unspoken.methods.functions.base import NAME, Function, PreliminarySum
+from unspoken.methods.functions.base import NAME, NamedFunction, PreliminarySum
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Range
 from unspoken.methods.releases import LinearModel, Release
@@ -35,8 +35,11 @@ _REGULARIZATION = 1e-5
 """The regularisation of the softmax model without privacy"""
 
 
-class LeastSquares(Function):
+class LeastSquares(NamedFunction):
     """Linear and logistic regression from noisy second moments."""
+
+    is_linear = True
+    uses = ("coefficients", "reshape", "repair")
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:
         classes = None if study.task == "regression" else len(study.data.class_names)
@@ -47,17 +50,18 @@ class LeastSquares(Function):
         self.record_bound = self.moments.record_bound
         if options.reshape:
             # Records at opposite ends, as far apart as can be, have the same square: it costs nothing.
-            self.preliminary = PreliminarySum(_SCALE, study.data.dimension + 1, 2.0, math.sqrt(2.0), _SHARE_OF_SCALE)
+            scale = PreliminarySum(_SCALE, study.data.dimension + 1, 2.0, math.sqrt(2.0), _SHARE_OF_SCALE)
+            self.preliminary = (scale,)
         self._study, self._options = study, options
 
-    def preliminary_of(self, features: Floats) -> Floats:
+    def preliminary_of(self, query: Query, features: Floats, labels: Any) -> Floats:
         """The sum of the records, and of their squares, scaled to norm 1."""
         unit = features / self._study.data.norm
         return np.append(sum_of_rows(unit), sum_of_rows(np.einsum("ij,ij->i", unit, unit)))
 
     def parameters(self, name: str, turn: int) -> Parameters:
         """A `Reshaping`. Divided by a length of at least `LEAST_LENGTH`, no record is too long for arithmetic."""
-        if self.preliminary is None or name != NAME:
+        if not self.preliminary or name != NAME:
             return NO_PARAMETERS
         axis = Range(self.moments.features, -1.0, 1.0)
         return Parameters((axis, Range(1, 0.0, 1.0), Range(1, LEAST_LENGTH, 1.0)))
@@ -67,7 +71,7 @@ class LeastSquares(Function):
         return self.moments.of(features / self._study.data.norm, labels, reshaping)
 
     def conclude(self, ask: Asker) -> Conversation:
-        if self.preliminary is None:
+        if not self.preliminary:
             total = yield from ask(Query(NAME))
             return self._model(total, None)
         scale = yield from ask(Query(_SCALE))
@@ -89,12 +93,17 @@ class LeastSquares(Function):
 
     def exact_fit(self, records: Block) -> Release | None:
         """The least-squares model; of classes the softmax model, unless the study names the approximation."""
-        # Where the study protects parties, their sizes are not stated, though nothing is promised.
-        details = {} if self._study.group is None else {"records": int(records.counts[0])}
-        if self.moments.classes is None:
-            weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
-            return LinearModel(weights[None], None, details)
-        if self._options.function is not None:
+        if self.moments.classes is not None and self._options.function is not None:
             return None
-        learner = LinearLearner(CrossEntropy(self.moments.classes), self._study.data.norm, _REGULARIZATION)
-        return LinearModel(learner.fit(records)[0], learner.loss.link, details)
+        return exact_model(self._study, records)
+
+
+def exact_model(study: Study, records: Block) -> LinearModel:
+    """The least-squares model of all records without noise; of classes the softmax model."""
+    # Where the study protects parties, their sizes are not stated, though nothing is promised.
+    details = {} if study.group is None else {"records": int(records.counts[0])}
+    if study.task == "regression":
+        weights = np.linalg.lstsq(records.features[0], records.labels[0])[0]
+        return LinearModel(weights[None], None, details)
+    learner = LinearLearner(CrossEntropy(len(study.data.class_names)), study.data.norm, _REGULARIZATION)
+    return LinearModel(learner.fit(records)[0], learner.loss.link, details)

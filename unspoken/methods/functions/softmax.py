@@ -8,32 +8,33 @@ import numpy as np
 
 from unspoken.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from unspoken.methods.base import Conversation
-from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.budget import budget
+from unspoken.methods.functions.base import NAME, NamedFunction
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range
 from unspoken.methods.releases import LinearModel
 from unspoken.methods.workloads import Asker, Query
-from unspoken.privacy.gaussian import mu_for
-from unspoken.privacy.integer import LARGEST_EPSILON
 from unspoken.study import Study
 from unspoken.types import Floats
 
 _CLIP = 0.25
 
 
-class SoftmaxRegression(Function):
+class SoftmaxRegression(NamedFunction):
     """The first moment, then sums of clipped gradients.
 
     The turns have equal shares of the budget. The study fixes the number of steps; else it follows from the promise and
     from the smallest number of records.
     """
 
+    is_linear = True
+    uses = ("steps", "clip", "score_noise")
+
     def __init__(self, study: Study, options: FunctionOptions) -> None:
         clip = options.clip or _CLIP
         classes = len(study.data.class_names)
         records = study.parties.count * study.parties.records
-        mu = mu_for(min(study.epsilon, LARGEST_EPSILON), study.privacy.delta)
-        steps = options.steps or chosen_steps(study.data.dimension, classes, records, mu)
+        steps = options.steps or chosen_steps(study.data.dimension, classes, records, budget(study))
         self.model = SoftmaxSteps(study.data.dimension, classes, steps, clip, options.score_noise)
         self.dimension, self.count = self.model.size, steps + 1
         self.sensitivity, self.record_bound = 2.0 * clip, clip

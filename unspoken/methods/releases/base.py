@@ -13,8 +13,11 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
+
 from unspoken.data.bounding import unscale_labels
 from unspoken.data.files import Records
+from unspoken.learners.public_directions import PublicDirections
 from unspoken.learners.scores import Link, classify, probabilities
 from unspoken.study import Study
 from unspoken.types import Floats, Labels
@@ -42,11 +45,18 @@ class Release(ABC):
         """The model as others use it, without unspoken: a fitted scikit-learn estimator, or a `torch.nn.Module`."""
 
     @abstractmethod
+    def to_bytes(self, study: Study) -> bytes:
+        """The content of its file, which runs no code when it is loaded: the same bytes whenever they are made."""
+
     def save(self, study: Study, path: Path) -> None:
-        """Write it to a file that runs no code when it is loaded."""
+        path.write_bytes(self.to_bytes(study))
+
+    def mapped_back(self, directions: PublicDirections) -> Release:
+        """The same model for records before they are mapped: a linear one only."""
+        raise TypeError(f"Expected a linear model to map back, got {self!r}.")
 
     def predict(self, study: Study, features: Floats) -> Labels:
-        """Class numbers, or a regression's labels in the units of the study's label_bounds."""
+        """Class numbers, or a regression's labels within the study's label_bounds."""
         scores = self.scores(study, features)
         if study.task == "regression":
             return unscale_labels(scores[:, 0], study.data)
@@ -66,8 +76,11 @@ class Release(ABC):
         """The quality on the test records. The guarantee does not cover these numbers."""
         predicted = self.predict(study, test.features)
         if study.task == "regression":
-            return {"mse": float(((predicted - test.labels) ** 2).mean())}
-        return {"accuracy": float((predicted == test.labels).mean())}
+            error, spread = float(((predicted - test.labels) ** 2).mean()), float(np.var(test.labels))
+            return {"mse": error} | ({"r2": 1.0 - error / spread} if spread > 0.0 else {})
+        right, classes = predicted == test.labels, np.unique(test.labels)
+        recalls = [float(right[test.labels == each].mean()) for each in classes]
+        return {"accuracy": float(right.mean()), "balanced_accuracy": float(np.mean(recalls))}
 
     def attributes(self, study: Study) -> dict[str, Any]:
         """The attributes of a scikit-learn estimator with this model, such as `coef_`."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from unspoken.data.bounding import scale_labels, with_constant
 from unspoken.data.files import Records
+from unspoken.learners.public_directions import PublicDirections
 from unspoken.learners.scores import Link
 from unspoken.methods.releases.scikit import ScikitModel
 from unspoken.study import Study
@@ -28,6 +29,9 @@ class LinearModel(ScikitModel):
         scores: Floats = with_constant(features, study.data) @ self.weights.T
         return scores
 
+    def mapped_back(self, directions: PublicDirections) -> LinearModel:
+        return replace(self, weights=directions.undo(directions.told(self.weights)))
+
     def metrics(self, study: Study, test: Records, train: Records | None = None) -> dict[str, float]:
         """Also, given training records, a regression's `coefficient_error`: ‖w − w*‖/d (CAPE, Section 5.2), w* their
         least-squares model without privacy, both for labels scaled to [−1, 1]."""
@@ -41,7 +45,7 @@ class LinearModel(ScikitModel):
         """The weights in the units of the features, and in a regression of the label."""
         weights, intercepts = self.weights, np.zeros(len(self.weights))
         if study.data.has_intercept:
-            weights, intercepts = weights[:, :-1], weights[:, -1]
+            weights, intercepts = weights[:, :-1], weights[:, -1] * study.data.constant
         if study.task == "classification":
             return {"coef_": weights.copy(), "intercept_": intercepts.copy()}
         low, high = study.data.label_bounds or (-1.0, 1.0)
@@ -53,9 +57,7 @@ class LinearModel(ScikitModel):
         weights, intercepts = found["coef_"][..., order], found["intercept_"]
         if study.task == "classification":
             return self._classifier(np.array(study.data.class_names), weights, intercepts)
-        from sklearn.linear_model import LinearRegression
-
-        return _with(LinearRegression(), weights, intercepts)
+        return _clipped(weights, float(intercepts), *(study.data.label_bounds or (-1.0, 1.0)))
 
     def _classifier(self, classes: Any, weights: Floats, intercepts: Floats) -> Any:
         from sklearn.linear_model import LogisticRegression
@@ -70,7 +72,10 @@ class LinearModel(ScikitModel):
 
 
 def _one_versus_rest(classes: Any, weights: Floats, intercepts: Floats) -> Any:
-    """A logistic regression for each class, whose probabilities are divided by their sum."""
+    """A logistic regression for each class, whose probabilities are divided by their sum.
+
+    Where noise has driven all of them to 0, scikit-learn leaves them at 0; our own are then all alike.
+    """
     from sklearn.linear_model import LogisticRegression
     from sklearn.multiclass import OneVsRestClassifier
     from sklearn.preprocessing import LabelBinarizer
@@ -83,6 +88,25 @@ def _one_versus_rest(classes: Any, weights: Floats, intercepts: Floats) -> Any:
     model.label_binarizer_ = LabelBinarizer(sparse_output=True).fit(classes)
     # In the study's order, as the rows of weights are; the binarizer has sorted its own.
     model.classes_, model.n_features_in_ = classes, weights.shape[1]
+    return model
+
+
+def _clipped(weights: Floats, intercept: float, low: float, high: float) -> Any:
+    """A linear regression whose predictions are clipped to the label's bounds.
+
+    The inner model predicts the share of the way from `low` to `high`. Of what `skops` trusts, quantiles, here the two
+    bounds, are what clips on the way back.
+    """
+    from sklearn.compose import TransformedTargetRegressor
+    from sklearn.linear_model import LinearRegression
+    from sklearn.preprocessing import QuantileTransformer
+
+    way = QuantileTransformer(n_quantiles=2)
+    way.n_quantiles_, way.n_features_in_ = 2, 1
+    way.references_, way.quantiles_ = np.array([0.0, 1.0]), np.array([[low], [high]])
+    share = _with(LinearRegression(), weights / (high - low), (intercept - low) / (high - low))
+    model = TransformedTargetRegressor(regressor=LinearRegression(), transformer=QuantileTransformer(n_quantiles=2))
+    model.regressor_, model.transformer_, model._training_dim = share, way, 1
     return model
 
 

@@ -34,7 +34,7 @@ class NetworkModel(ScikitModel):
         from sklearn.preprocessing import LabelBinarizer
 
         classes, hidden, output = np.array(study.data.class_names), self.hidden, self.weights
-        biases = hidden[:, -1] + (hidden[:, -2] if study.data.has_intercept else 0.0)
+        biases = hidden[:, -1] + (hidden[:, -2] * study.data.constant if study.data.has_intercept else 0.0)
         if len(output) == 2:
             output = output[1:] - output[:1]
         model = MLPClassifier(hidden_layer_sizes=(len(hidden),), activation="relu")

@@ -6,14 +6,19 @@ For a table, preprocessing is rebuilt from the study's public bounds.
 
 from __future__ import annotations
 
+import io
+import json
+import zipfile
 from abc import abstractmethod
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from unspoken.methods.releases.base import Release
+from unspoken.methods.releases.preprocessing import preprocessing
 from unspoken.study import Study
+
+_SCHEMA = "schema.json"
+"""The file in which skops describes the others"""
 
 
 class ScikitModel(Release):
@@ -32,44 +37,38 @@ class ScikitModel(Release):
             return self.fitted(study, list(range(study.data.raw_dimension)))
         from sklearn.pipeline import Pipeline
 
-        preprocessing, order = _preprocessing(study)
-        return Pipeline([("bound", preprocessing), ("model", self.fitted(study, order))])
+        bounding, order = preprocessing(study)
+        return Pipeline([("bound", bounding), ("model", self.fitted(study, order))])
 
-    def save(self, study: Study, path: Path) -> None:
+    def to_bytes(self, study: Study) -> bytes:
         import skops.io
 
-        skops.io.dump(self.estimator(study), path)
+        return _settled(skops.io.dumps(self.estimator(study)))
 
 
-def _preprocessing(study: Study) -> tuple[Any, list[int]]:
-    """Scaling and indicators as in `data.bounding`, fitted to a made-up table that spans the public bounds; and for
-    each feature that comes out the position that it has in the study's vectors."""
-    import pandas as pd
-    from sklearn.compose import ColumnTransformer
-    from sklearn.preprocessing import MinMaxScaler, OneHotEncoder
+def _settled(archive: bytes) -> bytes:
+    """The same archive without what differs from one dump to the next: times, and addresses in memory as names; and
+    without blanks, which are most of it."""
+    settled = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as found, zipfile.ZipFile(settled, "w") as made:
+        names = {info.filename: f"{number}{Path(info.filename).suffix}" for number, info in enumerate(found.infolist())}
+        names[_SCHEMA] = _SCHEMA
+        schema = _renamed(json.loads(found.read(_SCHEMA)), names, {})
+        for name, other in names.items():
+            content = json.dumps(schema, separators=(",", ":")).encode() if name == _SCHEMA else found.read(name)
+            made.writestr(zipfile.ZipInfo(other), content)
+    return settled.getvalue()
 
-    columns = study.data.columns or {}
-    rows = max(2, *(column.width for column in columns.values()))
-    made_up: dict[str, Any] = {}
-    steps: list[tuple[str, Any, list[str]]] = []
-    order: list[int] = []
-    for number, (name, column) in enumerate(columns.items()):
-        if column.categories is None:
-            values, ranks = np.array([column.min, column.max]), np.array([0])
-            step = MinMaxScaler(feature_range=(-1, 1), clip=True)
-        else:
-            # The encoder takes numbers in ascending order only.
-            ranks = np.argsort(column.categories)
-            values = np.array(column.categories)[ranks]
-            step = OneHotEncoder(categories=[values], sparse_output=False)
-        made_up[name] = np.resize(values, rows)
-        # Numbered, because scikit-learn does not allow every column's name as a step's.
-        steps.append((f"column{number}", step, [name]))
-        order += [len(order) + int(rank) for rank in ranks]
-    transformer = ColumnTransformer(steps).fit(pd.DataFrame(made_up))
-    for (_, scaler, _), column in zip(transformer.transformers_, columns.values(), strict=True):
-        if column.min is not None and column.max is not None:
-            # scikit-learn takes bounds that are close together for a constant.
-            scaler.scale_ = np.array([2.0 / (column.max - column.min)])
-            scaler.min_ = -1.0 - column.min * scaler.scale_
-    return transformer, order
+
+def _renamed(node: Any, names: dict[str, str], numbers: dict[int, int]) -> Any:
+    """A part of skops' description, with other names of files, and objects numbered as they are met."""
+    if isinstance(node, list):
+        return [_renamed(part, names, numbers) for part in node]
+    if not isinstance(node, dict):
+        return node
+    made = {key: _renamed(part, names, numbers) for key, part in node.items()}
+    if isinstance(number := node.get("__id__"), int):
+        made["__id__"] = numbers.setdefault(number, len(numbers))
+    if isinstance(file := node.get("file"), str):
+        made["file"] = names.get(file, file)
+    return made

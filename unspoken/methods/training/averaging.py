@@ -64,18 +64,20 @@ class ClippedUpdates(LocalTraining):
             return np.zeros(self.model.size)
         norm = float(np.linalg.norm(moved))
         if not math.isfinite(norm):
-            # Its training went beyond floating point: nor must that.
+            # Nor must others see that its training went beyond floating point.
             return np.zeros(self.model.size)
         clipped: Floats = moved * (self.options.clip / max(norm, self.options.clip))
         return clipped
 
     def conclude(self, ask: Asker) -> Conversation:
         weights, optimizer = self.model.initial(), Optimizer(self._stepping(), self.model.size)
-        expected = self.options.rate * self.study.parties.count
+        expected, watch = self.options.rate * self.study.parties.count, self.watch()
         for turn in range(self.options.rounds):
             weights, total = yield from self.asked(ask, Query("update", weights, turn))
             weights = optimizer.step(weights, -total.noisy / expected)
-        return self.release(weights, noise_std_per_step=total.noise_std / expected)
+            if watch.is_over(turn, weights):
+                break
+        return self.release(weights, watch, noise_std_per_step=total.noise_std / expected)
 
     def _stepping(self) -> FederatedOptions:
         """The options of the step: it is the average itself, unless the study says otherwise."""
@@ -104,8 +106,10 @@ class AveragedModels(LocalTraining):
         return Contribution(np.stack(rows))
 
     def conclude(self, ask: Asker) -> Conversation:
-        weights = self.model.initial()
+        weights, watch = self.model.initial(), self.watch()
         for turn in range(self.options.rounds):
             _, total = yield from self.asked(ask, Query("model", weights, turn))
             weights = total.noisy / total.survivors
-        return self.release(weights)
+            if watch.is_over(turn, weights):
+                break
+        return self.release(weights, watch)

@@ -9,13 +9,13 @@ from typing import ClassVar
 import numpy as np
 
 from unspoken.methods.base import PartyContext, TokenPositions
+from unspoken.methods.budget import trust_of
 from unspoken.methods.plan import RecordSampling
-from unspoken.methods.planning import trust_of
 from unspoken.methods.training.options import GradientOptions
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate
 from unspoken.study import Study
-from unspoken.summation.mixnet import onion_bytes
+from unspoken.summation.mixnet import onion_bytes, permutation
 from unspoken.types import Flags, Integers
 
 SLACK = 0.01
@@ -32,12 +32,13 @@ def poisson_sample(count: int, rate: float, secrets: SecretStream) -> Flags:
 class Batches(ABC):
     """A way to sample the records of each round."""
 
-    by_tokens: ClassVar[bool]
+    by_tokens: ClassVar[bool] = False
     """Does a shuffled list of tokens decide which records are in a batch? It is made anew in each round."""
 
     def __init__(self, study: Study, options: GradientOptions) -> None:
         self._study, self._parties = study, study.parties
         self._rate, self._rounds = options.rate, options.rounds
+        self._lists = options.rounds * study.privacy.attempts
 
     @property
     def _everyone(self) -> int:
@@ -50,8 +51,17 @@ class Batches(ABC):
         """The largest number of records in a batch, exceeded with probability at most 2⁻⁶⁰."""
 
     @abstractmethod
+    def expected(self, records: int) -> float:
+        """The expected number of records in a batch, if the parties have so many together."""
+
+    @abstractmethod
     def sampling(self, slack: float) -> RecordSampling:
         """The sampling as the plan counts it, with a slack in δ that something else costs."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Notes for the plan on what the sampling itself costs."""
+        return ()
 
     @abstractmethod
     def is_taken(self, count: int, context: PartyContext) -> Flags:
@@ -61,11 +71,12 @@ class Batches(ABC):
 class PoissonBatches(Batches):
     """Every record is taken independently of the others."""
 
-    by_tokens = False
-
     @property
     def most(self) -> float:
         return self._everyone * largest_rate(self._rate, self._everyone, 2.0**-60)
+
+    def expected(self, records: int) -> float:
+        return self._rate * records
 
     def sampling(self, slack: float) -> RecordSampling:
         return RecordSampling(self._rate, slack=slack)
@@ -74,8 +85,80 @@ class PoissonBatches(Batches):
         return poisson_sample(count, self._rate, context.secrets)
 
 
+def _size(rate: float, records: int) -> int:
+    """The size of a batch without replacement of so many records."""
+    return max(1, math.floor(rate * records))
+
+
+def _megabytes(count: int) -> str:
+    """So many bytes in megabytes, for people.
+
+    >>> _megabytes(1_492_800_000), _megabytes(64_000)
+    ('1,493', '0.064')
+    """
+    return f"{count / 1e6:,.0f}" if count >= 10**7 else f"{count / 1e6:.2g}"
+
+
+class OwnBatches(Batches):
+    """Batches without replacement of each party's own records: the same share of each party's, at least one record.
+
+    Guarantee. Given all else that there is, other parties' records and batches included, a total is a Gaussian release
+    of a uniform choice of b among one party's n records. So a replaced record costs what `privacy.subsampled` says of
+    batches without replacement at the rate b/n ≤ max(rate, 1/n), whatever others know of their own batches. No list of
+    tokens is needed.
+    """
+
+    @property
+    def most(self) -> float:
+        return self._parties.count * _size(self._rate, self._parties.max_records)
+
+    @property
+    def _fewest(self) -> int:
+        """The fewest records that a batch is drawn from."""
+        return self._parties.records
+
+    def expected(self, records: int) -> float:
+        return max(self._rate * records, 1.0)
+
+    def sampling(self, slack: float) -> RecordSampling:
+        return RecordSampling(max(self._rate, 1.0 / self._fewest), "without-replacement", slack)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self._rate * self._fewest >= 1.0:
+            return ()
+        return (
+            f"every batch has at least one of a party's records, so where a party has {self._fewest:,} the rate counts "
+            f'as {1.0 / self._fewest:.3g}, not {self._rate:g}; sampling = "poisson" has no such floor',
+        )
+
+    def is_taken(self, count: int, context: PartyContext) -> Flags:
+        taken = np.zeros(count, dtype=np.bool_)
+        taken[permutation(count, context.secrets)[: _size(self._rate, count)]] = True
+        return taken
+
+
+class PooledBatches(OwnBatches):
+    """A curator's batches, drawn in the same way from all records."""
+
+    @property
+    def most(self) -> float:
+        return _size(self._rate, self._everyone)
+
+    @property
+    def _fewest(self) -> int:
+        return self._parties.count * self._parties.records
+
+    def expected(self, records: int) -> float:
+        return float(_size(self._rate, records))
+
+
 class FixedBatches(Batches):
-    """Batches without replacement, all of the same size, from a list of tokens (`summation.record_shuffle`)."""
+    """Batches without replacement, all of the same size, from a list of tokens (`summation.record_shuffle`).
+
+    A list serves one vector: another attempt at the sum needs another list. Two sums over the same batch would not be
+    two rounds. A record is in both or in none, so together they are one round with √2 times the μ, at the same rate.
+    """
 
     by_tokens = True
 
@@ -85,20 +168,42 @@ class FixedBatches(Batches):
 
     def size(self, records: int) -> int:
         """The size of a batch of so many records."""
-        return max(1, math.floor(self._rate * records))
+        return _size(self._rate, records)
+
+    def expected(self, records: int) -> float:
+        return float(self.size(records))
 
     def sampling(self, slack: float) -> RecordSampling:
-        parties = self._parties.count
-        everyone = parties * self._parties.records
-        lists = onion_bytes(parties) * self._parties.records + onion_bytes(parties - 1) * everyone
-        slack += self._rounds * self._allowed
-        rate = self._honest_rate(trust_of(self._study).known)
-        return RecordSampling(rate, "without-replacement", slack, upload=lists, rate_if=self._honest_rate)
+        slack += self._lists * self._allowed
+        rate, lists = self._honest_rate(trust_of(self._study).known), self._upload
+        return RecordSampling(rate, "without-replacement", slack, tokens=True, upload=lists, rate_if=self._honest_rate)
+
+    @property
+    def _upload(self) -> int:
+        """The bytes of a list that the party sends that peels first: its own onions, and all with one layer less."""
+        parties, records = self._parties.count, self._parties.records
+        return onion_bytes(parties) * records + onion_bytes(parties - 1) * parties * records
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        parties, everyone = self._parties.count, self._parties.count * self._parties.records
+        download = sum(onion_bytes(layers) * everyone for layers in range(parties + 1))
+        sent, got = (_megabytes(self._rounds * each) for each in (self._upload, download))
+        return (
+            f"lists of tokens take {sent} MB of what a party sends, and {got} MB that it gets, if parties "
+            f'have {self._parties.records:,} records each; sampling = "within-parties" (batches of the same share of '
+            'each party\'s records) and "poisson" need none, whoever colludes',
+        )
 
     @property
     def _allowed(self) -> float:
-        """The allowed probability that a batch has more of the honest records than `_honest_rate` says."""
-        return SLACK * self._study.privacy.delta / self._rounds
+        """The allowed probability that a batch has more of the honest records than `_honest_rate` says.
+
+        Who sees the seed of a list before the others may prevent it, and so choose the best of all lists of a round. By
+        what it knows, its own records and how many honest ones are in the batch, the honest records are all alike: so
+        its choice costs no more than this probability for each list.
+        """
+        return SLACK * self._study.privacy.delta / self._lists
 
     def _honest_rate(self, known: int) -> float:
         """The rate at which honest records are in a batch, for someone who knows the records of `known` parties."""

@@ -8,11 +8,11 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
-from unspoken.methods.base import Contribution, Conversation, PartyContext, Tokens
+from unspoken.methods.base import Contribution, Conversation, PartyContext, Tokens, Total
 from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.plan import DeclaredSum
 from unspoken.methods.training.base import Training
-from unspoken.methods.training.batches import SLACK, Batches, FixedBatches, PoissonBatches
+from unspoken.methods.training.batches import SLACK, Batches, OwnBatches, PoissonBatches, PooledBatches
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import GradientOptions
 from unspoken.methods.workloads import Asker, Query, given
@@ -28,14 +28,12 @@ class GradientDescent(Training[GradientOptions]):
     A party with no record in the batch contributes zeros, under noise like any other.
     """
 
-    def __init__(self, study: Study, options: GradientOptions, by_tokens: bool = False) -> None:
-        """`by_tokens`: may a list of tokens decide which records are in a batch?"""
+    def __init__(self, study: Study, options: GradientOptions, fixed: type[Batches] = OwnBatches) -> None:
+        """`fixed` are batches without replacement as whoever draws them can make them."""
         super().__init__(study, options)
-        if options.sampling != "poisson" and not by_tokens:
-            raise study.error(
-                "method.sampling", f'is "{options.sampling}", but "{study.method.name}" samples by "poisson" only'
-            )
-        self.batches: Batches = (PoissonBatches if options.sampling == "poisson" else FixedBatches)(study, options)
+        # Where all records are in one place, there are no parties to draw within.
+        kinds = {"poisson": PoissonBatches, "within-parties": fixed if fixed is PooledBatches else OwnBatches}
+        self.batches: Batches = kinds.get(options.sampling, fixed)(study, options)
         self.projection = self._make_projection()
         self.assumptions = self.model.assumptions
 
@@ -46,9 +44,14 @@ class GradientDescent(Training[GradientOptions]):
         if size > self.model.size:
             raise self.study.error("method.projection", f"is {size}, but the model has {self.model.size} weights only")
         if self.options.projection_kind == "gaussian":
-            allowed = SLACK * self.study.privacy.delta / (2 * self.options.rounds)
+            allowed = SLACK * self.study.privacy.delta / (2 * self._releases)
             return BeforeProjection(self.model, self.options.clip, size, seed, allowed)
         return after_projection(self.model, self.options.clip, size, seed)
+
+    @property
+    def _releases(self) -> int:
+        """The number of sums that an adversary may see."""
+        return self.options.rounds * self.study.privacy.attempts
 
     def check_unit(self, study: Study) -> None:
         if study.group != 1:
@@ -57,9 +60,22 @@ class GradientDescent(Training[GradientOptions]):
             )
 
     @property
-    def expected_batch(self) -> float:
-        """The expected size of a batch by the public number of records, which a step divides the sum by."""
-        return self.options.rate * self.study.parties.count * self.study.parties.records
+    def _counts(self) -> bool:
+        """Whether the number of all records is public, so that sums carry it without noise: it is the same for all
+        neighbours if records are replaced."""
+        return self.study.privacy.adjacency == "replace"
+
+    def _expected_batch(self, total: Total) -> float:
+        """The expected number of records in a batch, which a step divides the sum by: of the records that the total is
+        made of, where their number is public; else of the fewest that the study allows.
+
+        A party may lie about its number, so it is held within what the study allows.
+        """
+        parties = self.study.parties
+        if not self._counts:
+            return self.batches.expected(parties.count * parties.records)
+        fewest, most = total.survivors * parties.records, parties.count * parties.max_records
+        return self.batches.expected(min(max(int(total.exact[0]), fewest), most))
 
     def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
         projection = self.projection
@@ -68,16 +84,17 @@ class GradientDescent(Training[GradientOptions]):
             dimension=projection.size,
             bound=projection.bound * study.parties.max_records,
             sensitivity=projection.bound,
+            exact=("records",) if self._counts else (),
             count=self.options.rounds,
             most=projection.bound * self.batches.most,
             rows=projection.rows,
-            sampling=self.batches.sampling(projection.slack * 2 * self.options.rounds),
+            sampling=self.batches.sampling(projection.slack * 2 * self._releases),
         )
         return (declared,)
 
     def notes(self, noise: Mechanism, senders: int | None) -> tuple[str, ...]:
-        notes, parties = [], self.study.parties
-        if parties.records == 1 < parties.max_records:
+        notes, parties = [*super().notes(noise, senders), *self.batches.notes], self.study.parties
+        if parties.records == 1 < parties.max_records and not self._counts:
             notes.append(
                 "steps are sized as if every party had one record, the fewest that the study allows; set records to "
                 "what parties really have, or the model may not learn"
@@ -99,14 +116,16 @@ class GradientDescent(Training[GradientOptions]):
         labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
         counts = np.array([len(rows) for rows in taken])
         sums = self.projection.sums(weights, features, labels, counts, query.turn)
-        return Contribution(sums)
+        return Contribution(sums, block.counts[:, None]) if self._counts else Contribution(sums)
 
     def conclude(self, ask: Asker) -> Conversation:
-        weights, optimizer = self.model.initial(), Optimizer(self.options, self.model.size)
+        weights, optimizer, watch = self.model.initial(), Optimizer(self.options, self.model.size), self.watch()
         for turn in range(self.options.rounds):
             if self.batches.by_tokens:
                 yield Tokens(turn)
             weights, total = yield from self.asked(ask, Query(NAME, weights, turn))
-            gradient = self.projection.lift(total.noisy, turn)
-            weights = optimizer.step(weights, gradient / self.expected_batch)
-        return self.release(weights, noise_std_per_step=total.noise_std / self.expected_batch)
+            gradient, expected = self.projection.lift(total.noisy, turn), self._expected_batch(total)
+            weights = optimizer.step(weights, gradient / expected)
+            if watch.is_over(turn, weights):
+                break
+        return self.release(weights, watch, noise_std_per_step=total.noise_std / expected)

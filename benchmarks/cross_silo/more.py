@@ -1,0 +1,102 @@
+"""Figure 2 with the other sampling, Figure 4 for larger networks and with their time, Figure 5 (pairwise masks)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.common import say
+from benchmarks.cross_silo.data import Images
+from benchmarks.cross_silo.points import PARTIES, Curve, measured, study_of
+from benchmarks.cross_silo.rounds import Setting
+from benchmarks.studies import plan_of
+
+PROJECTED_EPSILON = 1.7
+"""The paper's, in its Figure 4."""
+
+
+def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int, reduced: bool = False) -> dict[str, Any]:
+    """Accuracy with batches without replacement beside Poisson sampling; and the noise with lists of tokens."""
+    choices = tuple({"learning_rate": rate} for rate in images.learning_rates)
+    curves, noise = {}, {}
+    for label, method, sampling in (
+        ("secure sums, Poisson", "cross-silo", "poisson"),
+        ("secure sums, within parties", "cross-silo", "within-parties"),
+        ("a trusted curator, Poisson", "central", "poisson"),
+        ("a trusted curator, without replacement", "central", "without-replacement"),
+    ):
+        say(f"{images.name}, {len(images.labels):,} records: {label}")
+        curve = Curve(label, method, tuple({**choice, "sampling": sampling} for choice in choices))
+        if reduced:
+            # Learning rates are chosen at one ε for all.
+            chosen = measured(images, curve, PARTIES, epsilons[len(epsilons) // 2], 1)["options"]
+            curve = replace(curve, choices=(chosen,))
+        curves[label] = [measured(images, curve, PARTIES, epsilon, runs) for epsilon in epsilons]
+    for sampling in ("poisson", "within-parties", "without-replacement"):
+        plans = [plan_of(study_of(images, "cross-silo", PARTIES, each, {"sampling": sampling})) for each in epsilons]
+        noise[sampling] = [plan.sums[0].noise_std for plan in plans]
+        if sampling == "without-replacement":
+            upload = plans[0].upload_bytes
+    return {
+        "data": images.name,
+        "records": len(images.labels),
+        "rounds": images.rounds,
+        "rate": images.rate,
+        "runs": runs,
+        "epsilons": list(epsilons),
+        "curves": curves,
+        "noise": noise,
+        "upload_by_tokens": upload,
+        "upload": plans[0].sums[0].dimension * 4 * images.rounds,
+    }
+
+
+def larger_networks(images: Images, quick: bool, reduced: bool, runs: int) -> dict[str, Any]:
+    """Accuracy and processor time of a round against the length of projected gradients, for networks of one layer."""
+    if reduced:
+        images, runs = replace(images, rounds=min(images.rounds, 20)), min(runs, 3)
+    lengths = (100, None) if quick else (1_000, 10_000, None) if reduced else (100, 1_000, 10_000, 100_000, None)
+    found: list[dict[str, Any]] = []
+    for wanted in (2_000,) if quick else (100_000, 1_000_000):
+        hidden = max(2, wanted // (images.features.shape[1] + 11))
+        weights = (images.features.shape[1] + 1) * hidden + (hidden + 1) * 10
+        # Of the larger network, as chosen for the smaller one.
+        known = [point["options"]["learning_rate"] for point in found[0]["points"]] if found and reduced else []
+        points = []
+        for place, length in enumerate(lengths):
+            say(f"a network of {weights:,} weights, projected to {length or weights:,} numbers")
+            rates = known[place : place + 1] or images.learning_rates
+            # E‖PPᵀu‖² is about (d/k)‖u‖², so steps are shorter.
+            shorter = (found[0]["weights"] if known else length) / weights if length else 1.0
+            common = {"model": "mlp", "hidden": [hidden]} | ({"projection": length} if length else {})
+            choices = tuple({"learning_rate": rate * shorter**0.25, **common} for rate in rates)
+            point = measured(images, Curve("", "cross-silo", choices), PARTIES, PROJECTED_EPSILON, runs)
+            setting = Setting(PARTIES, 20 if quick else 500, (max(2, wanted // 795),), 0.2, 2, length)
+            seconds = {each: setting.seconds(each, 1 if reduced or quick else 3) for each in ("ideal", "compute-nodes")}
+            points.append({"size": length or weights, **point, "seconds": seconds})
+        found.append({"weights": weights, "hidden": hidden, "points": points})
+    return {
+        "data": images.name,
+        "epsilon": PROJECTED_EPSILON,
+        "runs": runs,
+        "rounds": images.rounds,
+        "records": len(images.labels),
+        "networks": found,
+    }
+
+
+def pair_sweep(quick: bool, reduced: bool) -> dict[str, Any]:
+    """Processor seconds of a whole round by pairwise masks, over those with the ideal sum."""
+    counts = (3, 6) if quick else (4, 8, 16, 32) if reduced else (4, 8, 16, 32, 64, 100)
+    hidden = (32,) if quick else (126,) if reduced else (680, 680)
+    protocols = ("pairwise", "secagg", "secagg+")
+    folds: dict[str, list[float]] = {name: [] for name in protocols}
+    setting = Setting(counts[0], 20 if quick else 600, hidden, 0.01, 2)
+    repeats = 1 if quick else 5
+    for count in counts:
+        here = replace(setting, parties=count)
+        ideal = here.seconds("ideal", repeats)
+        for name in protocols:
+            folds[name].append(here.seconds(name, repeats) / ideal)
+    return {"weights": setting.weights, "parties": list(counts), "repeats": repeats, "folds": folds}

@@ -1,0 +1,1 @@
+"""Simulations larger than a process: what the engines cost."""

@@ -1,0 +1,190 @@
+"""A folder of Parquet files, one for each party: the same records as in one table, a few at a time."""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import unspoken
+from factories import maker
+from unspoken.cli import app
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import DataError
+from unspoken.data.folders import FolderFederation
+from unspoken.data.tables import Table
+from unspoken.engines import local
+from unspoken.methods.registry import method_for
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study
+
+COLUMNS = {"age": {"min": 0, "max": 100}, "sex": {"categories": ["f", "m"]}}
+DATA = {"columns": COLUMNS, "label": "died", "classes": ["no", "yes"]}
+study = maker(data=DATA, method={"regularization": 0.1})
+
+
+def agreed(parties: int = 6, **said: Any) -> Study:
+    return study(parties={"count": parties, "records": 3, "max_records": 9}, summation="compute-nodes", **said)
+
+
+def frame(party: int) -> pd.DataFrame:
+    rng, count = np.random.default_rng(party), 3 + party % 4
+    values = {"age": rng.uniform(-5, 120, count), "sex": rng.choice(["f", "m"], count)}
+    return pd.DataFrame({**values, "died": rng.choice(["no", "yes"], count)})
+
+
+def written(folder: Path, parties: int = 6) -> Path:
+    for party in range(parties):
+        frame(party).to_parquet(folder / f"{party:05}.parquet")
+    return folder
+
+
+def as_array(study: Study, parties: int = 6) -> ArrayFederation:
+    """The same parties with all their records in memory."""
+    frames = [frame(party) for party in range(parties)]
+    groups = np.repeat(np.arange(parties), [len(part) for part in frames])
+    return ArrayFederation(study, Table(pd.concat(frames, ignore_index=True), "all").records(study), groups)
+
+
+def test_blocks_are_those_of_the_same_records_in_memory(tmp_path: Path) -> None:
+    folder, array = FolderFederation(agreed(), written(tmp_path)), as_array(agreed())
+    assert (folder.counts() == array.counts()).all()
+    for (parties, one), (others, other) in zip(folder.blocks(4), array.blocks(4), strict=True):
+        assert (parties == others).all()
+        for name in ("features", "labels", "counts"):
+            assert (getattr(one, name) == getattr(other, name)).all()
+
+
+def test_a_run_from_a_folder_releases_the_same(tmp_path: Path) -> None:
+    method = method_for(agreed())
+    plan = method.plan()
+    federations = (FolderFederation(agreed(), written(tmp_path)), as_array(agreed()))
+    one, other = (
+        local.run(method, plan, each, secrets=SecretStream(bytes(32))).release.weights for each in federations
+    )
+    assert (one == other).all()
+
+
+def test_a_partition_of_several_files_is_one_party(tmp_path: Path) -> None:
+    for party in range(6):
+        (tmp_path / f"clinic={party}").mkdir()
+        rows = frame(party)
+        rows[:1].to_parquet(tmp_path / f"clinic={party}" / "0.parquet")
+        rows[1:].to_parquet(tmp_path / f"clinic={party}" / "1.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    (tmp_path / ".hidden.parquet").touch()
+    folder, array = FolderFederation(agreed(), tmp_path), as_array(agreed())
+    ((_, one),), ((_, other),) = folder.blocks(), array.blocks()
+    assert (one.features == other.features).all()
+
+
+def test_memory_does_not_grow_with_the_number_of_parties(tmp_path: Path) -> None:
+    large, sizes = pd.concat([frame(3)] * 500, ignore_index=True), (4, 8, 64)
+    large.to_parquet(tmp_path / "one")
+    peaks = []
+    for parties in sizes:
+        (folder := tmp_path / str(parties)).mkdir()
+        for party in range(parties):
+            shutil.copy(tmp_path / "one", folder / f"{party:05}.parquet")
+        many = study(parties={"count": parties, "records": 3, "max_records": len(large)}, summation="compute-nodes")
+        federation = FolderFederation(many, folder)
+        gc.collect()
+        tracemalloc.start()
+        assert sum(len(block) for _, block in federation.blocks(4)) == parties
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[2] < 2.0 * peaks[1], peaks  # the first has the imports
+
+
+def test_python_takes_a_folder(tmp_path: Path) -> None:
+    done = unspoken.simulate(agreed(), written(tmp_path), X_test=frame(7))
+    assert done.outcome.survivors == 6
+    assert 0.0 <= done.metrics["accuracy"] <= 1.0
+    with pytest.raises(DataError, match="leave y and groups out"):
+        unspoken.simulate(agreed(), tmp_path, groups="sex")
+
+
+TOML = """
+[study]
+name = "folder"
+task = "classification"
+[data]
+label = "died"
+classes = ["no", "yes"]
+[data.columns]
+age = { min = 0, max = 100 }
+sex = { categories = ["f", "m"] }
+[parties]
+count = 6
+records = 3
+max_records = 9
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+"""
+
+
+def test_the_command_line_takes_a_folder_and_charges_a_ledger_for_it(tmp_path: Path) -> None:
+    records, study = tmp_path / "records", tmp_path / "study.toml"
+    records.mkdir()
+    study.write_text(TOML)
+    ledger = ("--ledger", str(tmp_path / "ledger.sqlite"), "--dataset", "folder")
+    arguments = ["simulate", str(study), "--data", str(written(records)), "--output", str(tmp_path)]
+    done = CliRunner().invoke(app, [*arguments, *ledger, "--json"])
+    assert done.exit_code == 0, done.output
+    said = json.loads(done.stdout)
+    assert said["survivors"] == 6
+    assert said["metrics"] == {}
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    refused = CliRunner().invoke(app, [*arguments, "--split", "iid"])
+    assert refused.exit_code == 2
+    assert "each file of the folder" in refused.stderr
+    records = tmp_path / "nothing"
+    records.mkdir()
+    for more in (ledger, ()):
+        refused = CliRunner().invoke(app, ["simulate", str(study), "--data", str(records), *more])
+        assert refused.exit_code == 2
+        assert "has no Parquet files" in refused.stderr
+
+
+def test_a_checkpoint_knows_the_folder_by_its_records(tmp_path: Path) -> None:
+    records, checkpoint = tmp_path / "records", tmp_path / "checkpoint"
+    records.mkdir()
+    first = unspoken.simulate(agreed(), written(records), checkpoint=checkpoint)
+    again = unspoken.simulate(agreed(), records, checkpoint=checkpoint)
+    assert (first.outcome.release.weights == again.outcome.release.weights).all()
+    changed = frame(3)
+    changed["age"] += 1.0
+    changed.to_parquet(records / "00003.parquet")
+    with pytest.raises(unspoken.UnspokenError, match="the checkpoint of another study or other data"):
+        unspoken.simulate(agreed(), records, checkpoint=checkpoint)
+
+
+def test_what_does_not_fit_is_told_with_its_place(tmp_path: Path) -> None:
+    written(tmp_path)
+    with pytest.raises(DataError, match=r"has 6 parties, but the study's \[parties\] count is 7"):
+        FolderFederation(agreed(7), tmp_path)
+    frame(0)[:2].to_parquet(tmp_path / "00002.parquet")
+    with pytest.raises(DataError, match=r"00002\.parquet has 2 records, but .* asks for at least 3"):
+        FolderFederation(agreed(), tmp_path)
+    (tmp_path / "00002.parquet").write_text("nothing")
+    with pytest.raises(DataError, match=r"00002\.parquet: is not a Parquet file"):
+        FolderFederation(agreed(), tmp_path)
+    matrix = maker(data={"features": 3, "classes": 2})(parties=6)
+    with pytest.raises(DataError, match=r"a folder of tables, but the study's .data. describes a matrix"):
+        FolderFederation(matrix, tmp_path)
+
+
+def test_a_file_that_changes_in_the_middle_ends_the_run(tmp_path: Path) -> None:
+    folder = FolderFederation(agreed(), written(tmp_path))
+    frame(0).to_parquet(tmp_path / "00001.parquet")
+    with pytest.raises(DataError, match=r"00001\.parquet: has changed since the run began"):
+        list(folder.blocks())

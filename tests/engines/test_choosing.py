@@ -1,0 +1,71 @@
+"""The choice of an engine: what cannot be is refused in one sentence, before anything is started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import unspoken
+from factories import maker
+from unspoken.cli import app
+from unspoken.engines.cluster import session
+from unspoken.errors import UnspokenError
+from unspoken.study import Study, StudyError
+from unspoken.summation.keys import Identity
+
+PARTIES = 5
+study = maker(data={"features": 2, "classes": 2}, method={"regularization": 0.1})
+
+
+def simulate(agreed: Study, **how: Any) -> None:
+    rng = np.random.default_rng(0)
+    unspoken.simulate(agreed, rng.normal(size=(20, 2)), rng.integers(0, 2, 20), np.arange(20) % PARTIES, **how)
+
+
+@pytest.mark.parametrize(
+    ("how", "match"),
+    [
+        ({"engine": "spark"}, "engine is 'spark', but should be one of: local, ray"),
+        ({"address": "127.0.0.1:1"}, "the engine local has none"),
+        ({"engine": "ray", "address": "ray://127.0.0.1:1"}, "should be HOST:PORT"),
+        ({"engine": "ray", "drop": 9}, "drop is 9"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_sentence(how: dict[str, Any], match: str) -> None:
+    with pytest.raises(UnspokenError, match=match):
+        simulate(study(parties=PARTIES), **how)
+
+
+def test_processes_are_for_this_machine() -> None:
+    with pytest.raises(UnspokenError, match="processes are"):
+        simulate(study(parties=PARTIES), engine="ray", processes=True)
+
+
+def test_a_study_of_real_parties_is_refused() -> None:
+    keys = [Identity(bytes([number]) * 32).public.hex() for number in range(PARTIES + 4)]
+    roster = {"parties": keys[:PARTIES], "coordinator": keys[PARTIES], "helpers": keys[PARTIES + 1 :]}
+    real = unspoken.make_study({**study(parties=PARTIES).model_dump(exclude_none=True), "roster": roster})
+    with pytest.raises(StudyError, match="names real parties, but on a cluster the secrets of all of them are in one"):
+        simulate(real, engine="ray")
+    # In one process it is a simulation like any other.
+    simulate(real)
+
+
+def test_a_comparison_on_a_cluster_has_no_jobs(tmp_path: Path) -> None:
+    file = tmp_path / "study.toml"
+    CliRunner().invoke(app, ["new", str(file)])
+    arguments = ["compare", str(file), "--data", str(file), "--methods", "none", "--engine", "ray", "--jobs", "2"]
+    refused = CliRunner().invoke(app, arguments)
+    assert refused.exit_code == 2
+    assert "--jobs is 2, but the engine ray has workers of its own; leave it out." in refused.stderr
+
+
+def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(UnspokenError, match=r"the engine ray needs ray, which is not installed.*\[ray\]"):
+        session.ray()

@@ -1,0 +1,333 @@
+"""A Ray cluster as engine: the same totals whatever is lost on the way, nothing for the world to see, a clean end.
+
+The cluster is real, and so are the processes that are killed. What every engine must do is in the conformance suite.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import unspoken
+from factories import maker
+from unspoken.comparison import Comparison, compare
+from unspoken.data.block import Block
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.data.folders import FolderFederation
+from unspoken.engines import local
+from unspoken.engines.cluster import engine
+from unspoken.engines.cluster.session import Cluster
+from unspoken.engines.journal import Journal
+from unspoken.engines.outcome import Outcome
+from unspoken.errors import UnspokenError
+from unspoken.methods.registry import method_for
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy.ledger import Ledger
+from unspoken.report.verification import verify
+from unspoken.study import Study
+from unspoken.types import Integers
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+
+KEY = bytes(range(32))
+PARTIES = 40
+SECONDS = 300.0
+"""How long a busy machine may take for what takes a few seconds."""
+study = maker(data={"features": 6, "classes": 3}, method={"regularization": 0.1})
+
+
+def records(count: int = 400) -> tuple[Records, Integers]:
+    rng = np.random.default_rng(0)
+    return Records(rng.normal(size=(count, 6)), rng.integers(0, 3, count)), np.arange(count) % PARTIES
+
+
+def agreed_on(protocol: str = "compute-nodes", **said: Any) -> Study:
+    return study(parties=PARTIES, summation=protocol, colluding=10, dropouts=4, **said)
+
+
+class Troubled(ArrayFederation):
+    """Parties that are read with difficulty, once: the first process to read the first party is in trouble."""
+
+    def __init__(self, agreed: Study, trouble: str, mark: Path) -> None:
+        super().__init__(agreed, *records())
+        self._trouble, self._mark, self._tests = trouble, mark, os.getpid()
+
+    def block(self, parties: Integers) -> Block:
+        if 0 in parties and os.getpid() != self._tests and not self._mark.exists():
+            self._mark.touch()
+            if self._trouble == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self._trouble == "slow":
+                time.sleep(3.0)
+            if self._trouble == "fails":
+                raise ArithmeticError("broken")
+        return super().block(parties)
+
+
+def run(on: Callable[..., Outcome], agreed: Study, federation: Any = None, **how: Any) -> Any:
+    """The weights of the released model."""
+    method = method_for(agreed)
+    federation = federation or ArrayFederation(agreed, *records())
+    return on(method, method.plan(), federation, secrets=SecretStream(KEY), drop=3, **how).release.weights
+
+
+@pytest.mark.parametrize("protocol", ["compute-nodes", "secagg+", "ideal"])
+@pytest.mark.parametrize("trouble", ["killed", "slow"])
+def test_a_lost_or_slow_process_changes_nothing(protocol: str, trouble: str, tmp_path: Path) -> None:
+    agreed = agreed_on(protocol)
+    mark = tmp_path / "mark"
+    found = run(engine.run, agreed, Troubled(agreed, trouble, mark))
+    assert mark.exists()
+    assert (found == run(local.run, agreed)).all()
+
+
+def test_a_lost_compute_node_changes_nothing(ray_cluster: Cluster) -> None:
+    """Its state is gone with it: everyone begins anew, with the same secrets."""
+    import ray
+
+    killed: list[int] = []
+
+    def progress(what: str, done: int, parties: int) -> None:
+        if what.startswith("training") and done and not killed:
+            killed.append(done)
+            ray.kill(ray_cluster._actors[1])
+
+    found = run(engine.run, agreed_on(), progress=progress)
+    assert killed
+    assert (found == run(local.run, agreed_on())).all()
+
+
+def test_compute_nodes_that_are_lost_again_and_again_end_the_run(ray_cluster: Cluster) -> None:
+    import ray
+
+    def progress(what: str, done: int, parties: int) -> None:
+        if what.startswith("training"):
+            ray.kill(ray_cluster._actors[0])
+
+    with pytest.raises(UnspokenError, match="lost again and again"):
+        run(engine.run, agreed_on(), progress=progress)
+
+
+def test_an_error_at_a_party_ends_the_run_with_that_error(tmp_path: Path) -> None:
+    agreed = agreed_on()
+    with pytest.raises(ArithmeticError, match="broken"):
+        run(engine.run, agreed, Troubled(agreed, "fails", tmp_path / "mark"))
+    # The cluster is as good as before.
+    assert (run(engine.run, agreed) == run(local.run, agreed)).all()
+
+
+class Cut(BaseException):
+    """Ends a run as nothing else does."""
+
+
+def test_a_run_that_was_cut_goes_on_from_its_journal_wherever_it_runs(tmp_path: Path) -> None:
+    """Cut on the cluster while vectors came in, then ended in one process: the same as if nothing had been."""
+    agreed = agreed_on()
+    with pytest.raises(Cut):
+        run(engine.run, agreed, progress=cut, journal=Journal(tmp_path / "journal", "run/"))
+    (tmp_path / "copy").write_bytes((tmp_path / "journal").read_bytes())
+    ends = [run(on, agreed, journal=Journal(tmp_path / name, "run/")) for on, name in ENDS]
+    assert (ends[0] == ends[1]).all()
+
+
+ENDS = ((local.run, "journal"), (engine.run, "copy"))
+
+
+def cut(what: str, done: int, parties: int) -> None:
+    if what.startswith("training") and done:
+        raise Cut
+
+
+def test_a_folder_is_read_where_its_parties_are(tmp_path: Path) -> None:
+    columns = {f"x{number}": {"min": -3, "max": 3} for number in range(3)}
+    agreed = study(
+        parties=PARTIES, summation="compute-nodes", data={"columns": columns, "label": "y", "classes": ["0", "1", "2"]},
+        dropouts=4,
+    )  # fmt: skip
+    rng = np.random.default_rng(0)
+    for party in range(PARTIES):
+        frame = pd.DataFrame(rng.normal(size=(5 + party % 3, 3)), columns=list(columns))
+        frame.assign(y=rng.integers(0, 3, len(frame)).astype(str)).to_parquet(tmp_path / f"{party:03}.parquet")
+    here, there = (run(on, agreed, FolderFederation(agreed, tmp_path)) for on in (local.run, engine.run))
+    assert (here == there).all()
+
+
+def test_a_comparison_has_a_task_for_each_run(ray_cluster: Cluster) -> None:
+    train, _ = records()
+    compared = Comparison(agreed_on("ideal"), train, train, ("helmet", "none"), (1.0, 2.0), repeats=2)
+    calls: list[tuple[str, int, int]] = []
+    runs = compare(compared, engine="ray", progress=lambda *call: calls.append(call))
+    here = compare(compared)
+    assert [run.cell for run in runs] == [run.cell for run in here]
+    assert [run.metrics for run in runs if run.variant == "none"] == [
+        run.metrics for run in here if run.variant == "none"
+    ]
+    assert calls[-1][1:] == (6, 6)
+
+
+def test_the_certificate_says_that_it_was_a_simulation_on_a_cluster() -> None:
+    features, groups = records()[0].features, records()[1]
+    labels = records()[0].labels
+    done = unspoken.simulate(agreed_on(), features, labels, groups, engine="ray")
+    said = done.certificate
+    assert said["simulation"] is True
+    assert said["statement"].startswith("SIMULATION: all parties ran on one cluster, where all records were")
+    assert said["happened"]["engine"] == "ray: blocks of parties on a cluster"
+    assert verify(said).is_simulation
+
+
+def listening(process: int) -> set[str]:
+    """The addresses, in hexadecimal digits, that a process listens on."""
+    sockets = set()
+    for file in Path(f"/proc/{process}/fd").glob("*"):
+        try:
+            sockets |= set(re.findall(r"socket:\[(\d+)\]", os.readlink(file)))
+        except OSError:
+            continue
+    lines = [
+        line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]
+    ]
+    return {line[1].split(":")[0] for line in lines if line[3] == "0A" and line[9] in sockets}
+
+
+def descendants(process: int) -> list[int]:
+    found = [int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in _read(tasks).split()]
+    return [*found, *(grandchild for child in found for grandchild in descendants(child))]
+
+
+def _read(file: Path) -> str:
+    try:
+        return file.read_text()
+    except OSError:
+        return ""
+
+
+LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+
+
+def test_a_cluster_of_our_own_listens_on_loopback_only_and_wants_a_token(ray_cluster: Cluster) -> None:
+    found = set().union(*(listening(process) for process in [os.getpid(), *descendants(os.getpid())]))
+    assert found
+    assert found <= LOOPBACK
+    token = Path(os.environ["RAY_AUTH_TOKEN_PATH"])
+    assert token.stat().st_mode & 0o777 == 0o600
+    assert token.parent.stat().st_mode & 0o777 == 0o700
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The arguments of a simulation."""
+    train, groups = records()
+    np.savez(tmp_path / "train.npz", X=train.features, y=train.labels, party=groups)
+    text = json.dumps(agreed_on().model_dump(exclude_none=True, include={"study", "data", "parties", "privacy"}))
+    content = json.loads(text)
+    lines = [f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in section.items())
+             for name, section in content.items()]  # fmt: skip
+    (tmp_path / "study.toml").write_text("\n".join(lines) + '\n[summation]\nprotocol = "compute-nodes"\n')
+    data = ["--data", str(tmp_path / "train.npz"), "--parties-by", "party", "--output", str(tmp_path)]
+    return ["simulate", str(tmp_path / "study.toml"), *data, "--engine", "ray"]
+
+
+def start(arguments: list[str], home: Path) -> subprocess.Popen[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "unspoken", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**environment, "HOME": str(home), "TMPDIR": str(home)},
+        start_new_session=True,
+    )
+
+
+def assert_gone(processes: list[int]) -> None:
+    until = time.monotonic() + SECONDS
+    while any(map(_is_running, processes)) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not [process for process in processes if _is_running(process)]
+
+
+def _is_running(process: int) -> bool:
+    return _read(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"])
+
+
+@pytest.fixture
+def home() -> Any:
+    """A folder with a short name: Ray's sockets are in it."""
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="u"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def test_the_command_starts_a_cluster_and_stops_it_and_leaves_nothing(files: list[str], home: Path) -> None:
+    process = start([*files, "--json"], home)
+    printed, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    said = json.loads(printed)
+    assert said["survivors"] == PARTIES
+    assert "one cluster" in json.loads(Path(said["files"]["certificate"]).read_text())["statement"]
+    assert not list(home.iterdir())
+
+
+def test_an_interrupt_ends_the_command_and_its_cluster(files: list[str], home: Path) -> None:
+    process = start(files, home)
+    children: list[int] = []
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until and not any("raylet" in _read(Path(f"/proc/{child}/comm")) for child in children):
+        time.sleep(0.05)
+        children = descendants(process.pid)
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode in (1, 130), errors
+    assert "Traceback" not in errors
+    assert_gone(children)
+    assert not list(home.iterdir())
+
+
+def test_an_address_where_no_cluster_is_costs_one_sentence_and_no_epsilon(files: list[str], home: Path) -> None:
+    ledger = home / "ledger.sqlite"
+    charged = ["--ledger", str(ledger), "--dataset", "records"]
+    process = start([*files, "--address", "127.0.0.1:9", *charged], home)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 2
+    assert errors.count("\n") == 1
+    assert 'address is "127.0.0.1:9", but no cluster answers there' in errors
+    assert not Ledger(ledger, "records").account().charges
+
+
+def test_a_run_whose_cluster_was_lost_is_given_up_and_goes_on_from_its_checkpoint(files: list[str], home: Path) -> None:
+    checkpoint = ["--checkpoint", str(home / "checkpoint")]
+    process = start([*files, *checkpoint], home)
+    victims: list[int] = []
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until and process.poll() is None and not (victims and (home / "checkpoint").exists()):
+        time.sleep(0.02)
+        victims = [child for child in descendants(process.pid) if "raylet" in _read(Path(f"/proc/{child}/comm"))]
+    for victim in victims:
+        os.kill(victim, signal.SIGKILL)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode in (2, 3), errors
+    assert "Traceback" not in errors
+    again = [argument if argument != "ray" else "local" for argument in files]
+    process = start([*again, *checkpoint, "--json"], home)
+    printed, errors = process.communicate(timeout=SECONDS)
+    assert process.returncode == 0, errors
+    assert json.loads(printed)["survivors"] == PARTIES

@@ -1,0 +1,443 @@
+"""A study over a federation: whoever answers is known by its key, and what is lost is said again, never made again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flower_nodes import Node, Nodes, Pushed
+from small_studies import KEY, federation_of, method_of, public_file, small
+from unspoken.engines.flower.exchanges import Answering, Asking, Begins, Hello, Joins, Packet, Question, Taken
+from unspoken.engines.flower.server import NotReached
+from unspoken.engines.flower.session import _MOST_AHEAD, Session
+from unspoken.engines.network.frames import ENDING, PIECE_BYTES, Ending, Piece, Signatures, packed, unpacked
+from unspoken.engines.network.link import WINDOW_BYTES, Link
+from unspoken.engines.network.participant import Told
+from unspoken.engines.network.sign_in import SignInRefused
+from unspoken.engines.network.terms import Terms
+from unspoken.methods.parameters import Refused
+from unspoken.noise.stream import SecretStream
+from unspoken.roles.party import LimitReached
+from unspoken.roles.store import StoreError
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope
+from unspoken.summation.keys import Identity
+from unspoken.summation.simulated_keys import SimulatedKeys
+
+LARGEST = 8 << 20
+"""The most bytes that were seen to pass Flower in one record"""
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Callable[[], Nodes]:
+    """Federations for one helmet study of six parties, of which two may drop out."""
+    study = small(public_file(tmp_path), "helmet", "classification", summation="secagg+", colluding=1, dropouts=2)
+    plan = method_of(study).plan()
+
+    def made() -> Nodes:
+        nodes = Nodes(method_of(study), plan, federation_of(study), SecretStream(KEY))
+        nodes.server.again_seconds = 0.01
+        return nodes
+
+    return made
+
+
+@pytest.fixture
+def nodes(make: Callable[[], Nodes]) -> Nodes:
+    return make()
+
+
+@pytest.fixture
+def expected(make: Callable[[], Nodes]) -> Any:
+    """What the study releases when nothing goes wrong."""
+    undisturbed = make()
+    asyncio.run(undisturbed.run([]))
+    return released(undisturbed)
+
+
+def released(nodes: Nodes) -> Any:
+    release = nodes.actors.coordinator.release
+    assert release is not None
+    return release.to_json()
+
+
+def survivors(nodes: Nodes) -> int:
+    ((there,),) = nodes.actors.coordinator.totals.participation.values()
+    return there.sent
+
+
+def listen(nodes: Nodes) -> list[str]:
+    said: list[str] = []
+    nodes.server._events.told = said.append
+    return said
+
+
+def asked_in(pushed: Pushed) -> Hello | Packet:
+    question: Question = unpacked(pushed.content, Question)
+    return unpacked(bytes(question.body), Hello | Packet)
+
+
+def count_vectors(nodes: Nodes) -> list[int]:
+    vectors: list[int] = []
+    for party in nodes.actors.parties.values():
+        made = party._contributor.vectors
+
+        def once(*given: Any, made: Any = made, index: int = party._index) -> Any:
+            vectors.append(index)
+            return made(*given)
+
+        party._contributor.vectors = once  # type: ignore[method-assign]
+    return vectors
+
+
+def test_answers_that_are_lost_are_given_again_and_no_vector_is_made_twice(nodes: Nodes, expected: Any) -> None:
+    """Every third answer is lost, after its node has taken the question."""
+    vectors, count = count_vectors(nodes), 0
+    nodes.server._terms = Terms(60.0, 60.0, 30.0)
+
+    def lose(pushed: Pushed) -> str | None:
+        nonlocal count
+        count += 1
+        if count % 3:
+            return None
+        nodes.grid.there[pushed.node].answer(pushed.content)
+        return "Flower: the answer is gone"
+
+    nodes.grid.before = lose
+    asyncio.run(nodes.run([]))
+    assert released(nodes) == expected
+    assert sorted(vectors) == list(range(6))
+    assert count > 30
+
+
+def test_what_flower_does_not_take_is_sent_again(nodes: Nodes, expected: Any) -> None:
+    """And it is told once, not with every try."""
+    push, said, count = nodes.grid.push, listen(nodes), 0
+
+    def fail(node: int, content: bytes, seconds: float) -> str:
+        nonlocal count
+        count += 1
+        if count % 4 < 2:
+            raise NotReached("the line is busy")
+        return push(node, content, seconds)
+
+    nodes.grid.push = fail  # type: ignore[method-assign]
+    asyncio.run(nodes.run([]))
+    assert released(nodes) == expected
+    told = [line for line in said if "the line is busy" in line]
+    assert 0 < len(told) < count / 3
+
+
+def test_what_was_answered_is_not_kept(nodes: Nodes) -> None:
+    """Only the end of the study is, and what came with it."""
+    asyncio.run(nodes.run([]))
+    assert max(len(peer.kept) for peer in nodes.server.relay.peers.values()) <= 3
+
+
+def test_a_node_that_comes_back_under_another_number_is_the_same_party(nodes: Nodes, expected: Any) -> None:
+    """Its SuperNode was killed after the vector was made and before it left: all but its role's store is gone."""
+    vectors, moved = count_vectors(nodes), []
+
+    def move(pushed: Pushed) -> bytes | None:
+        node = nodes.grid.there[pushed.node]
+        before = len(vectors)
+        answer = node.answer(pushed.content)
+        if moved or len(vectors) == before:
+            return answer
+        moved.append(pushed.node)
+        del nodes.grid.there[pushed.node]
+        index = vectors[-1]
+        nodes.grid.there[7_000] = nodes.node(f"party:{index}", nodes.actors.party(index))
+        return b""
+
+    nodes.grid.before = move
+    said = listen(nodes)
+    asyncio.run(nodes.run([]))
+    assert moved
+    assert released(nodes) == expected
+    assert survivors(nodes) == 6
+    assert sorted(vectors) == list(range(6))
+    assert any(line.endswith("has gone") for line in said)
+
+
+def test_a_node_that_does_not_come_back_counts_as_dropped(nodes: Nodes) -> None:
+    dead: list[int] = []
+
+    def kill(pushed: Pushed) -> bytes | None:
+        if not dead and nodes.actors.coordinator.stage == "vectors":
+            dead.append(pushed.node)
+            del nodes.grid.there[pushed.node]
+        return b"" if pushed.node in dead else None
+
+    nodes.grid.before = kill
+    asyncio.run(nodes.run([]))
+    assert dead
+    assert survivors(nodes) == 5
+
+
+def test_a_stage_closes_in_time_though_flower_says_that_a_node_is_there(nodes: Nodes) -> None:
+    nodes.server._terms = Terms(1.0, 60.0, 60.0)
+    silent: list[int] = []
+
+    def keep_silent(pushed: Pushed) -> bytes | None:
+        if not silent and nodes.actors.coordinator.stage == "vectors":
+            silent.append(pushed.node)
+        return b"" if pushed.node in silent else None
+
+    nodes.grid.before = keep_silent
+    asyncio.run(asyncio.wait_for(nodes.run([]), 60.0))
+    assert silent
+    assert survivors(nodes) == 5
+
+
+def test_a_node_without_a_session_is_greeted_again(nodes: Nodes, expected: Any) -> None:
+    forgot: list[int] = []
+
+    def forget(pushed: Pushed) -> None:
+        if nodes.actors.coordinator.stage == "vectors" and pushed.node not in forgot:
+            forgot.append(pushed.node)
+            nodes.grid.there[pushed.node].kept = b""
+
+    nodes.grid.before = forget
+    asyncio.run(nodes.run([]))
+    assert len(forgot) >= 6
+    assert released(nodes) == expected
+
+
+@pytest.mark.parametrize(("error", "why"), [(LimitReached("over"), "ledger"), (StoreError("full"), "state")])
+def test_a_party_that_cannot_go_on_leaves_and_is_not_asked_again(nodes: Nodes, error: Exception, why: str) -> None:
+    said, party = listen(nodes), nodes.actors.parties["party:0"]
+    receive = party.receive
+
+    def leave(body: bytes) -> list[Envelope]:
+        if nodes.actors.coordinator.stage == "vectors":
+            raise error
+        return receive(body)
+
+    party.receive = leave  # type: ignore[method-assign]
+    asyncio.run(nodes.run([]))
+    assert survivors(nodes) == 5
+    assert [line for line in said if "(party:0) is left out" in line and why in line]
+
+
+def test_a_stranger_and_another_copy_of_the_study_are_left_out_and_the_reason_is_told(nodes: Nodes) -> None:
+    said = listen(nodes)
+    stranger = Node(nodes.actors.party(0), nodes.study, Identity(bytes(range(32))), nodes.keys.roster)
+    other = Node(nodes.actors.party(1), "0" * 64, nodes.keys.identity(1), nodes.keys.roster)
+    nodes.grid.there |= {5: stranger, 6: other}
+    asyncio.run(nodes.run([]))
+    assert survivors(nodes) == 6
+    assert stranger.questions == other.questions == 1
+    told = [line for line in said if "is left out" in line]
+    assert any("node 5 " in line and "not in the study's roster" in line for line in told)
+    assert any("node 6 " in line and "copy of the study differs" in line for line in told)
+
+
+def test_a_node_that_answers_as_somebody_else_is_left_out(nodes: Nodes) -> None:
+    """What is asked of one party is not answered by another, whose key is in the roster as well."""
+    said = listen(nodes)
+
+    def swap(pushed: Pushed) -> bytes | None:
+        node = nodes.grid.there[pushed.node]
+        if nodes.actors.coordinator.stage != "vectors" or node.identity.public != nodes.keys.identity(0).public:
+            return None
+        answering = Answering(nodes.study, node.identity, nodes.keys.roster)
+        answering.read(pushed.content)
+        answering._identity = nodes.keys.identity(1)
+        return answering.answer(Joins(bytes(16)))
+
+    nodes.grid.before = swap
+    asyncio.run(nodes.run([]))
+    assert survivors(nodes) == 5
+    assert [line for line in said if "(party:0) is left out: it answers as somebody else" in line]
+
+
+def test_of_two_nodes_with_one_key_the_newest_is_the_party(nodes: Nodes, expected: Any) -> None:
+    """And the other is not greeted again, though Flower still says that it is there."""
+    second = nodes.node("party:0", nodes.actors.parties["party:0"])
+
+    def appear(pushed: Pushed) -> None:
+        if nodes.actors.coordinator.stage == "vectors":
+            nodes.grid.there[9] = second
+
+    nodes.grid.before = appear
+    said = listen(nodes)
+    asyncio.run(nodes.run([]))
+    assert released(nodes) == expected
+    assert said.count("party:0 has joined") == 2
+    assert second.finished is not None
+
+
+def test_too_few_nodes_end_the_study_before_anyone_is_asked(nodes: Nodes) -> None:
+    nodes.server._terms = Terms(0.3, 0.3, 0.1)
+    nodes.grid.before = lambda pushed: b"" if pushed.node < 103 else None
+    with pytest.raises(Aborted, match="3 of 6 parties"):
+        asyncio.run(nodes.run([]))
+
+
+# What is signed
+
+
+@pytest.fixture
+def sides() -> tuple[Asking, Answering]:
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    asking = Asking("study", keys.coordinator, keys.roster, [])
+    return asking, Answering("study", keys.identity(1), keys.roster)
+
+
+def test_a_question_and_its_answer_are_known_by_their_keys(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    content, nonce = asking.question(Hello())
+    assert answering.read(content) == Hello()
+    address, answered = asking.answer(answering.answer(Joins(b"p")), nonce)
+    assert (address, answered) == ("party:1", Joins(b"p"))
+
+
+def test_an_answer_to_another_question_is_refused(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    _, other = asking.question(Hello())
+    answering.read(asking.question(Hello())[0])
+    with pytest.raises(SignInRefused, match="does not match"):
+        asking.answer(answering.answer(Joins(b"p")), other)
+
+
+def test_an_answer_that_was_changed_is_refused(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    content, nonce = asking.question(Hello())
+    answering.read(content)
+    changed = answering.answer(Joins(b"p")).replace(b"\xc4\x01p", b"\xc4\x01q")
+    with pytest.raises(SignInRefused, match="does not match"):
+        asking.answer(changed, nonce)
+
+
+def test_only_the_rosters_coordinator_asks(sides: tuple[Asking, Answering]) -> None:
+    _, answering = sides
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    false = Asking("study", Identity(bytes(32)), keys.roster, [])
+    with pytest.raises(SignInRefused, match="coordinator's key"):
+        answering.read(false.question(Hello())[0])
+
+
+def test_a_question_for_another_party_or_of_another_study_is_refused(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    packet = Packet(b"", (0, 0), ())
+    with pytest.raises(SignInRefused, match="somebody else"):
+        answering.read(asking.question(packet, "party:0")[0])
+    with pytest.raises(SignInRefused, match="for nobody"):
+        answering.read(asking.question(packet)[0])
+    with pytest.raises(SignInRefused, match="differs"):
+        answering.read(Asking("other", keys.coordinator, keys.roster, []).question(Hello())[0])
+
+
+# Messages that are too large for one exchange
+
+
+class Echo:
+    """A role that sends back what it gets."""
+
+    largest = 1 << 26
+
+    def receive(self, body: bytes) -> list[Envelope]:
+        return [Envelope(COORDINATOR, body)]
+
+
+@pytest.mark.parametrize("lengths", [[1], [WINDOW_BYTES, 1], [2 * WINDOW_BYTES + 5, 7, WINDOW_BYTES - 1]], ids=str)
+def test_messages_of_any_size_take_as_many_exchanges_as_they_need(lengths: list[int]) -> None:
+    """And none of these is larger than what passes Flower, though every third answer is lost."""
+    mine = Link(lambda: Echo.largest)
+    process, came, kept, stands = b"", [], b"", (0, 0)
+    bodies = [bytes(range(251)) * (length // 251) + b"." * (length % 251) for length in lengths]
+    for body in bodies:
+        mine.put(COORDINATOR, body)
+    more = True
+    for exchange in range(200):
+        if not more and mine.is_empty:
+            break
+        session = Session(Echo(), 0, Told(), kept)  # type: ignore[arg-type]
+        if not process:
+            joins = session.answer(Hello())
+            assert isinstance(joins, Joins)
+            process, kept = joins.process, session.dump()
+            continue
+        mine.resume(stands)
+        packet = Packet(process, mine.expects, tuple(mine.pieces()))
+        assert len(packed(packet)) < LARGEST
+        taken = session.answer(packet)
+        assert isinstance(taken, Taken)
+        assert len(packed(taken)) < LARGEST
+        kept = session.dump()
+        if exchange % 3 == 2:
+            continue
+        stands, more = taken.expects, taken.more
+        mine.resume(stands)
+        for piece in taken.pieces:
+            if (piece.number, piece.offset) >= mine.expects and (arrived := mine.take(piece)[1]) is not None:
+                came.append(arrived.body)
+    assert came == bodies
+
+
+def test_a_coordinator_that_sends_more_than_was_acknowledged_is_not_heard() -> None:
+    session = Session(Echo(), 0, Told())  # type: ignore[arg-type]
+    joins = session.answer(Hello())
+    assert isinstance(joins, Joins)
+    part = memoryview(bytes(PIECE_BYTES))
+    Echo.largest, before = PIECE_BYTES, Echo.largest
+    try:
+        for number in range(2 * _MOST_AHEAD // PIECE_BYTES):
+            answer = session.answer(Packet(joins.process, (0, 0), (Piece(number, COORDINATOR, PIECE_BYTES, 0, part),)))
+            if isinstance(answer, Begins):
+                break
+        assert isinstance(answer, Begins)
+    finally:
+        Echo.largest = before
+
+
+# How a study ends at a node
+
+
+def ending(session: Session, process: bytes, *said: Ending | Signatures) -> Taken:
+    link = Link(lambda: 1 << 20)
+    for each in said:
+        link.put(ENDING, packed(each))
+    answer = session.answer(Packet(process, (0, 0), tuple(link.pieces())))
+    assert isinstance(answer, Taken)
+    return answer
+
+
+def begun(agrees: Callable[[Ending], bytes]) -> tuple[Session, bytes]:
+    session = Session(Echo(), 1 << 20, Told(agrees=agrees))  # type: ignore[arg-type]
+    joins = session.answer(Hello())
+    assert isinstance(joins, Joins)
+    return session, joins.process
+
+
+def test_one_certificate_is_signed_and_no_other() -> None:
+    session, process = begun(lambda ending: b"signed " + ending.certificate)
+    taken = ending(session, process, Ending(b"one"), Ending(b"two"), Signatures({"party:0": b"s"}))
+    assert taken.signature == b"signed one"
+    assert session.finished is not None
+    assert session.finished.ending.certificate == b"one"
+    assert session.finished.signatures == {"party:0": b"s"}
+
+
+def test_a_certificate_that_is_not_agreed_with_is_not_signed() -> None:
+    def refuse(ending: Ending) -> bytes:
+        raise Refused("it says something else")
+
+    session, process = begun(refuse)
+    taken = ending(session, process, Ending(b"one"), Signatures({}))
+    assert taken.signature == b""
+    assert session.finished is not None
+    assert session.finished.disagrees == "it says something else"
+
+
+def test_a_study_without_a_result_ends_with_its_reason() -> None:
+    session, process = begun(lambda ending: b"never")
+    taken = ending(session, process, Ending(reason="too few"))
+    assert taken.signature == b""
+    assert session.finished is not None
+    assert session.finished.ending.reason == "too few"

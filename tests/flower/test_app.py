@@ -1,0 +1,43 @@
+"""The app that `flwr run` takes has no code, and says what the coordinator reads."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from unspoken.flower import coordinating
+
+ROOT = Path(__file__).parents[2]
+APP = ROOT / "examples" / "flower"
+
+
+@pytest.fixture(scope="module")
+def flower() -> dict[str, Any]:
+    return tomllib.loads((APP / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
+
+
+def test_the_bundle_has_no_code() -> None:
+    assert sorted(file.name for file in APP.iterdir()) == ["README.md", "pyproject.toml"]
+
+
+def test_both_parts_are_in_the_package(flower: dict[str, Any]) -> None:
+    for named in flower["components"].values():
+        module, _, name = named.partition(":")
+        tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text())
+        made = [node.targets[0] for node in tree.body if isinstance(node, ast.Assign)]
+        assert name in [target.id for target in made if isinstance(target, ast.Name)]
+
+
+def test_its_configuration_is_what_the_coordinator_reads(flower: dict[str, Any]) -> None:
+    terms = {f"{name}-seconds": seconds for name, seconds in coordinating._TERMS.items()}
+    assert flower["config"] == {"study": "", "home": "", "keys": "", "output": "", **terms}
+
+
+def test_the_extra_brings_the_flower_that_the_page_speaks_of() -> None:
+    extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["flower"]
+    assert extra == ["flwr>=1.41,<1.42"]
+    assert "Flower 1.41" in (ROOT / "docs" / "flower.md").read_text()

@@ -1,0 +1,103 @@
+"""What a participant is told again, and what not, when attempts follow each other."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from cast import Cast, study_of
+from small_studies import public_file
+from unspoken.engines.network.client import Client, Coordinator, Told
+from unspoken.engines.network.frames import Done
+from unspoken.engines.network.link import Arrived, Link
+from unspoken.engines.network.relay import Peer, Relay
+from unspoken.roles.messages import Ask, Assist, Carried, Over
+from unspoken.summation.base import Rejected
+
+
+def ask(turn: int) -> bytes:
+    return msgspec.msgpack.encode(Ask(bytes([turn]) * 16, "sum", "model", turn))
+
+
+def carried(turn: int, content: bytes) -> bytes:
+    return msgspec.msgpack.encode(Carried(bytes([turn]) * 16, memoryview(content)))
+
+
+def peer() -> Peer:
+    return Peer("party:0", Link(lambda: 10_000), b"first")
+
+
+def delivered(made: Peer, receiver: Link, most: int = 100) -> list[bytes]:
+    """Bring so many messages to the other side."""
+    found = []
+    for piece in list(made.link.pieces())[:most]:
+        got, whole = receiver.take(piece)
+        made.link.acknowledge(got)
+        found += [] if whole is None else [whole.body]
+    return found
+
+
+def test_an_attempt_that_a_participant_never_heard_of_is_not_told_when_the_next_one_begins() -> None:
+    made, receiver = peer(), Link(lambda: 10_000)
+    for body in (ask(0), carried(0, b"keys"), msgspec.msgpack.encode(Over(bytes(16))), ask(1)):
+        made.put("coordinator", body)
+    assert delivered(made, receiver) == [ask(1)]
+    assert [kept.body for kept in made.kept] == [ask(1)]
+
+
+def test_the_rest_of_an_attempt_that_it_takes_part_in_is_told_before_the_next_one() -> None:
+    made, receiver = peer(), Link(lambda: 10_000)
+    made.put("coordinator", ask(0))
+    assert delivered(made, receiver) == [ask(0)]
+    for body in (carried(0, b"the last confirmation"), ask(1)):
+        made.put("coordinator", body)
+    assert delivered(made, receiver) == [carried(0, b"the last confirmation"), ask(1)]
+
+
+def test_a_new_process_is_told_all_since_its_last_answer() -> None:
+    made, receiver = peer(), Link(lambda: 10_000)
+    for body in (ask(0), carried(0, b"keys"), carried(0, b"shares")):
+        made.put("coordinator", body)
+    delivered(made, receiver)
+    made.done(Done(2, 0))
+    made.begin(b"second", (7, 7), lambda: 10_000)
+    assert delivered(made, Link(lambda: 10_000)) == [carried(0, b"keys"), carried(0, b"shares")]
+
+
+def test_participants_neither_begin_nor_end_an_attempt_of_others_nor_speak_from_party_to_party(tmp_path: Path) -> None:
+    cast = Cast(study_of(public_file(tmp_path), "turns", "compute-nodes"))
+    helper = next(iter(cast.helpers))
+    relay = Relay(cast.coordinator, [*cast.parties, *cast.helpers])
+    assist = msgspec.msgpack.encode(Assist(bytes(16), "sum", "model", 0))
+    for body in (ask(0), assist, msgspec.msgpack.encode(Over(bytes(16)))):
+        for sender, to in (("party:0", helper), (helper, "party:0")):
+            with pytest.raises(Rejected, match="that only the coordinator may send"):
+                relay.arrived(sender, Arrived(0, to, body))
+    with pytest.raises(Rejected, match="a message came for party:1, to which no party speaks"):
+        relay.arrived("party:0", Arrived(0, "party:1", carried(0, b"keys")))
+    assert not any(peer.kept for peer in relay.peers.values())
+    assert relay.arrived("party:0", Arrived(0, helper, carried(0, b"a vector"))) == {helper}
+
+
+def test_a_role_hears_of_no_request_that_another_participant_has_sent() -> None:
+    heard: list[bytes] = []
+    said: list[str] = []
+
+    class Role:
+        largest = 1000
+
+        def receive(self, body: bytes) -> list[Any]:
+            heard.append(body)
+            return []
+
+    none: Any = None
+    role: Any = Role()
+    client = Client(role, "", none, none, Coordinator("", 1), told=Told(line=said.append))
+    for sender, body in (("party:1", ask(0)), ("party:1", carried(0, b"keys")), ("coordinator", ask(1))):
+        asyncio.run(client._answers(Arrived(0, sender, body)))
+    assert heard == [carried(0, b"keys"), ask(1)]
+    assert said == ["a message is ignored: it asks for something, and the coordinator has not sent it"]

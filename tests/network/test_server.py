@@ -1,0 +1,197 @@
+"""A server and real connections on this machine: bad lines, strangers, garbage, and participants that begin again."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
+import loopback
+from cast import study_of
+from network.proxy import BadLine
+from small_studies import KEY, Recording, federation_of, method_of, public_file, small
+from unspoken.engines import local
+from unspoken.engines.network import frames, server, tls
+from unspoken.engines.network.client import Client, Coordinator
+from unspoken.engines.network.frames import Denied, Piece, packed
+from unspoken.engines.network.server import Terms
+from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
+from unspoken.noise.stream import SecretStream
+from unspoken.study import Study
+from unspoken.summation.base import Aborted
+from unspoken.summation.keys import Identity
+
+SCENES = [("turns", "secagg+"), ("messages", "compute-nodes"), ("votes", "tally"), ("tokens", "ideal")]
+
+
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return public_file(tmp_path_factory.mktemp("public"))
+
+
+@cache
+def honest(public: Path, kind: str, protocol: str) -> list[Any]:
+    """The totals of the local engine."""
+    study = study_of(public, kind, protocol)
+    method = method_of(study)
+    recording = Recording(method)
+    local.run(method, method.plan(), federation_of(study), secrets=SecretStream(KEY))
+    return recording.answers
+
+
+def made(study: Study) -> tuple[loopback.Loopback, Recording]:
+    method = method_of(study)
+    recording = Recording(method)
+    return loopback.Loopback(method, method.plan(), federation_of(study), SecretStream(KEY)), recording
+
+
+@pytest.mark.parametrize(("kind", "protocol"), SCENES)
+def test_a_bad_line_changes_no_total(
+    kind: str, protocol: str, public: Path, monkeypatch: pytest.MonkeyPatch, seeds: Callable[[int, int], range]
+) -> None:
+    """Connections are cut again and again, in the middle of messages, and made again."""
+    from unspoken.engines.network import link
+
+    monkeypatch.setattr(link, "PIECE_BYTES", 500)
+    monkeypatch.setattr(loopback, "TERMS", Terms(60.0, 60.0, 60.0))
+    for seed in seeds(protocol == "secagg+", 2):
+        network, recording = made(study_of(public, kind, protocol))
+        line = BadLine(seed, cuts=30, mean_bytes=3000.0)
+
+        async def play(network: loopback.Loopback = network, line: BadLine = line) -> None:
+            try:
+                await network.run([], line.start)
+            finally:
+                await line.stop()
+
+        asyncio.run(play())
+        assert recording.answers == honest(public, kind, protocol)
+        assert line.made > len(network.clients)
+
+
+def test_strangers_and_garbage_cost_themselves_only(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a study runs: text, garbage, a false identity, silence, a message of 10 GB, and half a handshake."""
+    monkeypatch.setattr(server, "SIGN_IN_SECONDS", 1.0)
+    network, recording = made(study_of(public, "turns", "secagg+"))
+    said: list[str] = []
+    network.server._events.told = said.append
+    answers: list[Any] = []
+
+    async def harm(port: int) -> int:
+        context = tls.client_context(pinned=True)
+        for content in (b"garbage", "text", bytes(5000)):
+            async with connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) as socket:
+                await socket.recv()
+                await socket.send(content)
+                with suppress(ConnectionClosed):
+                    # What is too long is not even refused.
+                    frames.unpacked(await asyncio.wait_for(socket.recv(), 10.0), Denied)
+                await asyncio.wait_for(socket.wait_closed(), 10.0)
+        async with connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) as socket:
+            sign_in = ClientSignIn(network.study, network.keys.roster, Identity(bytes(32)), bytes(16))
+            challenge: Any = frames.unpacked(await socket.recv(), frames.Challenge)
+            await socket.send(packed(sign_in.proof(challenge, (0, 0))))
+            answers.append(frames.unpacked(await socket.recv(), Denied))
+        async with connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) as socket:
+            # An honest identity, by another process, which then announces too much.
+            sign_in = ClientSignIn(network.study, network.keys.roster, network.keys.identity(0), bytes(16))
+            challenge = frames.unpacked(await socket.recv(), frames.Challenge)
+            await socket.send(packed(sign_in.proof(challenge, (0, 0))))
+            await socket.recv()
+            await socket.send(packed(Piece(0, "coordinator", 10**10, 0, memoryview(b"x"))))
+            async for _ in socket:
+                pass
+        silent = await connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None)
+        _, half = await asyncio.open_connection("127.0.0.1", port)
+        half.write(b"\x16\x03")
+        silences.extend([silent, half])
+        return port
+
+    silences: list[Any] = []
+
+    async def play() -> None:
+        await network.run([], harm)
+        await silences[0].close()
+        silences[1].close()
+
+    asyncio.run(play())
+    assert recording.answers == honest(public, "turns", "secagg+")
+    assert "not in the study's roster" in answers[0].reason
+    assert any("10,000,000,000 bytes was announced" in line for line in said)
+
+
+def test_of_too_many_strangers_the_first_are_sent_away(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "STRANGERS", 3)
+    monkeypatch.setattr(server, "SIGN_IN_SECONDS", 600.0)
+    network, _ = made(study_of(public, "turns", "secagg+"))
+
+    async def play() -> list[bool]:
+        listening = await network.server.listen("127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        context = tls.client_context(pinned=True)
+        sockets = [await connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) for _ in range(6)]
+        for socket in sockets[:3]:
+            await asyncio.wait_for(socket.wait_closed(), 10.0)
+        stay = []
+        for socket in sockets:
+            stay.append(socket.close_code is None)
+            await socket.close()
+        listening.close()
+        await listening.wait_closed()
+        return stay
+
+    assert asyncio.run(play()) == [False] * 3 + [True] * 3
+
+
+def test_a_server_with_another_certificate_or_key_is_left_at_once(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    role: Any = network.actors.parties["party:0"]
+
+    async def play(digest: str, reason: str) -> None:
+        listening = await network.server.listen("127.0.0.1", 0)
+        where = Coordinator("127.0.0.1", listening.sockets[0].getsockname()[1], digest)
+        client = Client(role, network.study, network.keys.identity(0), network.keys.roster, where, patience=5.0)
+        with pytest.raises(SignInRefused, match=reason):
+            await client.run()
+        listening.close()
+        await listening.wait_closed()
+
+    asyncio.run(play("00" * 32, "shows another certificate"))
+    network.server._identity = Identity(bytes(32))
+    monkeypatch.setattr(server.ServerSignIn, "check", lambda self, proof: "party:0")
+    asyncio.run(play(tls.certificate_digest(Identity(bytes(32))), "does not have the coordinator's key"))
+
+
+def test_too_few_parties_end_the_study_before_it_begins(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    network.server._terms = Terms(1.0, 0.2, 0.2)
+    with pytest.raises(Aborted, match="0 of 6 parties and 0 of 0 helpers have joined in 0 s, where 6 parties"):
+        asyncio.run(network.server.run())
+
+
+def test_without_tls_nothing_is_said_to_a_server_that_has_it(public: Path) -> None:
+    """TLS 1.3 only."""
+    network, _ = made(small(public, "helmet", "classification", summation="secagg+"))
+
+    async def play() -> None:
+        listening = await network.server.listen("127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        old = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        old.check_hostname, old.verify_mode = False, ssl.CERT_NONE
+        old.maximum_version = ssl.TLSVersion.TLSv1_2
+        with pytest.raises((ssl.SSLError, OSError)):
+            await connect(f"wss://127.0.0.1:{port}/", ssl=old)
+        listening.close()
+        await listening.wait_closed()
+
+    asyncio.run(play())

@@ -1,0 +1,144 @@
+"""Evidence of a run that was given up: whom it convicts is found from the study and its roster alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import unspoken
+from factories import make
+from unspoken.cli import app
+from unspoken.methods.registry import plan_for
+from unspoken.study import Study
+from unspoken.summation.base import SignedStatement
+from unspoken.summation.evidence import to_json
+from unspoken.summation.keys import Identity, public_key
+from unspoken.summation.node_messages import key_statement
+
+IDENTITIES = [Identity(bytes([number]) * 32) for number in range(9)]
+"""Five parties, the coordinator, three helpers"""
+KEYS = [identity.public.hex() for identity in IDENTITIES]
+ROSTER = {"parties": KEYS[:5], "coordinator": KEYS[5], "helpers": KEYS[6:], "names": {"St Mary": KEYS[2]}}
+FAULT = "it signed two one-time keys"
+
+
+@pytest.fixture(scope="module")
+def agreed() -> Study:
+    return make("moments", task="statistics", summation="compute-nodes", roster=ROSTER)
+
+
+@pytest.fixture(scope="module")
+def file(agreed: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("study") / "study.toml"
+    names = ", ".join(f'"{name}" = "{key}"' for name, key in ROSTER["names"].items())  # type: ignore[attr-defined]
+    path.write_text(
+        '[study]\nname = "test"\ntask = "statistics"\n[data]\nfeatures = 4\n[parties]\ncount = 5\n'
+        '[privacy]\nepsilon = 1.0\ndelta = 1e-6\n[method]\nname = "moments"\n[summation]\nprotocol = "compute-nodes"\n'
+        f"[roster]\nparties = {ROSTER['parties']}\ncoordinator = '{KEYS[5]}'\nhelpers = {ROSTER['helpers']}\n"
+        f"names = {{ {names} }}\n"
+    )
+    assert unspoken.read_study(path).digest() == agreed.digest()
+    return path
+
+
+def two_keys(agreed: Study, party: int, signer: int | None = None) -> list[dict[str, str]]:
+    """What party `party` would have signed twice for one sum; by somebody else's key, if `signer` says so."""
+    plan = plan_for(agreed)
+    label = plan.protocol(plan.sums[0], 0, bytes(15) + b"\1").session.label()
+    signed = [key_statement(label, party, public_key(os.urandom(32))) for _ in range(2)]
+    identity = IDENTITIES[party if signer is None else signer]
+    return to_json(SignedStatement(f"party:{party}", each, identity.sign(each)) for each in signed)
+
+
+def given_up(evidence: Any, *blamed: str) -> dict[str, Any]:
+    return {"outcome": "aborted", "reason": "…", "survivors": 0, "blamed": list(blamed), "evidence": evidence}
+
+
+def test_the_evidence_of_a_run_convicts_whoever_signed_two_keys(agreed: Study) -> None:
+    evidence = two_keys(agreed, 2)
+    for shown in (evidence, given_up(evidence, "party:2")):
+        found = unspoken.verify_evidence(shown, agreed)
+        assert found.convicted == {"party:2": FAULT}
+        assert found.unproven == ()
+        assert found.to_json()["convicted"] == [{"address": "party:2", "name": "St Mary", "fault": FAULT}]
+    assert found.lines() == [
+        "2 signed statements are genuine, and about test.",
+        f"Convicted: St Mary (party 2): {FAULT}.",
+    ]
+
+
+def test_blame_without_proof_is_told_apart(agreed: Study) -> None:
+    found = unspoken.verify_evidence(given_up(two_keys(agreed, 0)[:1], "party:0", "node:1"), agreed)
+    assert found.convicted == {}
+    assert found.unproven == ("party:0", "node:1")
+    assert found.lines()[1:] == [
+        "Nobody is convicted by them.",
+        f"Blamed, without a statement that proves it: {KEYS[0][:8]}… (party 0), {KEYS[7][:8]}… (node 1).",
+    ]
+
+
+def test_the_command_says_it_to_people_and_to_programs(agreed: Study, file: Path, tmp_path: Path) -> None:
+    shown = tmp_path / "given_up.json"
+    shown.write_text(json.dumps(given_up(two_keys(agreed, 2), "party:2", "party:4")))
+    command = ["verify", "--evidence", str(shown), "--study", str(file)]
+    done = CliRunner().invoke(app, command)
+    assert done.exit_code == 0, done.stderr
+    assert f"Convicted: St Mary (party 2): {FAULT}." in done.stdout
+    told = json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)
+    assert told["convicted"] == [{"address": "party:2", "name": "St Mary", "fault": FAULT}]
+    assert (told["statements"], told["unproven"]) == (2, ["party:4"])
+    assert (told["study_sha256"], told["evidence"]) == (agreed.digest(), str(shown))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"signer": "party:1"}, r"the evidence: .*party 1 does not match its identity.*; it proves nothing"),
+        ({"signature": "00" * 64}, r"the evidence: .*party 2 does not match its identity.*; it proves nothing"),
+        ({"statement": "00"}, r"the evidence: a statement is not about a sum of this study; it proves nothing"),
+        ({"signer": "party:9"}, r'the evidence: a statement is signed by "party:9", which takes no part'),
+        ({"signature": "not hexadecimal"}, "the evidence: the evidence is not a list of statements"),
+    ],
+)
+def test_what_is_not_genuine_proves_nothing(agreed: Study, change: dict[str, str], words: str) -> None:
+    one, other = two_keys(agreed, 2)
+    with pytest.raises(unspoken.EvidenceError, match=words):
+        unspoken.verify_evidence([one, other | change], agreed)
+
+
+def test_nobody_is_convicted_by_what_another_signed_in_their_name(agreed: Study) -> None:
+    with pytest.raises(unspoken.EvidenceError, match="it proves nothing"):
+        unspoken.verify_evidence(two_keys(agreed, 2, signer=3), agreed)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ([], "there is nothing to verify: name a certificate, or evidence"),
+        (["--evidence", "{none}", "--study", "{study}"], "cannot be read .*; name the file with the evidence"),
+        (["--evidence", "{text}", "--study", "{study}"], "is not JSON .*; get the file with the evidence anew"),
+        (["--evidence", "{empty}", "--study", "{study}"], 'has no "evidence"; give what a run that was given up'),
+        (["--evidence", "{empty}"], "is checked by the keys of its study; give it with --study"),
+        (["{empty}", "--evidence", "{empty}", "--study", "{study}"], "does not go with --evidence"),
+        (["--evidence", "{list}", "--study", "{open}"], r"\[roster\] is missing, and evidence is checked by its keys"),
+    ],
+)
+def test_mistakes_are_one_sentence(arguments: list[str], words: str, file: Path, tmp_path: Path) -> None:
+    places = {name: tmp_path / name for name in ("none", "text", "empty", "list", "open")} | {"study": file}
+    for name, content in (
+        ("text", "no"),
+        ("empty", "{}"),
+        ("list", "[]"),
+        ("open", file.read_text().split("[roster")[0]),
+    ):
+        places[name].write_text(content)
+    done = CliRunner().invoke(app, ["verify", *(each.format(**places) for each in arguments)])
+    assert done.exit_code == 2
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert re.search(words, done.stderr), done.stderr

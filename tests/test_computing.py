@@ -1,0 +1,200 @@
+"""Functions of one's own in several turns, and the functional mechanism."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import unspoken
+from unspoken.data.files import DataError
+from unspoken.methods.functions import RecordPolynomials
+
+ROWS = np.random.default_rng(0).uniform(-0.5, 0.5, size=(600, 2))
+GROUPS = np.arange(600) % 4
+PROMISE: dict[str, Any] = {"dimension": 2, "sensitivity": 2.0, "bound": 300.0, "norm": 1.0, "delta": 1e-6}
+
+
+def distances(rows: np.ndarray, centre: np.ndarray) -> np.ndarray:
+    return (rows - centre).sum(axis=0)
+
+
+@pytest.mark.parametrize("method", ["moments", "cape", "conv", "central"])
+def test_turns_share_one_budget_and_each_follows_from_the_one_before(method: str) -> None:
+    """Steps towards the mean: with almost no noise they arrive where they should, and only then."""
+    found = unspoken.compute(
+        distances,
+        ROWS + 0.2,
+        GROUPS,
+        **PROMISE | {"epsilon": 500.0, "bound": 900.0},
+        turns=3,
+        start=np.zeros(2),
+        update=lambda total, centre: centre + 0.5 * total / 600,
+        parameter_bounds=(-1.0, 1.0),
+        method=method,
+    )
+    mean = (ROWS + 0.2).mean(axis=0)
+    assert found.parameters is not None
+    assert found.parameters == pytest.approx(mean * (1.0 - 0.5**3), abs=0.03)
+    assert len(found.totals) == 3
+    assert (found.totals[-1] == found.total).all()
+    planned = found.simulation.plan.planned("function")
+    assert planned.count == 3
+
+
+def test_parameters_are_moved_into_their_bounds() -> None:
+    seen = []
+
+    def function(rows: np.ndarray, centre: np.ndarray) -> np.ndarray:
+        seen.append(centre.copy())
+        return rows.sum(axis=0)
+
+    found = unspoken.compute(
+        function,
+        ROWS,
+        GROUPS,
+        **PROMISE,
+        epsilon=1.0,
+        turns=2,
+        start=[0.0, 0.0, 0.1],
+        update=lambda total, centre: [9.0, -9.0, 0.2],
+        parameter_bounds=(-1.0, 1.0),
+    )
+    assert seen[-1].tolist() == [1.0, -1.0, 0.2]
+    assert found.parameters is not None
+    assert found.parameters.tolist() == [1.0, -1.0, 0.2]
+
+
+@pytest.mark.parametrize("turns", [1, 4])
+def test_a_noise_multiplier_is_the_least_noise_over_the_sensitivity_in_each_turn(turns: int) -> None:
+    several: dict[str, Any] = {}
+    if turns > 1:
+        several = {"turns": turns, "start": [0.0], "update": lambda total, known: known}
+    found = unspoken.compute(
+        lambda rows, *known: rows.sum(axis=0), ROWS, GROUPS, **PROMISE, noise_multiplier=3.0, method="cape", **several
+    )
+    planned = found.simulation.plan.planned("function")
+    assert 3.0 <= planned.noise_std / 2.0 < 3.1
+    assert found.guarantee.mu == pytest.approx(math.sqrt(turns) / 3.0, rel=0.05)
+
+
+def test_options_reach_the_method_and_the_largest_sensitivity_counts() -> None:
+    def noise(**changes: Any) -> Any:
+        given = PROMISE | {"epsilon": 1.0, "method": "cape", **changes}
+        return unspoken.compute(lambda rows: rows.sum(axis=0), ROWS, GROUPS, **given).simulation.plan.sums[0]
+
+    plain, paper = noise(), noise(options={"correlation": 4.0})
+    assert paper.noise.common / paper.noise.own == pytest.approx(4.0, rel=0.01)
+    assert paper.total_std(4) > 1.1 * plain.total_std(4)
+    assert noise(sensitivity=[0.5, 2.0, 1.0, 1.0]).sensitivity == plain.sensitivity
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "epsilon and noise_multiplier are both given or both missing"),
+        ({"epsilon": 1.0, "noise_multiplier": 2.0}, "both given or both missing"),
+        ({"noise_multiplier": -1.0}, r"noise_multiplier is -1\.0, but should be a number above 0"),
+        ({"epsilon": 1.0, "turns": 2}, "start and update belong together"),
+        ({"epsilon": 1.0, "turns": 0}, "turns is 0, but should be a whole number from 1"),
+        (
+            {"epsilon": 1.0, "sensitivity": [1.0]},
+            "sensitivity has 1 numbers, but should have one for each of 4 parties",
+        ),
+        (
+            {"epsilon": 1.0, "start": [2.0], "update": max, "parameter_bounds": (0.0, 1.0)},
+            "start has 1 numbers, but should have some, all from 0 to 1",
+        ),
+        ({"epsilon": 1.0, "start": [2.0], "update": max, "parameter_bounds": (1.0, 0.0)}, "the smaller one first"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(DataError, match=words):
+        unspoken.compute(lambda rows: rows.sum(axis=0), ROWS, GROUPS, **PROMISE | changes)
+
+
+def cubic(row: np.ndarray) -> dict[int, Any]:
+    return {1: row, 2: np.outer(row, row), 3: np.multiply.outer(np.outer(row, row), row)}
+
+
+def test_a_record_moves_its_polynomials_by_at_most_what_is_stated_and_comes_close() -> None:
+    """Whatever the coefficients do: records longer than the norms, not finite, of another shape, or with an error."""
+    wild = [np.array([1e9, 0.0]), np.array([np.inf, 0.0]), np.array([-1.0, 0.0]), np.array([0.0, 1.0])]
+
+    def coefficients(row: np.ndarray) -> dict[int, Any]:
+        if row[1] == 1.0:
+            raise ZeroDivisionError
+        return cubic(row)
+
+    summed = RecordPolynomials(coefficients, 2, {1: 1.0, 2: 0.5, 3: 0.1})
+    vectors = [summed.of(row[None], None, None) for row in (*wild, np.array([1.0, 0.0]), np.array([0.0, -1.0]))]
+    far = max(float(np.linalg.norm(one - other)) for one in vectors for other in vectors)
+    assert max(map(np.linalg.norm, vectors)) <= 1.0
+    # Order 2 is the same for opposite rows, orders 1 and 3 are as far apart as can be.
+    assert 2.0 * math.sqrt(2.0 / 3.0) * 0.999 < far <= summed.sensitivity
+    assert (vectors[1] == 0.0).all()
+    assert (vectors[3] == 0.0).all()
+
+
+def test_coefficients_whose_squares_are_lost_are_clipped_too() -> None:
+    summed = RecordPolynomials(lambda row: {1: np.array([1e-165])}, 1, {1: 1e-200})
+    assert np.abs(summed.of(np.ones((1, 1)), None, None)).max() <= 1.0
+
+
+@pytest.mark.parametrize("method", ["cape", "moments"])
+def test_the_noisy_polynomial_is_the_mean_of_those_of_the_records(method: str) -> None:
+    found = unspoken.functional_mechanism(
+        cubic,
+        ROWS,
+        GROUPS,
+        variables=2,
+        norms={1: 1.0, 2: 1.0, 3: 1.0},
+        epsilon=500.0,
+        delta=1e-6,
+        method=method,
+    )
+    at = np.array([0.4, -0.9])
+    inner = ROWS @ at
+    assert found.polynomial.value(at) == pytest.approx(float((inner + inner**2 + inner**3).mean()), abs=0.02)
+    assert {*found.noise_std} == {1, 2, 3}
+    assert found.guarantee.epsilon <= 500.0
+    assert "order 3" in found.simulation.outcome.release.to_json()["statistics"]
+
+
+def test_the_stated_noise_is_in_the_coefficients() -> None:
+    """Of records that are all zero, 200 coefficients: within five standard errors, 5/√400."""
+    found = unspoken.functional_mechanism(
+        lambda row: {1: row[:200] * 0.0},
+        np.zeros((40, 200)),
+        np.arange(40) % 4,
+        variables=200,
+        norms={1: 0.5},
+        epsilon=1.0,
+        delta=1e-6,
+    )
+    assert found.polynomial.coefficients[1].std() == pytest.approx(found.noise_std[1], rel=0.25)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"norms": {}}, "norms has the orders"),
+        ({"norms": {0: 1.0}}, "norms has the orders"),
+        ({"norms": {1: -1.0}}, "norms has -1"),
+        ({"variables": 0}, "variables is 0"),
+        ({"variables": 10, "norms": {7: 1.0}}, "the order 7, which takes too much memory"),
+    ],
+)
+def test_wrong_norms_are_told_in_one_sentence(changes: dict[str, Any], words: str) -> None:
+    given = {"variables": 2, "norms": {1: 1.0}, "epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(DataError, match=words):
+        unspoken.functional_mechanism(lambda row: {1: row}, ROWS, GROUPS, **given | changes)
+
+
+def test_coefficients_that_fail_on_a_made_up_record_are_refused_before_any_data_is_used() -> None:
+    with pytest.raises(ValueError, match=r"Expected coefficients of the orders \[1\], got \[2\]"):
+        unspoken.functional_mechanism(
+            lambda row: {2: np.eye(2)}, ROWS, GROUPS, variables=2, norms={1: 1.0}, epsilon=1.0, delta=1e-6
+        )

@@ -1,0 +1,67 @@
+"""What others wrote shows itself on a terminal, and nothing else."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from unspoken.engines.network.client import Finished
+from unspoken.engines.network.frames import Ending
+from unspoken.report.live import Progress
+from unspoken.sites.joining import joined_of
+from unspoken.study import Study, StudyError, make_study
+from unspoken.summation.keys import Identity
+
+KEYS = [Identity(bytes([number]) * 32).public.hex() for number in range(4)]
+EVIL = "age\x1b[2J\x1b]0;x\x07"
+
+
+def content(column: str = "age", label: str = "died", yes: str = "yes", kind: str = "b", name: str = "hub") -> Any:
+    return {
+        "study": {"name": "heart", "task": "classification"},
+        "data": {
+            "label": label,
+            "classes": ["no", yes],
+            "columns": {column: {"min": 0, "max": 110}, "ward": {"categories": ["a", kind]}},
+        },
+        "parties": {"count": 3, "records": 40},
+        "privacy": {"epsilon": 1.0, "delta": 1e-5},
+        "roster": {
+            "parties": KEYS[:3],
+            "coordinator": KEYS[3],
+            "names": {name: KEYS[3]},
+        },
+    }
+
+
+@pytest.mark.parametrize("place", ["column", "label", "yes", "kind", "name"])
+def test_a_study_with_a_name_that_a_terminal_would_obey_is_refused(place: str) -> None:
+    make_study(content())
+    with pytest.raises(StudyError, match=r"'age\\x1b\[2J.* cannot be shown as it is; write printable") as refused:
+        make_study(content(**{place: EVIL}))
+    assert str(refused.value).isprintable()
+
+
+def test_a_mistake_beside_such_a_name_is_told_without_it() -> None:
+    with pytest.raises(StudyError) as refused:
+        make_study(content() | {EVIL: {}})
+    assert str(refused.value).isprintable()
+
+
+def test_lines_and_reasons_of_others_are_shown_without_control_characters_and_cut() -> None:
+    study: Study = make_study(content())
+    seen = io.StringIO()
+    progress = Progress(study, Console(file=seen, force_terminal=True, highlight=False, markup=False))
+    progress.say(f'a request is refused: the request for "{EVIL}\nunspoken: all is well" {"x" * 5000}')
+    line = seen.getvalue()
+    assert line.endswith("…\n")
+    assert line[:-1].isprintable()
+    assert len(line) < 700
+    plan: Any = None
+    roster: Any = None
+    joined = joined_of(Finished(Ending(reason=EVIL + "x" * 5000)), plan, roster, 0, None)
+    assert joined.reason.isprintable()
+    assert len(joined.reason) < 700

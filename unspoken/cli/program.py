@@ -1,0 +1,190 @@
+"""The program: how every command reports mistakes, what it prints for programs, and the options that several share."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
+
+import typer
+from typer.core import TyperGroup
+
+from unspoken.errors import UnspokenError
+from unspoken.writing import finite
+
+if TYPE_CHECKING:
+    from unspoken.data.loading import Loaded
+    from unspoken.study import Study
+
+_UsageError: Any = typer.BadParameter.__bases__[0]
+"""Typer's error for a malformed command line; the class has no public name."""
+
+
+class _OneSentence(TyperGroup):
+    """Reports a mistake on the command line like any other: one sentence on standard error, exit status 2."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="replace")  # better a question mark than nothing
+        try:
+            status = super().main(*args, **{**options, "standalone_mode": False})
+            sys.stdout.flush()
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            status = _cannot_print(error)
+        except _UsageError as error:
+            # Without arguments there is no message: the help has been shown.
+            if message := " ".join(error.format_message().split()):
+                command = error.ctx.command_path if error.ctx else "unspoken"
+                print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
+            status = 2
+        sys.exit(status)
+
+
+def _cannot_print(error: OSError) -> int:
+    """Say that standard output takes nothing, and keep Python from trying once more at its end."""
+    print(f"unspoken: standard output cannot be written to ({error.strerror}); send it elsewhere.", file=sys.stderr)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 2
+
+
+app = typer.Typer(
+    name="unspoken",
+    cls=_OneSentence,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+    help="Learn one model together without sharing data, under differential privacy that holds against everyone.",
+)
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a TOML file (`unspoken new` writes one).")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, and nothing else.")]
+
+Data = Annotated[
+    list[Path], typer.Option(help="Records to learn from: CSV, Parquet or NPZ. Given several times: a file a party.")
+]
+Engine = Annotated[str, typer.Option(help="Where parties run: local (this process), or ray (a cluster).")]
+Address = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT", help="With --engine ray: a cluster that runs already. Without: one is started."),
+]
+PartiesBy = Annotated[
+    str | None, typer.Option(metavar="COLUMN", help="The column (or array of an NPZ file) that names the parties.")
+]
+Parties = Annotated[int | None, typer.Option(help="The number of parties, if not the study's.")]
+Split = Annotated[
+    str | None, typer.Option(help="The split of one file: iid (unless said), by-class, dirichlet:A, or classes:K.")
+]
+
+INTERRUPTED = 130
+"""The exit status after an interrupt from the keyboard"""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Report errors in one sentence on standard error; of an aborted run, also whom to blame, for programs.
+
+    The exit status is the error's.
+    """
+
+    @wraps(command)
+    def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return command(*args, **kwargs)
+        except UnspokenError as error:
+            print(f"unspoken: {error}", file=sys.stderr)
+            if kwargs.get("as_json"):
+                _print_blame(error)
+            raise typer.Exit(error.exit_status) from None
+        except KeyboardInterrupt as stopped:
+            left = stopped.args[0] if stopped.args else "nothing is half written, and what was finished stays"
+            print(f"unspoken: interrupted; {left}.", file=sys.stderr)
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError:
+            raise typer.Exit(1) from None
+
+    return wrapped
+
+
+@contextmanager
+def leaving(told: Callable[[], str]) -> Iterator[None]:
+    """What an interrupt from the keyboard leaves behind, for whoever reads what `explained` says of it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(told()) from None
+
+
+def _print_blame(error: UnspokenError) -> None:
+    """The end of a run that was begun, for programs: the reason, the blamed, and what they signed."""
+    if error.exit_status != 3:
+        return
+    from unspoken.summation import evidence
+    from unspoken.summation.base import Aborted
+
+    blame = {}
+    if isinstance(error, Aborted):
+        blame = {"blamed": list(error.blamed), "evidence": evidence.to_json(error.evidence)}
+    # Nobody is in a total, as there is none.
+    print_json({"outcome": "aborted", "reason": str(error), "survivors": 0, "files": {}, **blame})
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        import unspoken
+
+        print(unspoken.__version__)
+        raise typer.Exit
+
+
+def print_json(content: dict[str, Any]) -> None:
+    """Print one JSON object on standard output; a number that is none, such as NaN, is null."""
+    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+    print(json.dumps(finite(content), indent=2, ensure_ascii=not unicode, allow_nan=False))
+
+
+def study_for(path: Path, parties: int | None) -> Study:
+    """The study, for another number of parties if one is given."""
+    from unspoken.study import LARGEST_COUNT, read_study
+
+    study = read_study(path)
+    if parties is None:
+        return study
+    if not 2 <= parties <= LARGEST_COUNT:
+        raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
+    return study.with_parties(parties)
+
+
+def load_parties(study: Study, data: list[Path], parties_by: str | None, split: str | None) -> Loaded:
+    """The records of all parties, and whose each is, if the files say so."""
+    from unspoken.data.loading import load
+
+    loaded = load(data, study, parties_by)
+    if loaded.parties is not None and split is not None:
+        said = "--parties-by" if parties_by is not None else "more than one --data"
+        raise UnspokenError(f"--split is {split!r}, but {said} says whose records are whose; leave one out.")
+    return loaded
+
+
+def remark(texts: Iterable[str]) -> None:
+    """Say on standard error what whoever holds the records should know; never in a certificate."""
+    for text in texts:
+        print(f"unspoken: note: {text}.", file=sys.stderr)
+
+
+def is_measured(study: Study) -> bool:
+    """Whether a model or statistics of this study have a quality that can be measured."""
+    return study.task != "statistics" or study.described.measures_statistics

@@ -1,0 +1,24 @@
+"""Comparison of methods on the same records and parties at the same ε, in several runs each.
+
+`variants` makes the study of each method, `cells` says which runs there are, `running` does them, `journal` keeps what
+is done, `points` sums it up, and `plots` draws it.
+"""
+
+from unspoken.comparison.cells import Cell, Comparison, Run, cells_of
+from unspoken.comparison.points import Point, interval, metric_of, points_of
+from unspoken.comparison.running import compare
+from unspoken.comparison.variants import study_for, with_variants
+
+__all__ = [
+    "Cell",
+    "Comparison",
+    "Point",
+    "Run",
+    "cells_of",
+    "compare",
+    "interval",
+    "metric_of",
+    "points_of",
+    "study_for",
+    "with_variants",
+]

@@ -1,0 +1,176 @@
+"""The runs of a comparison: which there are, and what one of them gives."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from unspoken.comparison.statistics import exact_release, relative_error
+from unspoken.comparison.variants import method_of, study_for
+from unspoken.data.files import Records
+from unspoken.data.splits import split
+from unspoken.errors import UnspokenError
+from unspoken.methods.functions import ComputesFunctions
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import method_for, plan_for
+from unspoken.report.remarks import on_noise, on_predictions
+from unspoken.simulation import simulate_records
+from unspoken.study import Study
+from unspoken.types import Integers
+
+
+class Cell(NamedTuple):
+    """One run of a comparison."""
+
+    variant: str
+    epsilon: float
+    """The ε that is asked for"""
+    parties: int
+    repeat: int
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Methods to compare, and the records to compare them on."""
+
+    study: Study
+    train: Records
+    test: Records | None
+    variants: tuple[str, ...]
+    epsilons: tuple[float, ...]
+    repeats: int = 3
+    seed: int = 0
+    """The public seed of the split, which is the same for all runs of so many parties"""
+    kind: str = "iid"
+    """The kind of split"""
+    parties: tuple[int, ...] = ()
+    """Numbers of parties; none: the study's"""
+    groups: Integers | None = None
+    """The party of each record, for the study's number of parties, instead of a split"""
+
+    def study_of(self, cell: Cell) -> Study:
+        return study_for(self.study.with_parties(cell.parties), cell.variant, cell.epsilon)
+
+    def groups_for(self, parties: int) -> Integers:
+        if self.groups is not None and parties == self.study.parties.count:
+            return self.groups
+        return split(self.kind, self.train.labels, parties, self.seed)
+
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of the records, as they were read."""
+        found = {"train_sha256": self.train, **({} if self.test is None else {"test_sha256": self.test})}
+        return {name: _digest(records.features, records.labels) for name, records in found.items()}
+
+
+def _digest(*arrays: Any) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        digest.update(f"{array.dtype.str}{array.shape}".encode() + np.ascontiguousarray(array).tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Run:
+    """The result of one run."""
+
+    variant: str
+    method: str
+    computes: str
+    asked: float
+    epsilon: float | None
+    """The promised ε; None for no promise"""
+    delta: float
+    unit: str
+    parties: int
+    repeat: int
+    seed: int
+    split: str
+    study_sha256: str
+    survivors: int
+    upload_bytes: int
+    bytes: int
+    seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
+    remarks: list[str] = field(default_factory=list)
+    """Remarks on this run's noise and model, for whoever holds the records"""
+
+    @property
+    def cell(self) -> Cell:
+        return Cell(self.variant, self.asked, self.parties, self.repeat)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def cells_of(comparison: Comparison) -> list[Cell]:
+    """All runs, in the order of variants, parties and ε. All are planned first: what cannot be is told at once.
+
+    A method without a promise runs at no ε in particular.
+    """
+    cells = []
+    for variant in comparison.variants:
+        for parties in comparison.parties or (comparison.study.parties.count,):
+            for epsilon in comparison.epsilons:
+                cell = Cell(variant, epsilon, parties, 0)
+                plan = _checked_plan(comparison, cell)
+                cells += [cell._replace(repeat=repeat) for repeat in range(comparison.repeats)]
+                if not plan.guarantee.is_promise:
+                    break
+    return cells
+
+
+def _checked_plan(comparison: Comparison, cell: Cell) -> Plan:
+    study = comparison.study_of(cell)
+    plan = plan_for(study)
+    if study.task == "statistics" and not (
+        study.described.measures_statistics or issubclass(study.described, ComputesFunctions)
+    ):
+        raise UnspokenError(f"--methods has {cell.variant}, but nothing measures its statistics; leave it out.")
+    return plan
+
+
+class Worker:
+    """Does runs of a comparison, one after another."""
+
+    def __init__(self, comparison: Comparison) -> None:
+        self._comparison = comparison
+        self._groups = cache(comparison.groups_for)
+
+    def run(self, cell: Cell) -> Run:
+        compared, study = self._comparison, self._comparison.study_of(cell)
+        test = None if study.task == "statistics" and not study.described.measures_statistics else compared.test
+        done = simulate_records(study, compared.train, self._groups(cell.parties), test, seed=compared.seed)
+        metrics = done.metrics or self._error(study, done.outcome.release)
+        guarantee = done.plan.guarantee
+        return Run(
+            variant=cell.variant,
+            method=method_of(compared.study, cell.variant),
+            computes=study.described.told(study),
+            asked=cell.epsilon,
+            epsilon=guarantee.epsilon if guarantee.is_promise else None,
+            delta=guarantee.delta,
+            unit=str(guarantee.unit),
+            parties=cell.parties,
+            repeat=cell.repeat,
+            seed=compared.seed,
+            split="given" if compared.groups is not None else compared.kind,
+            study_sha256=study.digest(),
+            survivors=done.outcome.survivors,
+            upload_bytes=done.plan.upload_bytes,
+            bytes=done.outcome.bytes,
+            seconds=done.outcome.seconds,
+            metrics=metrics,
+            remarks=[*on_noise(done.plan), *on_predictions(study, done.outcome.release, test or compared.train)],
+        )
+
+    def _error(self, study: Study, released: Any) -> dict[str, float]:
+        """The error of statistics that a function gives."""
+        method, train = method_for(study), self._comparison.train
+        if study.task != "statistics" or not isinstance(method, ComputesFunctions):
+            return {}
+        exact = exact_release(method, train)
+        return {"relative_error": relative_error(study, released, exact, len(train))}

@@ -1,0 +1,134 @@
+"""Runs summed up: the mean of a method at one ε and number of parties, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import t as student
+
+from unspoken.comparison.cells import Run
+from unspoken.errors import UnspokenError
+from unspoken.study.description import BY_RULE
+
+_LEVEL = 0.95
+
+
+@dataclass(frozen=True)
+class Point:
+    """The results of several runs of a method at one ε."""
+
+    variant: str
+    epsilon: float | None
+    """The promised ε; None for no promise"""
+    metrics: dict[str, list[float]]
+    """One number a run, by metric"""
+    method: str = ""
+    computes: str = ""
+    asked: float | None = None
+    """The ε that was asked for"""
+    parties: int = 0
+    upload_bytes: int = 0
+    remarks: tuple[str, ...] = ()
+    """The remarks on its runs, each once"""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method or self.variant,
+            "variant": self.variant,
+            "computes": self.computes,
+            "epsilon": self.epsilon,
+            "epsilon_asked": self.asked,
+            "parties": self.parties,
+            "upload_bytes": self.upload_bytes,
+            "metrics": {
+                name: {
+                    "mean": float(np.mean(runs)),
+                    "min": min(runs),
+                    "max": max(runs),
+                    "interval": interval(runs),
+                    "runs": runs,
+                }
+                for name, runs in self.metrics.items()
+            },
+        }
+
+
+def interval(runs: Sequence[float]) -> list[float] | None:
+    """The 95 % confidence interval of the mean, by Student's t; None for fewer than three runs, which say too little.
+
+    >>> [round(end, 3) for end in interval([0.8, 0.82, 0.84])]
+    [0.77, 0.87]
+    """
+    if len(runs) < 3:
+        return None
+    mean, error = float(np.mean(runs)), float(np.std(runs, ddof=1)) / math.sqrt(len(runs))
+    half = float(student.ppf((1.0 + _LEVEL) / 2.0, len(runs) - 1)) * error
+    return [mean - half, mean + half]
+
+
+def points_of(runs: Sequence[Run]) -> list[Point]:
+    """A point for all runs that differ in their noise only, in the order of the runs."""
+    groups: dict[tuple[str, float, int], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.variant, run.asked, run.parties), []).append(run)
+    return [_point(group) for group in groups.values()]
+
+
+def _point(group: list[Run]) -> Point:
+    first = group[0]
+    metrics = {name: [run.metrics[name] for run in group] for name in first.metrics}
+    facts = first.method, first.computes, None if first.epsilon is None else first.asked
+    return Point(first.variant, first.epsilon, metrics, *facts, first.parties, first.upload_bytes, _remarks_on(group))
+
+
+def _remarks_on(group: list[Run]) -> tuple[str, ...]:
+    """The remarks on runs, each once, with the number of runs that it is true of."""
+    found: dict[str, list[str]] = {}
+    for run in group:
+        for text in run.remarks:
+            found.setdefault(text.partition(":")[0], []).append(text)
+    of = len(group)
+    return tuple(
+        texts[0] if len(texts) == of else f"in {len(texts)} of {of} runs {texts[0]}" for texts in found.values()
+    )
+
+
+def metric_of(points: Sequence[Point]) -> str:
+    """The first metric that all methods have."""
+    for metric in points[0].metrics:
+        if all(metric in point.metrics for point in points):
+            return metric
+    names = list(dict.fromkeys(f'"{point.variant}"' for point in points))
+    common = " in common" if len(names) > 1 else ""
+    raise UnspokenError(f"what {' and '.join(names)} released has no metric{common}: there is nothing to compare.")
+
+
+def remarks(points: Sequence[Point]) -> list[str]:
+    """Notes for a reader of the comparison, in sentences."""
+    said = []
+    functions = dict.fromkeys(point.computes.removesuffix(BY_RULE) for point in points if point.computes)
+    if len(functions) > 1:
+        said.append(
+            f"Not all compute the same function: {', '.join(functions)}. A section [compare.NAME] can say which."
+        )
+    lowered: dict[tuple[float, float], list[str]] = {}
+    for point in points:
+        if point.epsilon is not None and point.asked is not None and point.epsilon < 0.99 * point.asked:
+            lowered.setdefault((point.asked, point.epsilon), []).append(point.variant)
+    for (asked, ran), names in lowered.items():
+        said.append(
+            f"Asked for epsilon = {asked:g}, {', '.join(dict.fromkeys(names))} ran at {ran:.4g}: for more, the cost of "
+            "drawing whole numbers is not proven, and nothing is shown."
+        )
+    for point in points:
+        at = "" if point.asked is None else f" at epsilon = {point.asked:g}"
+        over = f" with {point.parties:,} parties" if len({point.parties for point in points}) > 1 else ""
+        said += [f"{point.variant}{at}{over}: {text}." for text in point.remarks]
+    runs = {len(numbers) for point in points for numbers in point.metrics.values()}
+    if max(runs, default=0) > 2:
+        said.append("± is the 95 % confidence interval of the mean over runs with fresh noise on the same split.")
+    return said

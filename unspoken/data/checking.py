@@ -1,0 +1,283 @@
+"""What a holder's records look like to a study: for the holder's eyes only.
+
+Nothing here is protected by noise, and nothing of it may leave the house.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.data.bounding import lengths_of
+from unspoken.data.columns import Values, features_of
+from unspoken.data.files import check_arrays, read_records, read_table
+from unspoken.data.records import DataError, Records
+from unspoken.data.tables import Table, check_names, label_column, names_of
+from unspoken.study import Column, Study, study_of
+from unspoken.types import Floats
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MANY = 0.1
+"""The share of values or of records from which on it is worth a remark that they are clipped"""
+_FEW = 0.01
+"""The share from which on `check` speaks of it"""
+_NARROW = 0.25
+"""Bounds of which values use less than this share could be narrower"""
+_LISTED = 5
+
+PRIVATE = (
+    "For your eyes only: these numbers depend on the records, and no noise protects them. Nothing was written or sent. "
+    "To propose other bounds tells the others something about your records that no promise covers: propose what is "
+    "publicly known, rather than what you see here."
+)
+
+
+@dataclass(frozen=True)
+class ColumnCheck:
+    """A column of a table, or the labels, in shares of the values."""
+
+    name: str
+    kind: str
+    bounds: tuple[str, str] | None
+    """The study's bounds; categories have none"""
+    missing: float
+    below: float
+    """The share below the bounds, which is clipped to the lower one"""
+    above: float
+    unknown: float
+    """The share that is no value of this column, which is refused"""
+    other: float
+    """The share of categories that are not listed, where the study allows that"""
+    examples: list[str]
+    """Some of the unknown and other values"""
+    proposed: tuple[str, str] | None
+    """Bounds that would fit these records better, rounded outwards"""
+    problems: list[str]
+    """Why the records would be refused"""
+    remarks: list[str]
+    """What makes a model worse"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of `check`."""
+
+    study: str
+    source: str
+    records: int
+    columns: list[ColumnCheck]
+    label: ColumnCheck | None
+    classes: dict[str, int] | None
+    """The number of records of each class"""
+    norm: float
+    longest: float | None
+    """The norm of the longest record; None: the records do not fit, so that it is not known"""
+    clipped: float | None
+    """The share of records that are longer than the study's norm"""
+    duplicates: float
+    """The share of records that are equal to an earlier one, in all that the study uses"""
+    problems: list[str] = field(default_factory=list)
+    """Why the records would be refused"""
+    remarks: list[str] = field(default_factory=list)
+    """What makes a model worse, and what would be better"""
+
+    @property
+    def fits(self) -> bool:
+        return not self.problems
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "fits": self.fits, "private": PRIVATE}
+
+
+def check(
+    study: Study | dict[str, Any] | str | Path,
+    data: str | Path | pd.DataFrame | npt.ArrayLike,
+    y: npt.ArrayLike | None = None,
+) -> Check:
+    """Look at one holder's records through the eyes of a study. For the holder only; writes nothing.
+
+    `data` is a file, a data frame with the study's columns, or for a matrix study an array X with labels y.
+    """
+    study = study_of(study)
+    if not study.data.is_table:
+        records = (
+            read_records(data, study) if isinstance(data, str | Path) else check_arrays(data, y, study, "the array")
+        )
+        return _check_matrix(study, records, str(data) if isinstance(data, str | Path) else "the array")
+    table = (
+        read_table(data, study) if isinstance(data, str | Path) else Table(frame_of(data, y, study), "the data frame")
+    )
+    check_names(table.source, list(table.frame.columns), names_of(study))
+    if len(table) == 0:
+        raise DataError(f"{table.source}: has no records; at least one is needed.")
+    return _check_table(study, table)
+
+
+def frame_of(data: Any, labels: Any, study: Study) -> pd.DataFrame:
+    """A data frame of a table study, with its labels if they are apart."""
+    import pandas as pd
+
+    if not isinstance(data, pd.DataFrame):
+        raise DataError(
+            f"{study.source}: [data] describes a table, but arrays were given; give a data frame with the study's "
+            "columns, or describe a matrix (features = …)."
+        )
+    if labels is None or study.data.label is None:
+        return data
+    if len(np.shape(labels)) != 1 or len(np.asarray(labels)) != len(data):
+        raise DataError(f"y has the shape {np.shape(labels)}, but the data frame has {len(data)} rows; give one each.")
+    return data.assign(**{study.data.label: np.asarray(labels)})
+
+
+def _check_table(study: Study, table: Table) -> Check:
+    columns, parts = [], []
+    for name, column, values in table.columns(study):
+        columns.append(_column_check(name, column, values, table.frame[name]))
+        if not columns[-1].problems:
+            parts.append(features_of(values, column))
+    label, classes = None, None
+    if (found := table.label_values(study)) is not None:
+        name, column, values = found
+        label = _column_check(name, column, values, table.frame[name], is_label=True)
+        classes = None if column.categories is None else _counted(column, values.numbers)
+    lengths = None
+    if len(parts) == len(columns):
+        lengths = lengths_of(np.concatenate(parts, axis=1), study.data)
+    repeated = float(table.frame[names_of(study)].astype(str).duplicated().mean())
+    seen = Check(study.name, table.source, len(table), columns, label, classes, study.data.norm, None, None, repeated)
+    return _concluded(study, seen, lengths)
+
+
+def _check_matrix(study: Study, records: Records, source: str) -> Check:
+    label, classes = None, None
+    if study.task != "statistics":
+        nothing = np.zeros(len(records), dtype=np.bool_)
+        column, values = label_column(study), Values(records.labels.astype(np.float64), nothing, nothing)
+        label = _column_check("y", column, values, np.array([]), is_label=True)
+        classes = None if column.categories is None else _counted(column, values.numbers)
+    together = np.column_stack([records.features, records.labels])
+    repeated = 1.0 - len(np.unique(together, axis=0)) / len(together)
+    seen = Check(study.name, source, len(records), [], label, classes, study.data.norm, None, None, repeated)
+    return _concluded(study, seen, lengths_of(records.features, study.data))
+
+
+def _counted(column: Column, numbers: Floats) -> dict[str, int]:
+    return {str(name): int((numbers == code).sum()) for code, name in enumerate(column.categories or [])}
+
+
+def _column_check(name: str, column: Column, values: Values, given: Any, is_label: bool = False) -> ColumnCheck:
+    numbers, ranged = values.numbers, column.categories is None
+    unlisted = numbers == len(column.categories or []) if column.other else np.zeros(len(numbers), dtype=np.bool_)
+    with np.errstate(invalid="ignore"):
+        below, above = float((numbers < column.low).mean()), float((numbers > column.high).mean())
+    strange = values.unfit | unlisted
+    found = ColumnCheck(
+        name,
+        column.kind,
+        (column.shown(column.low), column.shown(column.high)) if ranged else None,
+        missing=float(values.missing.mean()),
+        below=below if ranged else 0.0,
+        above=above if ranged else 0.0,
+        unknown=float(values.unfit.mean()),
+        other=float(unlisted.mean()),
+        examples=list(dict.fromkeys(str(value)[:60] for value in given[strange]))[:_LISTED] if strange.any() else [],
+        proposed=_proposed(column, numbers[np.isfinite(numbers)]),
+        problems=[],
+        remarks=[],
+    )
+    problems = list(_problems(found, column, is_label))
+    return replace(found, problems=problems, remarks=list(_remarks(found)))
+
+
+def _problems(found: ColumnCheck, column: Column, is_label: bool) -> Iterator[str]:
+    where = f"{'label' if is_label else 'column'} {found.name!r}"
+    if found.unknown:
+        listed = ", ".join(map(repr, found.examples))
+        yield f"{where}: {percent(found.unknown)} of the values are unknown to the study, such as {listed}"
+    if found.missing and column.missing is None:
+        remedy = "remove these records" if is_label else "give them, or agree on what they mean (missing = …)"
+        yield f"{where}: {percent(found.missing)} of the values are missing; {remedy}"
+
+
+def _remarks(found: ColumnCheck) -> Iterator[str]:
+    where, clipped = f"column {found.name!r}", found.below + found.above
+    if clipped and found.bounds:
+        low, high = found.bounds
+        yield (
+            f"{where}: {percent(found.below)} of the values lie below {low} and {percent(found.above)} above {high}; "
+            "they are clipped to these bounds"
+        )
+    if found.proposed:
+        low, high = found.proposed
+        why = "would clip hardly any" if clipped else "would do, and noise would weigh less"
+        yield f"{where}: bounds from {low} to {high} {why}; you could propose them"
+    if found.missing >= MANY:
+        yield f"{where}: {percent(found.missing)} of the values are missing"
+    if found.other >= MANY:
+        listed = ", ".join(map(repr, found.examples))
+        yield f"{where}: {percent(found.other)} of the values are none of the categories, such as {listed}"
+
+
+def _proposed(column: Column, numbers: Floats) -> tuple[str, str] | None:
+    """Bounds that hold nearly all values, if the study's hold too few or are far too wide."""
+    if column.kind not in ("number", "date") or len(numbers) == 0:
+        return None
+    low, high = (float(bound) for bound in np.quantile(numbers, [0.005, 0.995]))
+    clipped = float(((numbers < column.low) | (numbers > column.high)).mean())
+    if clipped < _FEW and high - low >= _NARROW * (column.high - column.low):
+        return None
+    if column.kind == "date":
+        return f"{date.fromordinal(int(low)).year}-01-01", f"{date.fromordinal(int(high)).year}-12-31"
+    # Outwards to steps of a twentieth to a fifth of the range or so: rounded bounds say less about single records.
+    step = 2.0 * 10.0 ** (math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-90))) - 1)
+    below, above = math.floor(low / step), math.ceil(high / step)
+    return f"{below * step:.6g}", f"{max(above, below + 1) * step:.6g}"
+
+
+def _concluded(study: Study, seen: Check, lengths: Floats | None) -> Check:
+    """The check, with all that is wrong or could be better."""
+    every = [*seen.columns, *([seen.label] if seen.label else [])]
+    problems = [*_size_problems(study, seen.records), *(each for column in every for each in column.problems)]
+    remarks = [each for column in every for each in column.remarks]
+    if lengths is not None:
+        clipped = float((lengths > study.data.norm * (1.0 + 1e-9)).mean())
+        seen = replace(seen, longest=float(lengths.max()), clipped=clipped)
+        if clipped >= _FEW:
+            remarks.append(
+                f"{percent(clipped)} of the records are longer than norm = {study.data.norm:.6g} and are clipped to it "
+                f"(nine in ten are below {float(np.quantile(lengths, 0.9)):.2g}); scale features, or propose another"
+            )
+    if absent := [repr(name) for name, count in (seen.classes or {}).items() if not count]:
+        remarks.append(f"there is no record of the class {', '.join(absent)}")
+    if seen.duplicates >= _FEW:
+        remarks.append(
+            f"{percent(seen.duplicates)} of the records are equal to an earlier one; if one person can have several "
+            "records, the study should protect them together: unit = { group = … }"
+        )
+    return replace(seen, problems=problems, remarks=remarks)
+
+
+def _size_problems(study: Study, count: int) -> Iterator[str]:
+    least, most = study.parties.records, study.parties.max_records
+    if count < least:
+        yield f"there are {count} records, but the study asks each party for at least {least}"
+    if count > most:
+        yield f"there are {count} records, but the study allows a party at most {most}"
+
+
+def percent(share: float) -> str:
+    """A share in words.
+
+    >>> percent(1.0), percent(0.1234), percent(0.00012)
+    ('100 %', '12.3 %', '0.012 %')
+    """
+    return f"{100.0 * share:.3g} %"

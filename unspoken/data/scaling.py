@@ -1,0 +1,77 @@
+"""The features of an array, scaled by public bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from unspoken.data.checking import MANY, percent
+from unspoken.study.columns import LARGEST_BOUND
+from unspoken.types import Floats
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """Public bounds of the features, by which they are clipped and scaled to [−1, 1]; None: they are as they are."""
+
+    bounds: tuple[Floats, Floats] | None
+
+    @classmethod
+    def of(cls, bounds: Any, names: Sequence[str]) -> Scaling:
+        """The scaling of features with these names; or `ValueError`."""
+        if bounds is None:
+            return cls(None)
+        many, shown = f"two numbers or one each of {len(names)} features", " ".join(repr(bounds).split())
+        shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
+        try:
+            low, high = (np.broadcast_to(_in_order(bound, names), (len(names),)) for bound in bounds)
+        except (TypeError, ValueError):
+            raise ValueError(f"Expected bounds=(low, high), {many}, got bounds={shown}.") from None
+        for name, least, most in zip(names, low.tolist(), high.tolist(), strict=True):
+            if not -LARGEST_BOUND <= least < most <= LARGEST_BOUND:
+                raise ValueError(
+                    f"Expected bounds=(low, high), each low below its high, from {-LARGEST_BOUND:g} to "
+                    f"{LARGEST_BOUND:g}, got {least:g} and {most:g} for the feature {name!r}; give what is publicly "
+                    "known of it, or leave the feature out."
+                )
+        return cls((low, high))
+
+    def apply(self, features: Floats) -> Floats:
+        if self.bounds is None:
+            return features
+        low, high = self.bounds
+        scaled: Floats = (np.clip(features, low, high) - low) / (high - low) * 2.0 - 1.0
+        return scaled
+
+    def in_units(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        """A linear model's weights, in the units of the features."""
+        if self.bounds is None or "coef_" not in attributes:
+            return attributes
+        low, high = self.bounds
+        weights = attributes["coef_"]
+        shift = weights @ ((high + low) / (high - low))
+        return {**attributes, "coef_": weights * 2.0 / (high - low), "intercept_": attributes["intercept_"] - shift}
+
+    def remarks(self, features: Floats, names: Sequence[str]) -> Iterator[str]:
+        """Remarks on features of which many values were clipped."""
+        if self.bounds is None:
+            return
+        low, high = self.bounds
+        shares = ((features < low) | (features > high)).mean(axis=0)
+        for place in np.flatnonzero(shares >= MANY).tolist():
+            yield (
+                f"feature {str(names[place])!r}: {percent(float(shares[place]))} of the values lie outside the bounds "
+                f"{low[place]:g} to {high[place]:g} and were clipped to them; correct the values or the bounds"
+            )
+
+
+def _in_order(bound: Any, names: Sequence[str]) -> Floats:
+    """One bound of each feature; a series that names its features may have them in another order."""
+    index = [str(name) for name in getattr(bound, "index", ())] if hasattr(bound, "iloc") else []
+    values = np.asarray(bound, dtype=np.float64)
+    if sorted(index) == sorted(names) and index != list(names):
+        values = values[[index.index(name) for name in names]]
+    return values

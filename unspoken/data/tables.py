@@ -1,0 +1,116 @@
+"""Tables as records: the study's columns of a data frame, bounded and encoded, and nothing else of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from unspoken.data.columns import Place, Values, features_of, outside, read_values
+from unspoken.data.records import DataError, Records
+from unspoken.plugins import suggestion
+from unspoken.study import Column, Study
+from unspoken.types import Labels
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Table:
+    """A data frame, and how messages name it and its rows."""
+
+    frame: pd.DataFrame
+    source: str
+    unit: str = "row"
+    first: int = 0
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    def records(self, study: Study) -> Records:
+        """The table as the study describes it, or `DataError`."""
+        if len(self) == 0:
+            raise DataError(f"{self.source}: has no records; at least one is needed.")
+        check_names(self.source, list(self.frame.columns), names_of(study))
+        parts, shares = [], {}
+        for name, column, values in self.columns(study):
+            Place(self.source, name, self.unit, self.first).check(self.frame[name], values, column)
+            parts.append(features_of(values, column))
+            if share := float(outside(values, column).mean()):
+                shares[name] = share
+        return Records(np.concatenate(parts, axis=1), self._labels(study), shares)
+
+    def columns(self, study: Study) -> Iterator[tuple[str, Column, Values]]:
+        """The study's columns with their values, which may not fit."""
+        for name, column in (study.data.columns or {}).items():
+            yield name, column, read_values(self.frame[name], column)
+
+    def label_values(self, study: Study) -> tuple[str, Column, Values] | None:
+        """The labels' column and its values, which may not fit; None: the study predicts nothing."""
+        if (name := study.data.label) is None:
+            return None
+        column = label_column(study)
+        return name, column, read_values(self.frame[name], column)
+
+    def _labels(self, study: Study) -> Labels:
+        found = self.label_values(study)
+        if found is None:
+            return np.zeros(len(self), dtype=np.int64)
+        name, column, values = found
+        Place(self.source, name, self.unit, self.first, key="label").check(self.frame[name], values, column)
+        return values.numbers if study.task == "regression" else values.numbers.astype(np.int64)
+
+    def parties(self, name: str) -> list[str]:
+        """The party of each record, from the column of this name; or `DataError`."""
+        check_names(self.source, list(self.frame.columns), [name], "that names the parties")
+        values = self.frame[name]
+        names = [str(value).strip() for value in values]
+        for row, (value, text) in enumerate(zip(values, names, strict=True)):
+            if value is None or value != value or not text:
+                raise DataError(
+                    f"{self.source}, {self.unit} {row + self.first}, column {name!r}: is empty, but should name the "
+                    "record's party; fill it in."
+                )
+        return names
+
+
+def label_column(study: Study) -> Column:
+    """The labels, described like a column."""
+    if study.task == "regression":
+        low, high = study.data.label_bounds or (0.0, 0.0)
+        return Column(min=low, max=high)
+    return Column(categories=study.data.class_names)
+
+
+def names_of(study: Study) -> list[str]:
+    """The columns that a table must have."""
+    return [*(study.data.columns or {}), *([] if study.data.label is None else [study.data.label])]
+
+
+def check_names(source: str, present: list[Any], names: list[str], who: str = "that the study's [data] names") -> None:
+    """Check that every one of the names is present exactly once."""
+    for name in names:
+        if present.count(name) > 1:
+            raise DataError(f"{source}: has the column {name!r} {present.count(name)} times; rename the others.")
+        if name not in present:
+            there = [str(other) for other in present]
+            raise DataError(
+                f"{source}: lacks the column {name!r} {who}; the file has: {_listed(there)}"
+                + (_other_separator(there) or suggestion(name, there) or "; correct the file or the study.")
+            )
+
+
+def _listed(names: list[str]) -> str:
+    """The first names of columns, in the words of messages."""
+    shown = [name if len(name) <= 60 else name[:57] + "…" for name in names[:20]]
+    return (", ".join(map(repr, shown)) + (", …" if len(names) > 20 else "")) or "none"
+
+
+def _other_separator(names: list[str]) -> str:
+    """The end of a message about a file whose values are not separated by commas."""
+    if len(names) != 1 or not (found := [mark for mark in ";\t|" if mark in names[0]]):
+        return ""
+    return f"; it seems to separate values by {found[0]!r}: separate them by commas."

@@ -1,0 +1,260 @@
+"""The connection to a Ray cluster: one that runs already, or one that is started on this machine and stopped again.
+
+A cluster of our own listens on this machine's loopback addresses only, takes work only from who has its token, has no
+dashboard, and reports nothing to anybody. Its processes are children of this one and end with it. (If this one is
+killed, some of Ray's take a minute or two to notice, and the folder of the cluster stays.)
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from unspoken.engines.answering import HelperLost
+from unspoken.engines.environment import environment
+from unspoken.errors import UnspokenError, missing_package
+
+_SILENT = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DISABLE_IMPORT_WARNING": "1",
+    "RAY_IGNORE_UNHANDLED_ERRORS": "1",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+}
+"""It reports nothing to its makers, and says nothing on the terminal"""
+_INTERFACES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Despite its name, it decides whether all interfaces are listened on"""
+_LOOPBACK = "127.0.0.1"
+_ADDRESS = re.compile(r"[^:/]+:\d+|\[[^\]/]+\]:\d+")
+_RETRIES = 5
+"""How often a task is done again whose process or machine was lost"""
+_ANSWERING = 10.0
+"""The seconds within which a cluster's head must answer"""
+
+
+class ClusterLost(UnspokenError):
+    """The cluster gave up, for all that it tried."""
+
+    exit_status = 3
+
+
+def ray() -> Any:
+    """The package, which takes its time to import. Whoever starts a cluster says first what it may do."""
+    try:
+        import ray as package
+    except ImportError:
+        raise missing_package("the engine ray", "ray", "ray") from None
+    return package
+
+
+class Cluster:
+    """A cluster that this process is connected to."""
+
+    def __init__(self) -> None:
+        self.cpus = max(1, int(ray().cluster_resources().get("CPU", 1)))
+        self._actors: dict[int, Any] = {}
+        self._tasks: dict[Callable[..., Any], Any] = {}
+
+    def task(self, function: Callable[..., Any], results: int = 1) -> Any:
+        """A function as a task with so many results. If its process or its machine is lost, it is done again."""
+        if function not in self._tasks:
+            self._tasks[function] = ray().remote(num_cpus=1, max_retries=_RETRIES)(function)
+        return self._tasks[function].options(num_returns=results)
+
+    def actor(self, number: int, kind: type[Any]) -> Any:
+        """The actor of this number. It stays for later attempts, as a process takes seconds to begin."""
+        if number not in self._actors:
+            made = ray().remote(num_cpus=0, max_restarts=0, scheduling_strategy="SPREAD")(kind)
+            self._actors[number] = made.remote()
+        return self._actors[number]
+
+    def dismiss(self) -> None:
+        """End all actors, and whatever they do."""
+        for actor in self._actors.values():
+            ray().kill(actor)
+        self._actors = {}
+
+    def put(self, value: Any) -> Any:
+        """Put an object into the store, once for all who need it."""
+        return ray().put(value)
+
+    def got(self, reference: Any) -> Any:
+        """The object behind a reference. What failed in a task fails here, in the same way."""
+        errors = ray().exceptions
+        try:
+            return ray().get(reference)
+        except errors.RayTaskError as error:
+            cause = error.cause
+            known = isinstance(cause, Exception) and not isinstance(cause, errors.RayError)
+            raise (cause if known else ClusterLost(_lost(error))) from None
+        except errors.RayActorError as error:
+            self.dismiss()
+            raise HelperLost(
+                f"a helper's process on the cluster was lost again and again ({_first_line(error)}); see to its "
+                "machines, or to their memory."
+            ) from None
+        except errors.RayError as error:
+            raise ClusterLost(_lost(error)) from None
+
+
+def _lost(error: Exception) -> str:
+    return (
+        f"the cluster could not finish the work, although it tried several times ({_first_line(error)}); see to its "
+        "machines, and run the same command again: with --checkpoint it goes on from there."
+    )
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[0].rstrip(".")[:200]
+
+
+@contextmanager
+def connected(address: str | None = None, workers: int | None = None) -> Iterator[Cluster]:
+    """Be connected to the cluster at an address, or to a new one of so many workers (by default one for each core).
+
+    Within a connection this is the same one.
+    """
+    if address is not None and address != "auto" and not _ADDRESS.fullmatch(address):
+        raise UnspokenError(
+            f'the address is "{address}", but should be HOST:PORT of the cluster\'s head, or auto; run this on one of '
+            "the cluster's machines."
+        )
+    if _connections:
+        yield _connections[-1]
+        return
+    with ExitStack() as stack:
+        if not _is_connected():
+            stack.enter_context(_own(workers) if address is None else _joined(address))
+        _connections.append(Cluster())
+        try:
+            yield _connections[-1]
+        finally:
+            _connections.pop().dismiss()
+
+
+_connections: list[Cluster] = []
+"""The connection of this process, while there is one"""
+
+
+def _is_connected() -> bool:
+    return "ray" in sys.modules and bool(ray().is_initialized())
+
+
+@contextmanager
+def _joined(address: str) -> Iterator[None]:
+    here = {_INTERFACES: "0"} if _is_loopback(address) else {}
+    with _environment(_SILENT | here):
+        try:
+            _check_answers(address)
+            ray().init(address=address, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:  # Ray's own are of no kind in particular
+            raise UnspokenError(
+                f'address is "{address}", but no cluster answers there ({_first_line(error)}); start one with ray '
+                "start --head, or leave the address out."
+            ) from None
+        try:
+            yield
+        finally:
+            ray().shutdown()
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether an address is this machine's own. Ray would look for it at another one of the machine's.
+
+    >>> _is_loopback("127.0.0.1:6379"), _is_loopback("localhost:6379"), _is_loopback("10.0.0.1:6379")
+    (True, True, False)
+    """
+    host = address.rpartition(":")[0].strip("[]")
+    return host == "localhost" or host == "::1" or host.startswith("127.")
+
+
+def _check_answers(address: str) -> None:
+    """Raise what keeps this machine from talking to an address. Ray itself would try for minutes."""
+    host, _, port = address.rpartition(":")
+    if address != "auto":
+        socket.create_connection((host.strip("[]"), int(port)), _ANSWERING).close()
+
+
+@contextmanager
+def _own(workers: int | None) -> Iterator[None]:
+    """A cluster on this machine, for as long as it is needed."""
+    # Ray lets everyone write to its folder, so that has a parent for its owner alone. Sockets have short paths.
+    parent = Path(tempfile.mkdtemp(prefix="unspoken-"))
+    folder, token = parent / "r", parent / "token"
+    file = os.open(token, os.O_CREAT | os.O_WRONLY, 0o600)
+    with os.fdopen(file, "w") as written:
+        written.write(secrets.token_hex(32))
+    own = {
+        **_SILENT,
+        _INTERFACES: "0",
+        # A busy machine may take long.
+        "RAY_gcs_server_port_wait_time_s": "120",
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(token),
+        # Workers find what this process can import.
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    try:
+        with _environment(own):
+            _start(folder, workers)
+            try:
+                yield
+            finally:
+                ray().shutdown()
+    finally:
+        shutil.rmtree(parent, ignore_errors=True)
+
+
+def _start(folder: Path, workers: int | None) -> None:
+    try:
+        ray().init(
+            address="local",
+            num_cpus=workers,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level="ERROR",
+            _temp_dir=str(folder),
+            _node_ip_address=_LOOPBACK,
+        )
+        if any(node["NodeManagerAddress"] != _LOOPBACK for node in ray().nodes()):
+            raise RuntimeError(f"it does not keep to {_LOOPBACK}")
+    except Exception as error:  # Ray's own are of no kind in particular
+        ray().shutdown()
+        raise UnspokenError(
+            f"a Ray cluster could not be started on this machine ({_first_line(error)}); see that "
+            f"{tempfile.gettempdir()} has room, or name a cluster with --address."
+        ) from None
+
+
+@contextmanager
+def _environment(wanted: dict[str, str]) -> Iterator[None]:
+    """Environment variables, for a while, which Ray knows of."""
+    try:
+        with environment(wanted):
+            _refresh()
+            yield
+    finally:
+        _refresh()
+
+
+def _refresh() -> None:
+    """Ray reads some variables when it is imported. If it was, it reads them again."""
+    if "ray" not in sys.modules:
+        return
+    with suppress(ImportError, AttributeError):
+        raylet: Any = import_module("ray._raylet")
+        raylet.Config.initialize("")
+        raylet.AuthenticationTokenLoader.instance().reset_cache()
+    with suppress(ImportError):
+        constants: Any = import_module("ray._private.ray_constants")
+        constants.ENABLE_RAY_CLUSTER = os.environ.get(_INTERFACES) != "0"

@@ -1,0 +1,213 @@
+"""The coordinator of a study whose participants are elsewhere: waits for them, and closes stages when all have answered
+or time is up. How messages travel is for those to say who are made of it: `network.server`, `flower.server`.
+
+A stage has a deadline. Whoever has not answered by then counts as dropped in this attempt, and may come back for the
+next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from unspoken.engines.network.frames import Ending, Signatures, packed
+from unspoken.engines.network.link import Arrived
+from unspoken.engines.network.relay import Relay
+from unspoken.engines.network.status import Watch
+from unspoken.engines.network.terms import Events, Terms
+from unspoken.errors import UnspokenError
+from unspoken.roles.coordinator import Coordinator
+from unspoken.summation.base import Aborted, Rejected, Roster, address_of
+from unspoken.summation.keys import Identity
+
+FAREWELL_SECONDS = 10.0
+"""How long to wait for someone who is there and takes nothing of the result, or does not sign"""
+LEAVING = {"ledger": "its ledger does not allow more", "disk": "it could not keep its state"}
+"""Why a participant takes part no more, in words"""
+
+
+class Present(Protocol):
+    """The way to someone who is there."""
+
+    wake: asyncio.Event
+    """Set when there is something to send"""
+
+    def put(self, frame: Any) -> None:
+        """Send something besides messages."""
+
+
+Way = TypeVar("Way", bound=Present)
+
+
+class Conductor(Generic[Way]):
+    """Drives one study from the coordinator's side."""
+
+    engine: ClassVar[str]
+    """The engine, in words for the certificate"""
+    farewell_seconds: ClassVar[float] = FAREWELL_SECONDS
+
+    def __init__(
+        self, coordinator: Coordinator, identity: Identity, roster: Roster, terms: Terms, events: Events | None = None
+    ) -> None:
+        self._identity, self._roster, self._terms = identity, roster, terms
+        self._events = events or Events()
+        self._study, self._helpers = coordinator.plan.study.digest(), list(coordinator.plan.helper_addresses)
+        addresses = [address_of(party) for party in range(len(roster.parties))] + self._helpers
+        self.relay = Relay(coordinator, addresses)
+        self.watch = Watch(coordinator, roster, lambda: self.relay.bytes)
+        self._open: dict[str, Way] = {}
+        """The ways to those who are there, by address"""
+        self._gone: dict[str, float] = {}
+        """Since when those are gone who were there"""
+        self._moved = asyncio.Event()
+        self._failed: UnspokenError | None = None
+        """What ended the attempt, or if it is no `Aborted`, the run"""
+        self.signatures = coordinator.log.signatures
+        """The certificate's signatures by participants, or nothing for those that decline"""
+        self._until, self._since = 0.0, time.monotonic()
+        self._turn = asyncio.Lock()
+        """The relay does one thing at a time; what may take long is done off the event loop, which answers pings"""
+
+    async def run(self) -> None:
+        """Wait for everyone, then drive the study to its end. `Aborted` if it ends without a release."""
+        await self._gather()
+        async with self._turn:
+            self._woken(await asyncio.to_thread(self.relay.start))
+        while self.relay.coordinator.stage != "done":
+            await self._stage()
+            async with self._turn:
+                self.watch.closes()
+                self._woken(await asyncio.to_thread(self.relay.close_stage))
+        await self._flush()
+
+    async def _gather(self) -> None:
+        """Wait until everyone is there, or as many as the plan can do with when time is up."""
+        coordinator, deadline = self.relay.coordinator, time.monotonic() + self._terms.join_seconds
+        # Those who were there when an earlier process was stopped come back soon, or are gone.
+        soon = time.monotonic() + self._terms.grace_seconds if coordinator.has_begun else deadline
+        everyone, least = len(self.relay.peers), coordinator.plan.trust.least_survivors
+        while time.monotonic() < deadline:
+            parties, helpers = self._there()
+            enough = coordinator.is_over or (parties >= least and helpers == len(self._helpers))
+            if not self._awaited() or (enough and time.monotonic() >= soon):
+                return
+            self._news("waiting", deadline)
+            await self._wait(deadline if time.monotonic() >= soon else soon)
+        parties, helpers = self._there()
+        if parties < least or helpers < len(self._helpers):
+            raise Aborted(
+                f"{parties} of {everyone - len(self._helpers)} parties and {helpers} of {len(self._helpers)} helpers "
+                f"have joined in {self._terms.join_seconds:.0f} s, where {least} parties and all helpers are needed"
+            )
+
+    def _there(self) -> tuple[int, int]:
+        """The numbers of parties and of helpers that are connected."""
+        parties = sum(address.startswith("party:") for address in self._open)
+        return parties, len(self._open) - parties
+
+    def _awaited(self) -> set[str]:
+        """Who is not there, and has not said its last word either."""
+        return self.relay.peers.keys() - self._open.keys() - self.signatures.keys()
+
+    async def _stage(self) -> None:
+        """Wait until the stage is complete, or time is up."""
+        coordinator = self.relay.coordinator
+        deadline = time.monotonic() + self._terms.stage_seconds
+        while self._is_worth_waiting() and time.monotonic() < deadline:
+            if self._failed is not None:
+                ended, self._failed = self._failed, None
+                if not isinstance(ended, Aborted):
+                    raise ended
+                async with self._turn:
+                    self._woken(self.relay.retry(ended))
+                deadline = time.monotonic() + self._terms.stage_seconds
+            self._news(coordinator.stage, deadline)
+            await self._wait(deadline)
+
+    def _is_worth_waiting(self) -> bool:
+        """Whether anyone is missing who is there, or may come back in time."""
+        last = time.monotonic() - self._terms.grace_seconds
+        missing = self.relay.coordinator.missing
+        return self._failed is not None or any(self._gone.get(address, last + 1) > last for address in missing)
+
+    async def _wait(self, deadline: float) -> None:
+        """Until something has moved since the last time, for a second at most."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._moved.wait(), max(0.0, min(1.0, deadline - time.monotonic())))
+        self._moved.clear()
+
+    def _news(self, stage: str, deadline: float) -> None:
+        """Tell people at all sides, no more than once a second."""
+        self.watch.waits(stage, deadline)
+        now = time.monotonic()
+        if now < self._until:
+            return
+        self._until = now + 1.0
+        news = self.watch.news(self._open)
+        self._events.news(news)
+        for connection in self._open.values():
+            connection.put(news)
+
+    def _woken(self, addresses: set[str]) -> None:
+        for address in addresses & self._open.keys():
+            self._open[address].wake.set()
+
+    async def _flush(self) -> None:
+        """Wait until those who are there have got what is for them."""
+        deadline = time.monotonic() + min(self.farewell_seconds, self._terms.stage_seconds)
+        while time.monotonic() < deadline:
+            if all(self.relay.peers[address].link.is_empty for address in self._open):
+                return
+            await self._wait(deadline)
+
+    async def finish(self, ending: Ending, signed: Callable[[], Signatures] | None = None) -> None:
+        """Give everyone the result, or the reason why there is none, and collect signatures, which `signed` makes
+        into what everyone gets at last.
+
+        Whoever has gone a moment ago may come back for it. Helpers get no model.
+        """
+        self.relay.coordinator.log.end(ending.certificate, ending.reason)
+        self.watch.ended(ending.reason)
+        self._events.news(self.watch.news(self._open))
+        whole, short = packed(ending), packed(Ending(ending.certificate, ending.reason, ending.signature))
+        for address, peer in self.relay.peers.items():
+            peer.end(whole if address.startswith("party:") else short)
+        self._woken(set(self._open))
+        await self._farewell(lambda address: address not in self.signatures)
+        if signed is not None:
+            body = packed(signed())
+            for peer in self.relay.peers.values():
+                peer.end(body)
+            self._woken(set(self._open))
+            await self._farewell(lambda address: not self.relay.peers[address].link.is_empty)
+
+    async def _farewell(self, lacks: Callable[[str], bool]) -> None:
+        """Wait for those who lack something, as long as they are there and it moves, or may come back."""
+        latest, quiet, left = time.monotonic() + self._terms.stage_seconds, 0.0, -1
+        # Those who were there when an earlier process was stopped come back soon, or are gone.
+        unseen = self._since if self.relay.coordinator.has_begun else -math.inf
+        while (now := time.monotonic()) < latest:
+            waiting = {address for address in self.relay.peers if lacks(address)}
+            there, away = waiting & self._open.keys(), waiting - self._open.keys()
+            still = sum(self.relay.peers[address].link.left for address in there)
+            if still != left:
+                quiet, left = now + min(self.farewell_seconds, self._terms.stage_seconds), still
+            back = any(self._gone.get(address, unseen) > now - self._terms.grace_seconds for address in away)
+            if not back and (not there or now > quiet):
+                return
+            self._news("giving out the result", latest)
+            await self._wait(latest)
+
+    async def _message(self, address: str, arrived: Arrived) -> None:
+        try:
+            async with self._turn:
+                self._woken(await asyncio.to_thread(self.relay.arrived, address, arrived))
+            self._moved.set()
+        except Rejected as reason:
+            self._events.told(f"a message of {address} is ignored: {reason}")
+        except UnspokenError as ended:
+            self._failed = ended

@@ -1,0 +1,76 @@
+"""The coordinator's port: a listening socket that keeps no more than a number of connections of strangers.
+
+A stranger is whoever has not signed in: each costs memory from its first byte on, that of a TLS handshake above all.
+When there are too many, the one that has waited longest is closed, not the one that comes: whoever knows how to sign in
+does so at once, and is not kept out by those who only sit there.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from contextlib import suppress
+from typing import Any
+
+from unspoken.errors import UnspokenError
+
+_BACKLOG = 512
+QUIET = logging.getLogger("unspoken.network")
+"""What strangers do wrong is no matter for the coordinator's screen"""
+QUIET.addHandler(logging.NullHandler())
+QUIET.propagate = False
+
+
+class CannotListen(UnspokenError):
+    """The port cannot be opened."""
+
+
+class Door(socket.socket):
+    """A listening socket that counts strangers."""
+
+    def __init__(self, host: str, port: int, most: int) -> None:
+        """Listen. `most` is the largest number of strangers."""
+        try:
+            family, kind, proto, _, address = socket.getaddrinfo(
+                host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )[0]
+            super().__init__(family, kind, proto)
+            self._listen(address)
+        except OSError as error:
+            raise CannotListen(f"{host}:{port}: cannot be listened on ({error.strerror or error}).") from None
+        self._most = most
+        self._strangers: dict[Any, socket.socket] = {}
+        """Connections that have not signed in, by where they come from, in the order in which they came"""
+        self.sent_away = 0
+
+    def _listen(self, address: Any) -> None:
+        try:
+            self.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self.bind(address)
+            self.listen(_BACKLOG)
+            self.setblocking(False)
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def strangers(self) -> int:
+        """The number of connections that are open and have not signed in."""
+        self._strangers = {place: each for place, each in self._strangers.items() if each.fileno() >= 0}
+        return len(self._strangers)
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """The next connection, as asyncio asks for it."""
+        connection, place = super().accept()
+        if self.strangers >= self._most:
+            oldest = next(iter(self._strangers))
+            # Its owner, the event loop, sees that it has ended, and closes it.
+            with suppress(OSError):
+                self._strangers.pop(oldest).shutdown(socket.SHUT_RDWR)
+            self.sent_away += 1
+        self._strangers[place] = connection
+        return connection, place
+
+    def known(self, place: Any) -> None:
+        """A connection has signed in: it is no stranger's any more."""
+        self._strangers.pop(place, None)

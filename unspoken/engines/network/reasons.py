@@ -1,0 +1,31 @@
+"""Why a coordinator is not reached, with what a person can do about it."""
+
+from __future__ import annotations
+
+import ssl
+from urllib.request import getproxies, proxy_bypass
+
+from websockets.exceptions import InvalidMessage, InvalidProxyStatus, InvalidStatus, ProxyError
+
+
+def why(error: Exception, host: str, encrypted: bool) -> str:
+    """What went wrong with a connection to a host that was meant to be encrypted, or not."""
+    said = str(error).rstrip(".") or type(error).__name__
+    match error:
+        case InvalidProxyStatus():
+            return f"{said}; ask who runs the proxy in https_proxy to allow CONNECT, or set no_proxy"
+        case ProxyError():
+            return f"{said}; the proxy is the one in https_proxy"
+        case ssl.SSLCertVerificationError():
+            return f"{said}; the roster names no certificate, so an authority must have signed it"
+        case ssl.SSLError() if any(sign in said for sign in ("WRONG_VERSION", "RECORD_LAYER", "wrong version")):
+            return f"{said}; there seems to be no TLS at this port: --plain, if that is meant"
+        case ConnectionResetError() if encrypted:
+            return f"{said}; if this goes on, there may be no TLS at this port: --plain, if that is meant"
+        case InvalidMessage() if not encrypted:
+            return f"{said}; the port may want TLS: leave out --plain"
+        case InvalidStatus():
+            return f"{said}; this is a web server, but no coordinator"
+        case OSError() if getproxies().get("https") and not proxy_bypass(host):
+            return f"{said}; by way of the proxy in https_proxy"
+    return said

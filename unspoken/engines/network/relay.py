@@ -1,0 +1,183 @@
+"""The coordinator's side of a study on a network, without sockets and clocks: what is for whom, and when a stage ends.
+
+Every participant has an outbox. It keeps what was sent since the participant's last answer: a process that has begun
+again gets all of that once more, which is what roles expect after a crash (`roles.role`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from unspoken.engines.network.frames import ENDING, Done
+from unspoken.engines.network.link import Arrived, Link
+from unspoken.engines.network.sign_in import PROCESS_BYTES
+from unspoken.roles.coordinator import Coordinator
+from unspoken.roles.messages import is_carried
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected
+
+MOST_PASSED = 8
+"""The most messages of one participant that wait for another: honest ones send one, and the same after a crash"""
+_NAMED = 5
+"""The most participants that a reason names"""
+
+
+@dataclass
+class _Kept:
+    sender: str
+    body: bytes
+    number: int
+
+
+@dataclass
+class Peer:
+    """A participant as the coordinator knows it."""
+
+    address: str
+    link: Link
+    process: bytes = b""
+    """The participant's process that the link belongs to"""
+    kept: list[_Kept] = field(default_factory=list)
+    """What was sent since the participant's last answer"""
+    sent: int = 0
+    """Bytes of messages that came from it"""
+    _begun: int = -1
+    """The number of the last message that began or ended an attempt"""
+
+    def put(self, sender: str, body: bytes) -> None:
+        """Queue a message.
+
+        Of an attempt that the participant has not even heard of, nothing is said any more when the next one begins: it
+        would send a vector for nothing. If it has, it gets the rest, which it may need: the end of a list of tokens.
+        """
+        begins = not is_carried(body)
+        if begins and self.link.is_waiting(self._begun):
+            self.kept.clear()
+            self.link.drop()
+        number = self.link.put(sender, body)
+        self.kept.append(_Kept(sender, body, number))
+        if begins:
+            self._begun = number
+
+    def waiting_of(self, sender: str) -> int:
+        """The number of a sender's messages that the participant has not answered."""
+        return sum(kept.sender == sender for kept in self.kept)
+
+    def end(self, body: bytes) -> None:
+        """Queue what is said when the study is over. It is kept: a process that has begun again gets it again."""
+        self.kept.append(_Kept(ENDING, body, self.link.put(ENDING, body)))
+
+    def begin(self, process: bytes, expects: tuple[int, int], largest: Callable[[], int]) -> None:
+        """A connection begins: go on where it was cut, or begin again with a process that has not been here."""
+        if process == self.process:
+            self.link.resume(expects)
+            return
+        self.process, self.link = process, Link(largest)
+        self._begun = -1
+        for kept in self.kept:
+            kept.number = self.link.put(kept.sender, kept.body)
+            if kept.sender != ENDING and not is_carried(kept.body):
+                self._begun = kept.number
+
+    def done(self, done: Done) -> None:
+        """The participant needs nothing again that came before its last answer."""
+        self.kept = [kept for kept in self.kept if kept.number > done.answered]
+
+
+class Relay:
+    """Everyone's outbox, and the coordinator in the middle."""
+
+    def __init__(self, coordinator: Coordinator, addresses: list[str]) -> None:
+        self.coordinator = coordinator
+        self.process = os.urandom(PROCESS_BYTES)
+        """Tells participants that the coordinator has begun again"""
+        before = coordinator.log.counted
+        self.peers = {address: Peer(address, Link(self.largest), sent=before.get(address, 0)) for address in addresses}
+        self.bytes = before.get("", 0)
+        coordinator.log.traffic = self._traffic
+        self._attempt, self._silent = b"", set[str]()
+        """Who has not answered in a stage of the attempt under way when it was closed"""
+
+    def _traffic(self) -> dict[str, int]:
+        return {"": self.bytes} | {address: peer.sent for address, peer in self.peers.items()}
+
+    def largest(self) -> int:
+        """The largest message that anyone may send now."""
+        return self.coordinator.largest
+
+    def begin(self, address: str, process: bytes, expects: tuple[int, int]) -> tuple[int, int]:
+        """A participant has proved who it is; where it is to go on."""
+        peer = self.peers[address]
+        peer.begin(process, expects, self.largest)
+        return peer.link.expects
+
+    def send(self, envelopes: list[Envelope], sender: str = COORDINATOR) -> set[str]:
+        """Hand on messages; who has something to get now."""
+        waiting, touched = list(envelopes), set[str]()
+        for to, body in waiting:
+            if to == COORDINATOR:
+                touched |= self.send(self.coordinator.receive(body, sender))
+            elif to in self.peers:
+                if sender != COORDINATOR:
+                    self._check_passed(sender, to, body)
+                self.bytes += len(body)
+                self.peers[to].put(sender, body)
+                touched.add(to)
+                if sender != COORDINATOR:
+                    self.coordinator.passed(sender, to)
+            else:
+                raise Rejected(f"a message came for {to}, which does not take part")
+        return touched
+
+    def _check_passed(self, sender: str, to: str, body: bytes) -> None:
+        """Participants say nothing to each other but what a protocol has them say: a party never speaks to a party, and
+        only the coordinator begins and ends attempts."""
+        if sender.startswith("party:") and to.startswith("party:"):
+            raise Rejected(f"a message came for {to}, to which no party speaks")
+        if not is_carried(body):
+            raise Rejected(f"a message came for {to} that only the coordinator may send")
+        if self.peers[to].waiting_of(sender) >= MOST_PASSED:
+            raise Rejected(f"{MOST_PASSED} messages for {to} wait already")
+
+    def arrived(self, sender: str, arrived: Arrived) -> set[str]:
+        """A message came; who has something to get now."""
+        self.peers[sender].sent += len(arrived.body)
+        if arrived.peer == COORDINATOR:
+            self.bytes += len(arrived.body)
+        return self.send([Envelope(arrived.peer, arrived.body)], sender)
+
+    def start(self) -> set[str]:
+        """Begin, or go on where an earlier process was stopped; raises what ended the study if it cannot go on."""
+        try:
+            return self.send(self.coordinator.start())
+        except Aborted:
+            self.send(self.coordinator.end())
+            raise
+
+    def close_stage(self) -> set[str]:
+        """Go on with those who are there; with another attempt if they are too few and the plan has one."""
+        if self._attempt != self.coordinator.attempt:
+            self._attempt, self._silent = self.coordinator.attempt, set()
+        self._silent |= self.coordinator.missing
+        try:
+            return self.send(self.coordinator.close_stage())
+        except Aborted as ended:
+            return self.retry(_naming(sorted(self._silent), ended))
+
+    def retry(self, ended: Aborted) -> set[str]:
+        """Another attempt; raises what ended the last one if there is none, after everyone is told."""
+        try:
+            return self.send(self.coordinator.retry(ended))
+        except Aborted:
+            self.send(self.coordinator.end())
+            raise
+
+
+def _naming(missing: list[str], ended: Aborted) -> Aborted:
+    """What ended an attempt, with the names of some who had not answered in time."""
+    if not missing or ended.blamed:
+        return ended
+    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
+    told = f"{str(ended).rstrip('.')} (no answer came from {', '.join(missing[:_NAMED])}{more})"
+    return Aborted(told, ended.faults or ended.blamed, ended.evidence)

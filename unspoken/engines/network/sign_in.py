@@ -1,0 +1,123 @@
+"""Who is who: both sides of a new connection sign fresh challenges and the study's digest by their roster identities.
+
+The signatures are not bound to the TLS certificate, so that a proxy may end TLS in front of the coordinator. Whoever
+sits in between can read who talks to whom and how much, and can cut the connection; all messages of the protocols are
+authenticated and sealed end to end by the roster's keys.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+from importlib.metadata import version
+
+from unspoken.engines.network.frames import WIRE_VERSION, Accepted, Challenge, Denied, Proof, unpacked, version_in
+from unspoken.errors import UnspokenError, printable
+from unspoken.summation.base import Roster, address_of
+from unspoken.summation.keys import Identity, is_signed
+
+NONCE_BYTES = 32
+PROCESS_BYTES = 16
+
+
+class SignInRefused(UnspokenError):
+    """A connection is refused by one of its sides, in a sentence that names the reason."""
+
+
+class OtherServer(SignInRefused):
+    """Whoever answers where the coordinator should be is not the coordinator."""
+
+
+def _statement(side: str, study: str, nonces: tuple[bytes, bytes], coordinator: bytes, client: bytes) -> bytes:
+    parts = (b"unspoken-1/sign-in", side.encode(), study.encode(), *nonces, coordinator, client)
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+
+
+class ServerSignIn:
+    """The coordinator's side of one sign-in."""
+
+    def __init__(self, study: str, roster: Roster, helper_addresses: list[str], identity: Identity) -> None:
+        self._study, self._roster, self._identity = study, roster, identity
+        self._addresses = {bytes(key): address_of(index) for index, key in enumerate(roster.parties)}
+        self._addresses |= {bytes(key): to for key, to in zip(roster.helpers, helper_addresses, strict=False)}
+        self._nonce = os.urandom(NONCE_BYTES)
+
+    def challenge(self) -> Challenge:
+        return Challenge(WIRE_VERSION, version("unspoken"), self._study, self._nonce)
+
+    def read(self, content: object) -> Proof:
+        """The proof in a frame; `Rejected` if it is none, and `SignInRefused` if it is one of another version."""
+        wire, theirs = version_in(content, "net/proof") or (WIRE_VERSION, "")
+        if wire != WIRE_VERSION:
+            raise SignInRefused(
+                f"you have unspoken {_short(theirs)}, which speaks version {wire} on the wire; the coordinator has "
+                f"unspoken {version('unspoken')} and speaks {WIRE_VERSION}. Install unspoken {version('unspoken')}."
+            )
+        return unpacked(content, Proof)
+
+    def check(self, proof: Proof) -> str:
+        """The address of who it is; `SignInRefused` with a reason that may be told to anyone."""
+        if proof.study != self._study:
+            raise SignInRefused("your copy of the study differs from the coordinator's; all need the same file.")
+        address = self._addresses.get(proof.identity)
+        if address is None:
+            raise SignInRefused("your identity is not in the study's roster; ask the coordinator to add your card.")
+        if len(proof.nonce) != NONCE_BYTES or len(proof.process) != PROCESS_BYTES:
+            raise SignInRefused("the proof of your identity is malformed.")
+        statement = self._said("client", proof)
+        if not is_signed(proof.identity, statement, proof.signature):
+            raise SignInRefused("your signature does not match the identity that you claim.")
+        return address
+
+    def accepted(self, proof: Proof, process: bytes, expects: tuple[int, int]) -> Accepted:
+        return Accepted(process, expects, self._identity.sign(self._said("server", proof)))
+
+    def _said(self, side: str, proof: Proof) -> bytes:
+        return _statement(side, self._study, (self._nonce, proof.nonce), self._identity.public, proof.identity)
+
+
+class ClientSignIn:
+    """A party's or a helper's side of one sign-in."""
+
+    def __init__(self, study: str, roster: Roster, identity: Identity, process: bytes) -> None:
+        self._study, self._roster, self._identity, self._process = study, roster, identity, process
+        self._nonce = os.urandom(NONCE_BYTES)
+        self._theirs = b""
+
+    def read(self, content: object) -> Challenge:
+        """The challenge in a frame; `Rejected` if it is none, and `SignInRefused` if it is one of another version."""
+        wire, theirs = version_in(content, "net/challenge") or (WIRE_VERSION, "")
+        if wire != WIRE_VERSION:
+            raise SignInRefused(
+                f"the coordinator has unspoken {_short(theirs)}, which speaks version {wire} on the wire; this is "
+                f"unspoken {version('unspoken')} and speaks {WIRE_VERSION}. Install unspoken {_short(theirs)}."
+            )
+        return unpacked(content, Challenge)
+
+    def proof(self, challenge: Challenge, expects: tuple[int, int]) -> Proof:
+        """The answer to the challenge; `SignInRefused` if this is not the coordinator of this study."""
+        if not hmac.compare_digest(challenge.study.encode(), self._study.encode()):
+            raise OtherServer("the coordinator serves another study, or another version of it; compare the files.")
+        if len(challenge.nonce) != NONCE_BYTES:
+            raise SignInRefused("the coordinator's challenge is malformed.")
+        self._theirs = challenge.nonce
+        signature = self._identity.sign(self._said("client"))
+        mine = self._identity.public
+        given = (version("unspoken"), self._study, mine, self._nonce, self._process, expects)
+        return Proof(WIRE_VERSION, *given, signature)
+
+    def check(self, answer: Accepted | Denied) -> Accepted:
+        """`SignInRefused` unless the coordinator of the roster has accepted."""
+        if isinstance(answer, Denied):
+            raise SignInRefused(f"the coordinator refuses: {printable(answer.reason, 400)}")
+        if not is_signed(self._roster.coordinator, self._said("server"), answer.signature):
+            raise OtherServer("whoever answers does not have the coordinator's key of the study's roster.")
+        return answer
+
+    def _said(self, side: str) -> bytes:
+        nonces = (self._theirs, self._nonce)
+        return _statement(side, self._study, nonces, self._roster.coordinator, self._identity.public)
+
+
+def _short(version: str) -> str:
+    return printable(version, 40)

@@ -1,0 +1,36 @@
+"""What a coordinator is told about waiting, and whom it tells what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from unspoken.engines.network.frames import News
+from unspoken.errors import UnspokenError
+from unspoken.methods.plan import Plan
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How long to wait for whom."""
+
+    stage_seconds: float = 120.0
+    join_seconds: float = 3600.0
+    """For everyone to be there before the first request"""
+    grace_seconds: float = 30.0
+    """A stage does not wait longer than this for someone whose connection is gone"""
+
+    def __post_init__(self) -> None:
+        for name, seconds in vars(self).items():
+            if not 0.0 <= seconds < math.inf:
+                raise UnspokenError(f"{name} is {seconds}, but should be a number of seconds, such as 600.")
+
+
+@dataclass
+class Events:
+    """What a person may want to be told. All functions do nothing unless replaced."""
+
+    told: Callable[[str], None] = lambda line: None
+    news: Callable[[News], None] = lambda news: None
+    planned: Callable[[Plan], None] = lambda plan: None

@@ -1,0 +1,89 @@
+"""The journal's part in a simulation: answers that it has are recalled, the others are made and written down."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from unspoken.engines.answering import Answering
+from unspoken.engines.journal import Entry, Journal, PreparedNoise, fingerprint
+from unspoken.methods.base import Answer, Cancel, Collect, Pool, Request, Sum, Tokens, Total, Vote, ZeroSum
+from unspoken.methods.mechanisms import Participation
+from unspoken.noise.stream import SecretStream
+from unspoken.roles.totals import CommonNoise, nothing
+
+
+class _Counts(NamedTuple):
+    """The counts of a run so far."""
+
+    bytes: int
+    largest: int
+    failed: int
+
+
+class Remembered:
+    """Answers a request, from the journal if it has the answer."""
+
+    def __init__(self, run: Answering, journal: Journal | None, secrets: SecretStream) -> None:
+        self._run, self._journal, self._secrets, self._number = run, journal, secrets, 0
+        self._since: dict[str, _Counts] = {}
+        """The counts before the first half of what is under way, by its name"""
+
+    def answer(self, request: Request) -> Answer:
+        if self._journal is None or isinstance(request, Pool):
+            return self._run.answer(request, self._secrets)
+        number, asked = self._number, fingerprint(request)
+        self._number += 1
+        if entry := self._journal.entry(number, asked):
+            return self._recall(request, entry)
+        is_half = isinstance(request, Tokens) or self._run.is_half(request)
+        if is_half and self._journal.is_over(number + 1):
+            # The round that these tokens or messages were for is over: nothing depends on them any more.
+            return nothing(self._run.parties)
+        secrets = self._journal.begin(number, asked)
+        before = self._since.pop(request.name, None) or self._counts(request)
+        answer = self._run.answer(request, secrets)
+        # The secrets of tokens are kept for the round that follows: a resumed run deals the same tokens again. And it
+        # makes the same messages again, as long as their noise is not added up.
+        if is_half:
+            self._since[request.name] = before
+        elif isinstance(answer, Total):
+            self._journal.finish(number, self._entry(request, answer, before), self._noise(request))
+        return answer
+
+    def _entry(self, request: Request, answer: Total, before: _Counts) -> Entry:
+        totals, prepared, counted = self._run.totals, answer.survivors, b""
+        if (there := totals.there(request)) is not None:
+            prepared = there.prepared
+        if isinstance(request, Sum | Vote):
+            counted = totals.counted[request.name].tobytes()
+        numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
+        now = self._counts(request)
+        moved, largest = now.bytes - before.bytes, now.largest - before.largest
+        return Entry(*numbers, prepared, moved, largest, counted, now.failed - before.failed)
+
+    def _noise(self, request: Request) -> tuple[str, PreparedNoise] | None:
+        """The name of the common noise that the request made or used, and what is left of it."""
+        if not isinstance(request, ZeroSum | Collect) or request.name not in self._run.prepared:
+            return None
+        made, roots = self._run.totals.common[request.name], self._run.prepared[request.name]
+        return request.name, PreparedNoise(made.prepared.tobytes(), made.total.tobytes(), roots)
+
+    def _counts(self, request: Request) -> _Counts:
+        return _Counts(self._run.bytes, self._run.largest, self._run.tries.failed[request.name])
+
+    def _recall(self, request: Request, entry: Entry) -> Total:
+        run, totals = self._run, self._run.totals
+        run.bytes, run.largest = run.bytes + entry.moved, run.largest + entry.largest
+        run.tries.succeeded(request)
+        run.tries.failed[request.name] += entry.failed
+        if isinstance(request, ZeroSum) and self._journal and (noise := self._journal.noise(request.name)):
+            flags, words = np.frombuffer(noise.prepared, dtype=np.bool_), np.frombuffer(noise.total, dtype=np.uint64)
+            run.prepared[request.name], totals.common[request.name] = noise.roots, CommonNoise(flags, words)
+        elif isinstance(request, Sum | Vote | Collect | Cancel):
+            totals.add(request.name, Participation(entry.prepared, entry.survivors), entry.noise_std)
+        if isinstance(request, Sum | Vote):
+            totals.counted[request.name] = np.frombuffer(entry.counted, dtype=np.bool_)
+        noisy, exact = np.frombuffer(entry.noisy), np.frombuffer(entry.exact, dtype=np.int64)
+        return Total(noisy, exact, entry.survivors, entry.noise_std)

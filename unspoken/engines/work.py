@@ -1,0 +1,117 @@
+"""The parties' work in one attempt of a simulation, a block of them at a time: the same wherever blocks run.
+
+All that a party does is derived from the attempt's roots and its index. So a block can be done anywhere, and done again
+with the same result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unspoken.data.federation import BLOCK_PARTIES, Federation
+from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, TokenPositions, ZeroSum
+from unspoken.methods.plan import Plan
+from unspoken.noise.stream import SecretStream
+from unspoken.roles.attempts import protocol_for
+from unspoken.roles.contributor import Contributor
+from unspoken.roles.secrets import PartySecrets
+from unspoken.summation.base import Envelope, Party, Protocol
+from unspoken.summation.simulated_keys import SimulatedEndpoints
+from unspoken.types import Integers, Words
+
+BLOCK_BYTES = 64 << 20
+"""The memory for the contributions of one block (unless a single party needs more)"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One attempt at a request. It has the secrets of all parties: there are such things in simulations only."""
+
+    request: PartyRequest | ZeroSum | Cancel
+    turn: int
+    attempt: bytes
+    root: bytes
+    """The root of the parties' secrets"""
+    keys: bytes
+    """The root of everybody's keys"""
+    vanishing: tuple[int, ...] = ()
+    """The parties that vanish in the middle"""
+    absent: frozenset[int] = frozenset()
+    """The parties that have left before"""
+    common: bytes | None = None
+    """The root of the noise that the parties' messages of this turn have in common"""
+    positions: Mapping[int, TokenPositions] = field(default_factory=dict)
+
+
+class Work:
+    """What parties do in one attempt."""
+
+    def __init__(self, method: Method, plan: Plan, federation: Federation, job: Job) -> None:
+        self.job, self._federation, self._contributor = job, federation, Contributor(method, plan)
+        protocol = protocol_for(plan, job.request, job.turn, job.attempt)
+        self.endpoints: SimulatedEndpoints[Protocol] = SimulatedEndpoints(protocol, SecretStream(job.keys))
+
+    def layout(self, most: int = BLOCK_PARTIES) -> Iterator[Integers]:
+        """The parties of each block, at most `most`, whose vectors take `BLOCK_BYTES` at most."""
+        most, parties = max(1, min(most, BLOCK_BYTES // (8 * self.endpoints.session.length))), self._federation.parties
+        if not isinstance(self.job.request, ZeroSum | Cancel):
+            return self._federation.layout(min(BLOCK_PARTIES, most))
+        return (np.arange(start, min(start + most, parties)) for start in range(0, parties, most))
+
+    def party(self, index: int) -> Party:
+        """A party's endpoint, as it begins."""
+        return self.endpoints.party(index, self._secrets(index).stream("keys"))
+
+    def messages(
+        self, indices: Integers, known: Mapping[int, Party], silent: Collection[int], late: Collection[int]
+    ) -> list[list[Envelope]]:
+        """The vectors of a block's parties in messages: each contributes, rounds, adds noise and masks for itself.
+
+        `known` are parties that have been through a setup. Those who are `silent` send nothing, and the last message of
+        those who are `late` is lost with them.
+        """
+        if self.job.absent.issuperset(indices.tolist()):
+            return [[] for _ in indices]
+        parties = [known[index] if index in known else self.party(index) for index in indices.tolist()]
+        messages: list[list[Envelope]] = []
+        for index, party, vector in zip(indices.tolist(), parties, self._vectors(indices, parties), strict=True):
+            if not party.ready or index in silent or index in self.job.absent:
+                messages.append([])
+                continue
+            envelopes = party.submit(vector)
+            messages.append(envelopes[:-1] if index in late else envelopes)
+            party.forget_vector()
+        return messages
+
+    def _vectors(self, indices: Integers, parties: list[Party]) -> list[Words]:
+        """The vectors of a block's parties, each made with its own secrets."""
+        request, secrets = self.job.request, [self._secrets(index) for index in indices.tolist()]
+        if isinstance(request, ZeroSum):
+            return [self._contributor.common_noise(request.name, own) for own in secrets]
+        if isinstance(request, Cancel):
+            streams = [(self._common(own.index), own.index) for own in secrets]
+            return [self._contributor.noise_of_a_message(request.name, *stream) for stream in streams]
+        block = self._federation.block(indices)
+        contexts = [own.context(self.job.positions.get(own.index)) for own in secrets]
+        if not isinstance(request, Collect) and self.endpoints.protocol.reveals_contributions:
+            # The noise of the whole total is drawn at once, by whoever adds up.
+            return self._contributor.vectors(request, block, contexts, None)
+        sources = [
+            own.noise(
+                () if isinstance(request, Collect) else party.seeds,
+                None if self.job.common is None else self._common(own.index),
+            )
+            for own, party in zip(secrets, parties, strict=True)
+        ]
+        return self._contributor.vectors(request, block, contexts, sources)
+
+    def _common(self, index: int) -> SecretStream:
+        if self.job.common is None:
+            raise RuntimeError("Expected the root of the noise that messages have in common.")
+        return PartySecrets(self.job.common, index).stream("common")
+
+    def _secrets(self, index: int) -> PartySecrets:
+        return PartySecrets(self.job.root, index)

@@ -1,0 +1,54 @@
+"""The coordinator's side: a study file, and a federation that carries its messages."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unspoken import sites, writing
+from unspoken.engines.flower.server import FlowerServer, Grid
+from unspoken.engines.network.cards import home
+from unspoken.errors import UnspokenError
+from unspoken.report import terminal
+from unspoken.report.live import progress
+from unspoken.study import read_study
+
+_TERMS = {"stage": 600.0, "join": 86400.0, "grace": 120.0}
+"""How long to wait, in seconds, unless the run's configuration says otherwise: an exchange takes some of them"""
+
+
+def coordinate(grid: Grid, config: Mapping[str, Any]) -> sites.Served:
+    """Coordinate a study, from everyone's joining to the signed certificate. `config` is the run's configuration."""
+    if config.get("home"):
+        os.environ["UNSPOKEN_HOME"] = str(config["home"])
+    if not config.get("study"):
+        raise UnspokenError('--run-config names no study; it should have study="/path/of/study.toml".')
+    study, key = read_study(Path(config["study"])), Path(config["keys"]) if config.get("keys") else None
+    output = Path(config["output"]) if config.get("output") else home() / "results"
+    writing.check_folder(output)
+    terms = sites.Terms(*(_seconds(config, f"{name}-seconds", usual) for name, usual in _TERMS.items()))
+    with (
+        progress(study, sys.stdout) as shown,
+        sites.coordinator_of(
+            study, key, events := sites.Events(told=shown.say, news=shown.show, planned=shown.meet)
+        ) as (coordinator, identity, roster),
+    ):
+        server = FlowerServer(coordinator, identity, roster, terms, grid, events)
+        if coordinator.log.closed:
+            served = sites.served_before(server, roster, identity)
+        else:
+            served = asyncio.run(server.carrying(sites.conducted(server, identity, roster)))
+    terminal.show_run(served.plan, served.outcome, {}, served.find(output) or served.save(output))
+    print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.", flush=True)
+    return served
+
+
+def _seconds(config: Mapping[str, Any], key: str, usual: float) -> float:
+    given = config.get(key, usual)
+    if isinstance(given, bool) or not isinstance(given, int | float) or not given > 0:
+        raise UnspokenError(f"--run-config has {key}={given!r}, but it should be a number above 0, such as {usual:g}.")
+    return float(given)

@@ -1,0 +1,169 @@
+"""A site's side: it answers a question as the party or the helper that its file says, and has nobody to be asked.
+
+So a policy must allow the study, or the file must say yes. The answer is written down as that of `unspoken join` is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from unspoken import sites, writing
+from unspoken.cli.consent import ask, policy_for
+from unspoken.cli.ledger import ledger_for
+from unspoken.cli.program import remark
+from unspoken.data.files import read_records
+from unspoken.engines.flower.exchanges import Answering, Begins, Declines, Hello
+from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
+from unspoken.engines.flower.site import Site, read_site
+from unspoken.engines.network.cards import find_identity, home
+from unspoken.engines.network.frames import Ending, packed
+from unspoken.engines.network.sign_in import SignInRefused
+from unspoken.engines.outcome import FLOWER
+from unspoken.errors import UnspokenError
+from unspoken.methods.parameters import Refused
+from unspoken.privacy.ledger import Ledger
+from unspoken.report import policy, results
+from unspoken.report.remarks import on_records
+from unspoken.summation.base import Rejected, Roster
+from unspoken.summation.keys import Identity
+
+KEY = "unspoken"
+"""The key of a SuperNode's configuration that names the site's file"""
+_DECLINES = "it takes no part; its own log says why"
+"""Why is its own affair: the reason may tell of files that only it has"""
+
+
+def _say(line: str) -> None:
+    print(f"unspoken: {line}", file=sys.stderr, flush=True)
+
+
+class _Place:
+    """A site, while it answers one question."""
+
+    def __init__(self, site: Site) -> None:
+        site.settle()
+        self.site, self.study = site, site.read_study()
+        self.roster, self.key = Roster.of(self.study), site.path(site.keys)
+        self.output = site.path(site.output) or home() / "results"
+        self.data = site.path(site.data)
+
+    @property
+    def identity(self) -> Identity:
+        known = self.roster.parties if self.data else self.roster.helpers
+        return find_identity(self.study, {bytes(key).hex() for key in known}, self.key)[1]
+
+    def account(self, data: Path) -> Ledger:
+        """The ledger of the records, which keeps what the policy says."""
+        account = ledger_for(self.site.path(self.site.ledger), self.site.dataset, [data], otherwise=data.stem)
+        rules = policy_for(self.site.path(self.site.policy))
+        if rules is not None and (limit := policy.total_limit(rules)) is not None:
+            account.cap(limit)
+        return account
+
+    def agree(self) -> None:
+        """Have the site's policy answer whether to take part; `Refused` if it does not."""
+        if self.data is None:
+            return
+        rules, stdin = policy_for(self.site.path(self.site.policy)), sys.stdin
+        records = read_records(self.data, self.study)
+        ready, account = sites.prepare(self.study, records, key=self.key), self.account(self.data)
+        remark(on_records(self.study, records))
+        with open(os.devnull, encoding="utf-8") as nobody:
+            sys.stdin = nobody
+            try:
+                ask(ready.plan, len(records), account, ready.name, rules=rules, yes=self.site.yes, as_json=True)
+            finally:
+                sys.stdin = stdin
+        writing.check_folder(self.output)
+
+    def participant(self) -> AbstractContextManager[sites.Participant]:
+        if self.data is None:
+            return sites.helper_of(self.study, self.key)
+        return sites.prepare(self.study, self.data, key=self.key, ledger=self.account(self.data)).participant()
+
+    @property
+    def _session(self) -> Path:
+        return home() / "states" / f"{self.study.digest()[:16]}-{self.identity.public.hex()[:16]}.session"
+
+    def session(self) -> bytes:
+        """The session after the last question; nothing if there is none."""
+        return self._session.read_bytes() if self._session.exists() else b""
+
+    def keep(self, session: bytes) -> None:
+        """Have the session on disk before the answer leaves.
+
+        Flower's own state for apps would come too late: it is handed over when the process ends, after the answer, and
+        the next question may be there before.
+        """
+        with writing.staged(self._session.parent) as hidden:
+            (hidden / "session").write_bytes(session)
+            writing.keep({hidden / "session": self._session}, replace=True)
+
+    def finish(self, joined: sites.Joined) -> None:
+        """Tell how the study has ended, and keep the result."""
+        if joined.disagrees or joined.certificate is None:
+            _say(f"the study ended without a result here: {joined.disagrees or joined.reason}")
+            return
+        _say(f"the study is over. {joined.certificate['statement']}")
+        if joined.file is None:
+            return
+        found = results.find(joined.file, self.study.name, joined.certificate, self.output)
+        for kind, file in (found or joined.save(self.output)).items():
+            _say(f"{kind}: {file}")
+
+
+def answer(content: bytes, named: object) -> bytes:
+    """A site's answer to a question. `named` is the site's file.
+
+    It never fails: Flower would tell the coordinator what an error says. What is wrong is told to the site's own
+    people, and the coordinator hears only that the site declines.
+    """
+    try:
+        return _answer(content, named)
+    except SignInRefused as refused:
+        _say(f"a question is not answered: {refused}")
+        return packed(Declines(str(refused)))
+    except (UnspokenError, Rejected) as error:
+        _say(str(error))
+    except Exception:
+        traceback.print_exc()
+    return packed(Declines(_DECLINES))
+
+
+def _answer(content: bytes, named: object) -> bytes:
+    if not isinstance(named, str):
+        raise UnspokenError(f'--node-config does not name the site\'s file, as {KEY}="/path/of/site.toml" does.')
+    place = _Place(read_site(Path(named)))
+    answering = Answering(place.study.digest(), place.identity, place.roster)
+    asked = answering.read(content)
+    if isinstance(asked, Hello):
+        place.agree()
+    try:
+        with place.participant() as who:
+            kept = b"" if isinstance(asked, Hello) else place.session()
+            told = sites.Told(line=_say, agrees=lambda ending: _signature(who, ending))
+            session = Session(who.role, who.largest_ending, told, kept)
+            answered = session.answer(asked)
+            if session.finished is not None:
+                place.finish(who.joined(session.finished, session.sent))
+            place.keep(b"" if isinstance(answered, Begins) else session.dump())
+    except (*KEPT_BACK, writing.NotWritten) as error:
+        _say(str(error))
+        return answering.answer(leaving(error))
+    return answering.answer(answered)
+
+
+def _signature(who: sites.Participant, ending: Ending) -> bytes:
+    """The signature of a certificate that says where the study ran: what it rests on is not the same everywhere."""
+    try:
+        engine = json.loads(ending.certificate)["happened"]["engine"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        engine = FLOWER  # what is malformed is refused below
+    if engine != FLOWER:
+        raise Refused("the certificate says that the study ran elsewhere than over Flower.")
+    return who.agrees(ending)

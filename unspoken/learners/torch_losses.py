@@ -1,0 +1,82 @@
+"""Losses of PyTorch models: one number an example, by name or by a function of an installed package."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+
+from unspoken.learners.torch_modules import ModelError, first_line
+
+_CUSTOM = "package.module:function"
+
+
+@dataclass(frozen=True)
+class LossFunction:
+    """A loss: "cross-entropy", "squares", or a function of scores and targets as "package.module:function".
+
+    A function gets scores (one row an example) and targets (class numbers, or a regression's scaled labels), and
+    returns one loss an example. It only ever sees one example at a time in training, so what it does with several has
+    no part in any sensitivity.
+    """
+
+    name: str
+    class_weights: tuple[float, ...] = ()
+    """A factor for each class; none: all count alike"""
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is somebody's function, of which nothing is known."""
+        return ":" in self.name
+
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether targets are numbers where the task does not say it."""
+        return self.name == "squares"
+
+    def __call__(self, scores: Tensor, targets: Tensor) -> Tensor:
+        losses = self._plain(scores, targets)
+        if self.class_weights:
+            losses = losses * torch.tensor(self.class_weights, device=losses.device)[targets]
+        return losses
+
+    def _plain(self, scores: Tensor, targets: Tensor) -> Tensor:
+        if self.is_own:
+            return self._function(scores, targets)
+        if self.name == "squares":
+            return (scores[..., 0] - targets) ** 2 / 2.0
+        return nn.functional.cross_entropy(scores, targets, reduction="none")
+
+    @cached_property
+    def _function(self) -> Callable[[Tensor, Tensor], Tensor]:
+        path, _, attribute = self.name.partition(":")
+        try:
+            function = getattr(importlib.import_module(path), attribute)
+        except Exception as error:
+            raise ModelError(self.name, f"cannot be imported here ({first_line(error)})") from None
+        if not callable(function):
+            raise ModelError(self.name, f"is a {type(function).__name__}, but should be a function")
+        return function  # type: ignore[no-any-return]
+
+    def check(self, scores: Tensor, targets: Tensor) -> None:
+        """Try a function of somebody's on made-up scores."""
+        if not self.is_own:
+            return
+        try:
+            found = self._function(scores, targets)
+        except ModelError:
+            raise
+        except Exception as error:
+            raise ModelError(self.name, f"cannot be computed ({first_line(error)})") from None
+        if not isinstance(found, Tensor) or found.shape != (len(scores),):
+            got = (
+                f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+            )
+            raise ModelError(
+                self.name,
+                f"gives {got} for {len(scores)} examples, but should give one loss an example: ({len(scores)},)",
+            )

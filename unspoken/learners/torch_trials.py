@@ -1,0 +1,103 @@
+"""What a module does otherwise in private training than its author may think, found by trying it on made-up records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from unspoken.learners.stateless import Stateless
+from unspoken.types import Floats
+
+Shaped: TypeAlias = Callable[[Floats], Tensor]
+"""Makes rows into a module's inputs"""
+
+_DROPOUTS = (nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+_REMEDY = "nn.GroupNorm and nn.LayerNorm look at one record only"
+
+
+def notes(name: str, module: Stateless, shaped: Shaped, features: int, slow: bool) -> tuple[str, ...]:
+    """Notes for the plan on a module; `slow`: its gradients are computed one by one."""
+    found = [*_inert(name, module.module)]
+    rows = shaped(np.random.default_rng(0).uniform(size=(3, features)))
+    if _is_random(module, rows):
+        found.append(
+            f'model "{name}" draws random numbers when it is used (dropout as a function?), so that what was released '
+            "would predict something else each time; let it do so in training mode only"
+        )
+    elif _mixes(module, rows):
+        found.append(
+            f'model "{name}" scores a record otherwise beside others, but learns from each record alone; {_REMEDY}'
+        )
+    if changed := _changed_buffers(module, rows):
+        found.append(
+            f'model "{name}" changes its buffer {changed!r} when it is used; every pass starts from the first buffers, '
+            "and the model is released with these, so nothing is kept of it"
+        )
+    if slow:
+        # Without PyTorch's own words: all who have this study must come to the same plan.
+        found.append(
+            f'the gradients of model "{name}" are computed one record at a time, which may take ten times as long or '
+            "more: torch.func does not take it (recurrent layers, branches by numbers and changes of buffers are the "
+            "usual reasons)"
+        )
+    return tuple(found)
+
+
+def _inert(name: str, module: nn.Module) -> list[str]:
+    """Layers that do nothing, as modules are in evaluation mode."""
+    found, parts = [], list(module.modules())
+    dropped: list[nn.Module] = [part for part in parts if isinstance(part, _DROPOUTS) and part.p > 0]
+    dropped += [part for part in parts if isinstance(part, nn.RNNBase | nn.MultiheadAttention) and part.dropout > 0]
+    if dropped:
+        found.append(
+            f'model "{name}" has dropout ({type(dropped[0]).__name__}), which does nothing here: modules are in '
+            "evaluation mode, and noise is there anyway"
+        )
+    normed = [part for part in parts if isinstance(part, nn.modules.batchnorm._BatchNorm) and part.track_running_stats]
+    if normed:
+        found.append(
+            f'model "{name}" has {type(normed[0]).__name__}, whose running statistics stay as they were made: to learn '
+            f"them would cost privacy, and without them it normalises nothing; {_REMEDY}"
+        )
+    return found
+
+
+def _is_random(module: Stateless, rows: Tensor) -> bool:
+    """Whether two passes over the same rows differ."""
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            return not torch.equal(module(rows).nan_to_num(), module(rows).nan_to_num())
+    except Exception:
+        return False
+
+
+def _mixes(module: Stateless, rows: Tensor) -> bool:
+    """Whether a record's scores depend on the others of its batch."""
+    try:
+        with torch.no_grad():
+            together, alone = module(rows), torch.cat([module(row[None]) for row in rows])
+    except Exception:
+        return False
+    return not torch.allclose(together, alone, rtol=1e-3, atol=1e-4, equal_nan=True)
+
+
+def _changed_buffers(module: Stateless, rows: Tensor) -> str | None:
+    """The name of a buffer that a pass changes."""
+    module.restore()
+    before = {name: buffer.clone() for name, buffer in module.module.named_buffers()}
+    try:
+        with torch.no_grad():
+            module(rows)
+        after = dict(module.module.named_buffers())
+    except Exception:
+        return None
+    finally:
+        module.restore()
+    for name, buffer in before.items():
+        if name in after and not torch.equal(after[name], buffer):
+            return name
+    return None

@@ -1,0 +1,39 @@
+"""The privacy budget of a study: what its promise leaves for noise, before there is a plan."""
+
+from __future__ import annotations
+
+import math
+
+from unspoken.privacy.gaussian import mu_for
+from unspoken.privacy.guarantee import Trust
+from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON
+from unspoken.study import Study
+
+
+def trust_of(study: Study) -> Trust:
+    """The adversaries that the study's promise holds against."""
+    return Trust(study.parties.count, study.colluding, study.dropouts, study.privacy.enclaves)
+
+
+def epsilon_for(study: Study) -> float:
+    """The ε that noise is drawn for. It is bounded, because the sampler's distance is multiplied by e^ε."""
+    return min(study.epsilon, LARGEST_PLANNED_EPSILON)
+
+
+def budget(study: Study, delta: float | None = None, attempts: int | None = None) -> float:
+    """The μ of all that is released in one attempt at each sum: μ(ε, δ)/√attempts.
+
+    `delta` is the part of δ that is left for noise; None: all of it, which is a little too much. `attempts`: the
+    study's, unless something is released only once.
+    """
+    left = study.privacy.delta if delta is None else delta
+    return mu_for(epsilon_for(study), left) / math.sqrt(study.privacy.attempts if attempts is None else attempts)
+
+
+def expected_noise(study: Study) -> float:
+    """The deviation of the noise in a total of sensitivity 1 that has the whole budget: √(parties/honest)/μ.
+
+    But for what rounding adds, and the small part of δ that secure sums cost.
+    """
+    trust = trust_of(study)
+    return math.sqrt(trust.parties / max(trust.honest_survivors, 1)) / budget(study)

@@ -1,0 +1,144 @@
+"""CAPE's noise mechanism: what most of a message's noise is, and how it is taken away again."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from unspoken.methods.mechanisms import Mechanism, NoiseSource, Participation, drawn
+from unspoken.noise.stream import SecretStream
+from unspoken.privacy import correlated
+from unspoken.privacy.guarantee import Trust
+from unspoken.types import Flags, Words
+
+
+@dataclass(frozen=True)
+class CorrelatedNoise(Mechanism):
+    """CAPE: messages in the open, under noise of a known sum and a little of the party's own.
+
+    The sum is made before the messages, or of those who sent one. In the second order whoever is not in the sum is left
+    out of the total with its message, so that no ê stays in it.
+    """
+
+    in_the_open = True
+
+    ratio: float = 1.0
+    """The variance of the noise that is taken away over that of the noise that stays."""
+    parties: int = 0
+    known: int = 0
+    dropouts: int = 0
+    common: float = 0.0
+    """The variance of ê, whose sum is taken away. That of a party who vanishes after the sum was made stays in the
+    total: more noise, and no bias."""
+    own: float = 0.0
+    """The variance of g."""
+    withheld: int = 0
+    """Parties that were said to be in the sum of ê and may have been left out of it."""
+    messages_first: bool = False
+    """Whether the sum of ê is made after the messages, of those who sent one."""
+    stronger: tuple[float, ...] = ()
+    """For each party, how many times the adversary's variance is wanted for it, from 1. Empty: the same for all."""
+
+    @property
+    def prepares(self) -> bool:  # type: ignore[override]
+        return not self.messages_first
+
+    @property
+    def cancels(self) -> bool:  # type: ignore[override]
+        return self.messages_first
+
+    def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> CorrelatedNoise:
+        common, own = correlated.integer_noise_for(adversary_variance, self.ratio, trust.honest_survivors)
+        sized = replace(self, common=common, own=own, parties=trust.parties, known=trust.known)
+        return replace(sized, dropouts=trust.dropouts, withheld=trust.withheld)
+
+    def variances(self, index: int) -> tuple[float, float]:
+        """The variances of ê and g of the party of this number."""
+        if not self.stronger:
+            return self.common, self.own
+        return correlated.with_losses(*correlated.without_losses(self.common, self.own), self.factor(index))
+
+    def factor(self, index: int) -> float:
+        """What this party's noise is worth, over that of the others."""
+        honest = self.parties - self.known - self.dropouts - self.withheld
+        return correlated.factor_for(self.stronger[index], self.ratio, honest) if self.stronger else 1.0
+
+    def variance_for(self, index: int) -> float | None:
+        if not self.stronger:
+            return None
+        honest = self.parties - self.known - self.dropouts - self.withheld
+        return correlated.integer_adversary_variance(self.common, self.own, honest, self.factor(index))
+
+    def adversary_variance(self, there: Participation) -> float:
+        # Whoever is silent later only takes a message away from what the adversary sees.
+        return self.weakened(there.prepared - self.withheld, self.known)
+
+    def weakened(self, present: int, known: int) -> float:
+        return correlated.integer_adversary_variance(self.common, self.own, present - known)
+
+    def adversary_variance_alone(self) -> float:
+        return self.weakened(1, 0)
+
+    def total(self, there: Participation) -> float:
+        return there.sent * self.own + (there.prepared - there.sent) * self.common + self._more
+
+    @property
+    def _more(self) -> float:
+        """The variance that parties with a stronger promise add, if all of them are there."""
+        indices = [index for index, stronger in enumerate(self.stronger) if stronger > 1.0]
+        return sum(self.variances(index)[1] - self.own for index in indices)
+
+    def total_of(self, prepared: Flags, sent: Flags) -> float:
+        if not self.stronger:
+            return super().total_of(prepared, sent)
+        own = sum(self.variances(index)[1] for index in np.flatnonzero(sent).tolist())
+        return own + sum(self.variances(index)[0] for index in np.flatnonzero(prepared & ~sent).tolist())
+
+    @property
+    def largest(self) -> float:
+        left = 0.0 if self.messages_first else self.dropouts * max(self.variances(i)[0] for i in range(self.parties))
+        return self.parties * self.own + self._more + left
+
+    def added(self, dimension: int, source: NoiseSource) -> Words:
+        if source.common is None:
+            raise RuntimeError("Expected the common noise that was prepared for the message.")
+        own = drawn(self.variances(source.index)[1], dimension, source.secrets)
+        return own + self.prepared(dimension, source.common, source.index)
+
+    def prepared(self, dimension: int, common: SecretStream, index: int) -> Words:
+        return drawn(self.variances(index)[0], dimension, common)
+
+    def parts(self, scale: float, noise_std: float) -> dict[str, float]:
+        """The paper's quantities: τ_e, τ_g, the correlation of two parties' noise given that the ê are taken away, the
+        gain G over independent noise of the same promise (Proposition 1), and H, the variance of the total over that
+        of one curator (Remark 3), if nobody vanishes. Totals are sums over records, so that G and H are the same for
+        parties of any sizes."""
+        shared = self.common * (1.0 - 1.0 / self.parties)
+        pooled, left = (noise_std * scale) ** 2, self.total(Participation(self.parties, self.parties))
+        return {
+            "tau_e": math.sqrt(shared) / scale,
+            "tau_g": math.sqrt(self.own) / scale,
+            "correlation": -self.common / self.parties / (shared + self.own),
+            "gain": self.parties * pooled / left,
+            "over_curator": left / pooled,
+        }
+
+    def explained(self, parts: dict[str, float]) -> str:
+        return (
+            f"τ_e = {parts['tau_e']:.4g} cancels and τ_g = {parts['tau_g']:.4g} stays; the noise of two parties has "
+            f"the correlation {parts['correlation']:.3g}; the total's variance is that of independent noise over G = "
+            f"{parts['gain']:.4g}, and H = {parts['over_curator']:.4g} times one curator's, for parties of any sizes"
+        )
+
+    def way(self, protocol: str) -> str:
+        when = "then " if self.messages_first else ""
+        return f"messages in the open, and {when}{protocol} for the sum of the noise that they have in common"
+
+    def amount(self, nobody: float, most: float, dropouts: int) -> str:
+        text = super().amount(nobody, most, dropouts)
+        if dropouts and not self.messages_first:
+            left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
+            text += f", {most:.4g} if {left} between the noise and the messages"
+        return text

@@ -1,0 +1,106 @@
+"""The functional mechanism with coefficients of one's own (CAPE, Algorithm 3): of any order, in one release."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from unspoken.arithmetic import blocks
+from unspoken.learners.polynomials import Monomials, Polynomial
+from unspoken.methods.base import Conversation
+from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.releases import Statistics
+from unspoken.methods.workloads import Asker, Query
+from unspoken.types import Floats
+
+Coefficients = Callable[[Floats], Mapping[int, Any]]
+"""Makes the coefficients of one record, by their order"""
+_ROOM = 1.0 - 1e-9
+"""For the rounding of a norm"""
+
+
+class RecordPolynomials(Function):
+    """The sum over records of a polynomial that each record has.
+
+    Formal guarantee. A record's tensor of order j is clipped to the Frobenius norm r_j and divided by r_j·√J, for J
+    orders; so a record's contribution has norm at most 1, and replacing it moves the sum by at most 2. Nothing of this
+    is the author's word: records are handed over one by one, and one on which the coefficients fail counts as zeros.
+    (The published mechanism spends the budget once for each order; here all orders are one release.)
+    """
+
+    sensitivity, record_bound = 2.0, 1.0
+
+    def __init__(self, coefficients: Coefficients, variables: int, norms: Mapping[int, float]) -> None:
+        self._coefficients, self._norms = coefficients, dict(sorted(norms.items()))
+        self._monomials = {order: Monomials(variables, order) for order in self._norms}
+        self.dimension = sum(monomials.size for monomials in self._monomials.values())
+
+    def scale(self, order: int) -> float:
+        """The factor of a packed coefficient over a released number."""
+        return self._norms[order] * math.sqrt(len(self._norms))
+
+    def try_out(self, features: int) -> None:
+        """Raise an error if the coefficients fail on a made-up record, which says nothing about a party's records."""
+        self._bounded(np.random.default_rng(0).uniform(size=features) / math.sqrt(features))
+
+    def _bounded(self, row: Floats) -> list[Floats]:
+        """A record's tensors within their norms; an error if they are not as stated."""
+        given, found = self._coefficients(row.copy()), []
+        if set(given) != set(self._norms):
+            raise ValueError(f"Expected coefficients of the orders {[*self._norms]}, got {sorted(given)}.")
+        for order, largest in self._norms.items():
+            tensor = np.asarray(given[order], dtype=np.float64)
+            shape = (self._monomials[order].variables,) * order
+            if tensor.shape != shape or not np.isfinite(tensor).all():
+                raise ValueError(
+                    f"Expected finite coefficients of order {order} and shape {shape}, got {tensor.shape}."
+                )
+            # In units of its largest entry: squares of very small numbers would be lost.
+            unit = float(np.abs(tensor).max(initial=0.0))
+            length = unit * float(np.linalg.norm(tensor / unit)) if unit else 0.0
+            found.append(tensor * min(1.0, _ROOM * largest / length) if length else tensor)
+        return found
+
+    def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
+        sums = self._zeros()
+        for block in blocks(len(features)):
+            for total, part in zip(sums, self._summed(features[block]), strict=True):
+                total += part
+        parts = zip(self._monomials.items(), sums, strict=True)
+        return np.concatenate([monomials.packed(total) / self.scale(order) for (order, monomials), total in parts])
+
+    def _summed(self, rows: Floats) -> list[Floats]:
+        """The sums of the tensors of these records."""
+        sums = self._zeros()
+        for row in rows:
+            for total, tensor in zip(sums, self._tensors(row), strict=True):
+                total += tensor
+        return sums
+
+    def _tensors(self, row: Floats) -> list[Floats]:
+        """A record's tensors; zeros where the coefficients fail, since that must not be seen from outside."""
+        try:
+            return self._bounded(row)
+        except Exception:
+            return self._zeros()
+
+    def _zeros(self) -> list[Floats]:
+        return [np.zeros((monomials.variables,) * order) for order, monomials in self._monomials.items()]
+
+    def polynomial(self, total: Floats, records: int) -> Polynomial:
+        """The mean polynomial of the records, from a total."""
+        places = np.cumsum([monomials.size for monomials in self._monomials.values()])[:-1]
+        parts = zip(self._monomials.items(), np.split(total, places), strict=True)
+        return Polynomial(
+            {order: monomials.unpacked(part * self.scale(order)) / records for (order, monomials), part in parts}
+        )
+
+    def conclude(self, ask: Asker) -> Conversation:
+        total = yield from ask(Query(NAME))
+        records = max(int(total.exact[0]), 1)
+        found = self.polynomial(total.noisy, records)
+        statistics = {f"order {order}": tensor.tolist() for order, tensor in found.coefficients.items()}
+        return Statistics(statistics, {"records": records, "noise_std": total.noise_std})

@@ -1,0 +1,103 @@
+"""The choices of blind averaging where a study is silent: Λ, a radius, and the constant for the intercept.
+
+All follow from the study alone. The numbers in them were chosen on Fashion-MNIST, breast cancer and made-up records.
+
+**Λ.** A smaller Λ lets models fit closer, and brings more noise. The noise in the score of a vector of norm v is
+normal, whatever the number of features; its deviation is
+
+    σ(Λ) = v · s(Λ)/μ · √(n/h) / m,    s = D/Λ and m = n·N for records, s = 2R and m = n for whole parties,
+
+for n parties of at least N records, h of them honest, and the μ of the promise for one attempt. v is how long the part
+of a record may be that varies: the norm c where that is at most 1. Longer records are a table's, and hardly any of
+their numbers fills its bounds: v² is 1, or a tenth of c² if that is more. Scores that decide are of the order of 1,
+where the losses bend: as long as σ is well below that, a smaller Λ helps; above it, noise decides.
+Where σ ∝ 1/Λ (records), the rule takes the smallest Λ with σ ≤ 0.1. A party's noise grows as R ∝ 1/√Λ only, about as
+fast as the models themselves, so that more of it is worth bearing: σ ≤ 0.5. But Λ is at least 0.1v², or 0.05v² for
+parties: a smaller one would gain a few points where all parties have like records, and lose up to thirty where each has
+a single class, since such a party's model then mostly grows in directions that all models share. And Λ is at most c²:
+from there on models differ by their length alone, and so does the noise.
+
+**The radius**, for whole parties. Only copies of one record make a model of norm R. Real ones are shorter, mostly above
+R/2, so the rule projects them onto the ball of R/2: their directions stay, and the noise is halved.
+
+**The constant.** A 1 beside a record of norm c = 1 is half of the clipped vector's square: scores shrink by half, and
+the noise does not. In a table of p numbers, each within [−1, 1], the constant is one of p + 1 columns. The rule gives
+it the same share of a matrix: c/√(p + 1), down to a power of two. So at most a part of 1/(p + 1) is lost.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left
+from dataclasses import replace
+
+from unspoken.learners.linear import LinearLearner
+from unspoken.methods.budget import expected_noise
+from unspoken.study import Study
+
+_RECORDS, _PARTIES = (0.1, 0.1), (0.5, 0.05)
+"""The largest deviation of the noise in a score, and the least Λ/v²"""
+_SHORTER = 0.5
+"""The radius, as a part of R"""
+_STEPS = tuple(float(f"{digit}e{power}") for power in range(-6, 13) for digit in (1, 2, 5))
+"""1, 2, 5, 10 … from 1e-6: numbers that a study file can have"""
+
+
+def total_sensitivity(study: Study, learner: LinearLearner, by_records: bool) -> float:
+    """The sensitivity of the sum of all models to the protected unit; `by_records`: each counts N times."""
+    parties, group = study.parties, study.group
+    if group is None:
+        return learner.party_sensitivity()
+    if by_records:
+        return learner.scaled_sensitivity(parties.max_records, group, parties.count)
+    return learner.sensitivity(parties.records, group, parties.count)
+
+
+def varying(norm: float) -> float:
+    """v: how long the part of a record of this norm may be that varies.
+
+    >>> varying(0.5), varying(2.0), round(varying(10.0), 3)
+    (0.5, 1.0, 3.162)
+    """
+    return min(norm, max(1.0, math.sqrt(0.1) * norm))
+
+
+def score_noise(study: Study, learner: LinearLearner, by_records: bool) -> float:
+    """σ, but for what rounding adds and the small part of δ that sums cost."""
+    total = total_sensitivity(study, learner, by_records) * expected_noise(study)
+    return varying(learner.norm) * total / (study.parties.count * (study.parties.records if by_records else 1))
+
+
+def choose_regularization(study: Study, learner: LinearLearner, by_records: bool) -> float:
+    """Λ by the rule above; the learner's own Λ does not matter."""
+    allowed, smallest = _PARTIES if study.group is None else _RECORDS
+    part, whole = varying(learner.norm) ** 2, learner.norm**2
+    least, most = (min(bisect_left(_STEPS, bound), len(_STEPS) - 1) for bound in (smallest * part, whole))
+
+    def is_quiet(step: int) -> bool:
+        return score_noise(study, replace(learner, regularization=_STEPS[step]), by_records) <= allowed
+
+    return _STEPS[bisect_left(range(most), True, lo=least, key=is_quiet)]
+
+
+def choose_radius(learner: LinearLearner) -> float:
+    """The radius by the rule above, to three digits."""
+    return float(f"{_SHORTER * learner.loss.longest(learner.regularization, learner.norm):.3g}")
+
+
+def choose_constant(study: Study) -> float:
+    """The constant by the rule above; 1 for a table.
+
+    >>> from unspoken.study import make_study
+    >>> parts = {"study": {"name": "a", "task": "classification"}, "parties": {"count": 2}}
+    >>> parts |= {"privacy": {"epsilon": 1.0, "delta": 1e-6}, "method": {"name": "helmet"}}
+    >>> parts |= {"data": {"features": 20, "classes": 2, "intercept": True}}
+    >>> make_study(parts).data.constant
+    0.125
+    """
+    if study.data.is_table:
+        return 1.0
+    # If the study leaves the norm open, features have norm 1.
+    norm = study.data.norm if "norm" in study.data.model_fields_set else 1.0
+    share = norm / math.sqrt(study.data.raw_dimension + 1)
+    return 2.0 ** math.floor(math.log2(share))

@@ -1,0 +1,63 @@
+"""Public records with labels, by which a model is measured while it is trained, chosen, and stopped early.
+
+The coordinator measures; parties need not have the file. Weights are released in every round anyway, so choosing among
+them costs nothing, and rounds that are not asked for cost nothing either.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from unspoken.data.files import Records, read_records
+from unspoken.learners.public_directions import PublicDirections
+from unspoken.methods.releases import TorchWeights
+from unspoken.methods.training.options import TrainingOptions
+from unspoken.study import Study, file_beside
+from unspoken.types import Floats
+
+if TYPE_CHECKING:
+    from unspoken.learners.torch_models import TorchModel
+
+
+class Watch:
+    """Measures the model every few rounds, if the study names records to do it with."""
+
+    def __init__(
+        self, study: Study, options: TrainingOptions, model: TorchModel, directions: PublicDirections | None
+    ) -> None:
+        self._study, self._options, self._model, self._directions = study, options, model, directions
+        self._records: Records | None = None
+        if options.validation is not None:
+            self._records = read_records(file_beside(study, options.validation, "method.validation"), study)
+        self._best: tuple[float, Floats] | None = None
+        self._since_best = 0
+        self.history: list[dict[str, float]] = []
+        """What was measured: the number of rounds made so far, and the metrics after them"""
+
+    def is_over(self, turn: int, weights: Floats) -> bool:
+        """Measure the weights after this turn, if it is time; whether to stop."""
+        made = turn + 1
+        if self._records is None or (made % self._options.validate_every and made < self._options.rounds):
+            return False
+        release = TorchWeights(self._model, weights, {})
+        seen = release if self._directions is None else release.mapped_back(self._directions)
+        metrics = seen.metrics(self._study, self._records)
+        self.history.append({"rounds": made, **metrics})
+        quality = -metrics["mse"] if self._study.task == "regression" else metrics["accuracy"]
+        if self._best is None or quality > self._best[0]:
+            self._best, self._since_best = (quality, weights), 0
+        else:
+            self._since_best += 1
+        return self._options.patience is not None and self._since_best >= self._options.patience
+
+    def chosen(self, last: Floats) -> Floats:
+        """The best weights that were measured; the last ones if none were."""
+        return last if self._best is None else self._best[1]
+
+    @property
+    def details(self) -> dict[str, float]:
+        """What the certificate says of it: the rounds that were made, and the metric by which the model was chosen."""
+        if self._best is None:
+            return {}
+        name = "mse" if self._study.task == "regression" else "accuracy"
+        return {"rounds_made": self.history[-1]["rounds"], f"validation_{name}": abs(self._best[0])}

@@ -1,0 +1,184 @@
+"""The file of a ledger: an append-only list of pages in SQLite, which several processes may share.
+
+A page is on disk when `transaction` has ended: one transaction each, with a rollback journal and `synchronous = EXTRA`.
+The file can be read by its owner only. Every page has a digest of itself and all pages before it, so that damage is
+noticed. A file that is put back from an old copy is not: leave it out of backups that are restored.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import msgspec
+
+from unspoken.errors import UnspokenError
+from unspoken.privacy.ledger_pages import Book, Page, decoded, encoded
+
+FORMAT = 1
+_APPLICATION = int.from_bytes(b"Unsp", "big")
+"""The application's file type, as SQLite calls it"""
+_WAIT = 60.0
+"""Seconds to wait for another process"""
+_TABLE = "CREATE TABLE pages (number INTEGER PRIMARY KEY, content TEXT NOT NULL, chain BLOB NOT NULL)"
+
+
+class LedgerError(UnspokenError):
+    """A ledger that cannot be used, or could not be written. Nothing was charged."""
+
+
+class LedgerFile:
+    """The pages of a ledger, in a file or (without a path) in memory."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._turn = threading.RLock()
+        self._book, self._read, self._chain = Book(), 0, b""
+        self._memory: sqlite3.Connection | None = None
+        self._process = os.getpid()
+        if path is None:
+            self._memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+
+    @property
+    def path(self) -> Path | None:
+        return self._path
+
+    def leave(self) -> None:
+        """Belong to no process any more."""
+        self._process = 0
+
+    def read(self) -> Book:
+        """The book as it is. A file that is not there has no pages, and is not made for that."""
+        if self._path is not None and not self._path.exists():
+            return Book()
+        with self.transaction() as now:
+            return now.book
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        """The book as it is, and the only chance to add to it: nobody else reads or writes meanwhile.
+
+        What was added is on disk in the end. If anything fails, it is as if nothing had been added.
+        """
+        with self._turn, self._explained(), self._connected() as base:
+            base.execute("BEGIN IMMEDIATE")
+            try:
+                self._prepare(base)
+                self._catch_up(base)
+                transaction = Transaction(self._book)
+                yield transaction
+                self._append(base, transaction.added)
+                base.execute("COMMIT")
+            except BaseException:
+                if base.in_transaction:
+                    base.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _connected(self) -> Iterator[sqlite3.Connection]:
+        if self._memory is not None:
+            if os.getpid() != self._process:
+                raise LedgerError("A ledger in memory cannot be shared by processes; give it a file.")
+            yield self._memory
+            return
+        # A connection for each transaction: it may be used in any thread, and after a fork.
+        path = self._path or Path()
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+        with closing(sqlite3.connect(path, timeout=_WAIT, isolation_level=None)) as base:
+            base.execute("PRAGMA synchronous = EXTRA")
+            base.execute("PRAGMA fullfsync = ON")
+            yield base
+
+    def _prepare(self, base: sqlite3.Connection) -> None:
+        """Begin an empty file; refuse one that is something else."""
+        application, format_ = (base.execute(f"PRAGMA {name}").fetchone()[0] for name in _HEADER)
+        if not base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] and not (application or format_):
+            base.execute(_TABLE)
+            for name, value in zip(_HEADER, (_APPLICATION, FORMAT), strict=True):
+                base.execute(f"PRAGMA {name} = {value}")
+        elif application != _APPLICATION:
+            raise LedgerError(f"{self._path}: is not a ledger; choose another file.")
+        elif format_ != FORMAT:
+            raise LedgerError(
+                f"{self._path}: is a ledger of format {format_}, but this version of unspoken knows format {FORMAT} "
+                "only; use the version that wrote it."
+            )
+
+    def _catch_up(self, base: sqlite3.Connection) -> None:
+        """Read the pages that were added since."""
+        last = base.execute("SELECT chain FROM pages WHERE number = ?", (self._read,)).fetchone()
+        if self._read and (last is None or last[0] != self._chain):
+            self._book, self._read, self._chain = Book(), 0, b""
+        rows = base.execute("SELECT number, content, chain FROM pages WHERE number > ? ORDER BY number", (self._read,))
+        for number, content, chain in rows:
+            if number != self._read + 1 or _chained(self._chain, content) != chain:
+                raise self._damaged(f"page {self._read + 1}")
+            try:
+                self._book.add(decoded(content.encode()))
+            except (msgspec.MsgspecError, ValueError):
+                raise LedgerError(
+                    f"{self._path}: page {number} has something that this version of unspoken does not know; use the "
+                    "version that wrote it."
+                ) from None
+            self._read, self._chain = number, chain
+
+    def _append(self, base: sqlite3.Connection, pages: list[Page]) -> None:
+        chain = self._chain
+        for number, page in enumerate(pages, self._read + 1):
+            content = encoded(page).decode()
+            chain = _chained(chain, content)
+            base.execute("INSERT INTO pages VALUES (?, ?, ?)", (number, content, chain))
+
+    def _damaged(self, what: str) -> LedgerError:
+        return LedgerError(f"{self._path}: is damaged ({what}); put its newest copy back, or begin another ledger.")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say in one sentence what is wrong with the file."""
+        try:
+            yield
+        except OSError as error:
+            raise LedgerError(
+                f"{self._path}: cannot be used as a ledger ({error.strerror}); choose another file."
+            ) from None
+        except sqlite3.Error as error:
+            raise self._explanation(error) from None
+
+    def _explanation(self, error: sqlite3.Error) -> LedgerError:
+        name = str(getattr(error, "sqlite_errorname", ""))
+        if name.startswith("SQLITE_NOTADB"):
+            return LedgerError(f"{self._path}: is not a ledger; choose another file.")
+        if name.startswith("SQLITE_CORRUPT"):
+            return self._damaged(str(error))
+        if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+            return LedgerError(
+                f"{self._path}: was in use by another program for {_WAIT:.0f} seconds; end that one, or try again."
+            )
+        if name.startswith("SQLITE_CANTOPEN"):
+            return LedgerError(f"{self._path}: cannot be used as a ledger ({error}); choose another file.")
+        return LedgerError(f"{self._path}: could not be written ({error}), so nothing was charged; try again.")
+
+
+_HEADER = ("application_id", "user_version")
+
+
+class Transaction:
+    """The book while nobody else can change it, and pages to be added."""
+
+    def __init__(self, book: Book) -> None:
+        self.book = book
+        self.added: list[Page] = []
+
+    def add(self, page: Page) -> None:
+        self.added.append(page)
+
+
+def _chained(chain: bytes, content: object) -> bytes:
+    """The digest of a page and of all before it."""
+    return hashlib.sha256(chain + str(content).encode()).digest()

@@ -1,0 +1,66 @@
+"""The promise that a party would agree to, in plain words: rows of a name and a text, for the person who is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.markup import escape
+
+from unspoken.methods.plan import Plan
+from unspoken.privacy.ledger import Ledger
+from unspoken.report import ledger as ledgers
+from unspoken.report.plan_text import Row, plan_rows
+from unspoken.report.terminal import facts_table
+
+_TAKEN = ("study", "method", "data", "protects", "upload")
+"""The rows of a plan that a party is shown; `unspoken plan` has all"""
+
+_MOST_KEYS = 20
+"""The most parties that are shown with their keys"""
+
+
+def promise_rows(plan: Plan, records: int, account: Ledger, party: str) -> Iterator[Row]:
+    """The people, the columns, the cost, and the assumptions of the promise."""
+    shown = dict(plan_rows(plan))
+    for name in _TAKEN:
+        if name in shown:
+            yield {"method": "learns", "data": "from"}.get(name, name), shown[name]
+    yield "promise", f"epsilon = {plan.guarantee.epsilon:.4g}, delta = {plan.guarantee.delta:g}"
+    yield from _people(plan)
+    yield "you are", f"{party}, with {records:,} records, which stay here"
+    yield "your ledger", ledgers.summary(account)
+    yield "would cost", ledgers.after(account, plan)
+
+
+def _people(plan: Plan) -> Iterator[Row]:
+    roster, trust = plan.study.roster, plan.trust
+    if roster is None:
+        return
+    yield "coordinator", roster.shown(roster.coordinator)
+    if roster.helpers:
+        yield "helpers", ",\n".join(map(roster.shown, roster.helpers))
+    yield "parties", ",\n".join(map(roster.shown, roster.parties[:_MOST_KEYS])) + _more(len(roster.parties))
+    yield "compare", "the digits with those that each of them reads from its own card, by telephone for example"
+    if plan.is_summed and plan.guarantee.is_promise:
+        rest = "lies" if trust.lying else "looks at all that it gets, but keeps to the protocol"
+        told = f"any {trust.known + 1:,} of the {trust.parties:,} parties"
+        told += f"; {trust.known:,} may, even with a coordinator that {rest}" if trust.known else ""
+        yield "must not collude", "; ".join([told, *(f"assumed: {said}" for said in plan.guarantee.assumptions)])
+
+
+def _more(parties: int) -> str:
+    return f" and {parties - _MOST_KEYS:,} more (`unspoken roster STUDY` shows all)" if parties > _MOST_KEYS else ""
+
+
+def show_promise(plan: Plan, records: int, account: Ledger, party: str, *, error: bool) -> None:
+    """Show the promise, on standard error if standard output is for programs."""
+    out = Console(highlight=False, stderr=error)
+    table = facts_table()
+    for name, text in promise_rows(plan, records, account, party):
+        table.add_row(name, escape(text))
+    out.print(table)
+    out.print(f"\n[bold]Guarantee.[/bold] {escape(plan.guarantee.sentence())}")
+    for note in plan.notes:
+        out.print(f"[bold]Note:[/bold] {escape(note)}.")
+    out.print()

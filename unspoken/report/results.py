@@ -1,0 +1,78 @@
+"""The files of a run: the model or the statistics, and the certificate."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from unspoken import writing
+
+if TYPE_CHECKING:
+    from unspoken.methods.releases import Release
+    from unspoken.study import Study
+
+
+@dataclass(frozen=True)
+class ResultFile:
+    """The content of the file with the model or the statistics, made once: the certificate has its SHA-256."""
+
+    kind: str
+    suffix: str
+    content: bytes
+
+    @classmethod
+    def of(cls, release: Release, study: Study) -> ResultFile:
+        return cls(release.kind, release.suffix, release.to_bytes(study))
+
+    @property
+    def name(self) -> str:
+        """The end of the file's name."""
+        return f"{self.kind}.{self.suffix}"
+
+    @cached_property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def write(result: ResultFile | None, name: str, certificate: dict[str, Any], folder: Path) -> dict[str, str]:
+    """Write the model (or the statistics) and the certificate under the study's name: both, or none.
+
+    Files of earlier runs stay: the second run of a study called "heart" writes heart-2.model.skops, and so on.
+    """
+    # If a certificate cannot be written down, there should be no result without one.
+    text = json.dumps(certificate, indent=2, ensure_ascii=False) + "\n"
+    with writing.staged(folder, make=True, option="--output") as hidden:
+        parts = {"certificate": hidden / "certificate.json"}
+        parts["certificate"].write_text(text, encoding="utf-8")
+        if result is not None:
+            parts = {result.kind: hidden / result.name, **parts}
+            parts[result.kind].write_bytes(result.content)
+        for number in count(1):
+            start = name if number == 1 else f"{name}-{number}"
+            places = {file: folder / f"{start}.{file.name}" for file in parts.values()}
+            if writing.keep(places):
+                break
+    return {part: str(places[file]) for part, file in parts.items()}
+
+
+def find(result: ResultFile, name: str, certificate: dict[str, Any], folder: Path) -> dict[str, str] | None:
+    """The files that `write` has made of this very run, if they are there."""
+    content = json.loads(json.dumps(certificate))
+    for number in count(1):
+        start = name if number == 1 else f"{name}-{number}"
+        file, signed = folder / f"{start}.{result.name}", folder / f"{start}.certificate.json"
+        if not signed.exists():
+            return None
+        try:
+            found = json.loads(signed.read_text(encoding="utf-8"))
+            is_result = file.read_bytes() == result.content
+        except (OSError, ValueError):
+            continue
+        if is_result and isinstance(found, dict) and all(found.get(key) == value for key, value in content.items()):
+            return {result.kind: str(file), "certificate": str(signed)}
+    return None

@@ -1,0 +1,250 @@
+"""The coordinator's log: what it must know after its process was stopped, at whatever moment.
+
+It writes down each attempt before anyone is told, that vectors may leave before it sends the messages that allow it,
+and each answer before it acts on it. So after a restart the method's generator is led through the
+answers again, to the request that was under way. The attempt at it has ended with the process: it is never gone on
+with, so no attempt has two totals. It counts as free if no vector can have left, and else as one of the planned ones.
+
+In the end the log has the released file and the certificate, or the reason why there is none, and who has signed it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.methods.base import Answer, Collect, Request, Total, ZeroSum
+from unspoken.methods.mechanisms import Participation
+from unspoken.roles.store import Store, StoreError, not_kept
+from unspoken.roles.totals import CommonNoise, Messages, Totals
+
+
+class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """One record of the log."""
+
+
+class _Opened(_Record, frozen=True):
+    """An attempt at a request."""
+
+    attempt: bytes
+    request: str
+    left: bool
+    """Whether vectors may leave as soon as parties hear of it"""
+    when: float
+    traffic: dict[str, int]
+
+
+class _Left(_Record, frozen=True):
+    """Vectors may have left in the attempt under way."""
+
+
+class _Array(msgspec.Struct, frozen=True, array_like=True):
+    kind: str
+    content: bytes
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> _Array:
+        return cls(array.dtype.str, array.tobytes())
+
+    def array(self) -> npt.NDArray[Any]:
+        return np.frombuffer(self.content, dtype=self.kind).copy()
+
+
+class _Answered(_Record, frozen=True):
+    """The answer of the attempt under way, and who was there."""
+
+    noisy: _Array
+    exact: _Array
+    survivors: int
+    noise_std: float
+    traffic: dict[str, int]
+    there: tuple[int, int] | None = None
+    """The numbers of parties in the total, if the attempt was at one: prepared, sent"""
+    counted: _Array | None = None
+    common: tuple[_Array, _Array] | None = None
+    """Common noise that was prepared: who is in it, and its sum"""
+    rest: list[bytes] = []
+    """The last messages to all parties, which may not have arrived before the process was stopped"""
+    messages: tuple[_Array, _Array] | None = None
+    """Messages the noise of which is still to be added up: who sent them, and their vectors"""
+
+
+class Ended(_Record, frozen=True):
+    """The study is over, with this certificate, or without one for this reason."""
+
+    certificate: bytes
+    reason: str = ""
+    name: str = ""
+    """The end of the released file's name"""
+    file: bytes = b""
+    """Its content: another processor might make another one"""
+
+
+class _Signed(_Record, frozen=True):
+    """A participant's answer to the end of the study: its signature of the certificate, or nothing."""
+
+    address: str
+    signature: bytes
+
+
+class _Closed(_Record, frozen=True):
+    """Everyone who was there has been told."""
+
+
+_RECORDS = msgspec.msgpack.Decoder(_Opened | _Left | _Answered | Ended | _Signed | _Closed)
+
+
+@dataclass
+class Attempt:
+    """An attempt of the log."""
+
+    attempt: bytes
+    request: str
+    left: bool
+    answered: _Answered | None = None
+
+    def check(self, request: Request) -> None:
+        """Refuse a log that was led by another method than the one that asks for this."""
+        if self.request != _label(request):
+            raise StoreError(
+                f'the coordinator\'s state asked for "{self.request}" where "{_label(request)}" is due: it was kept by '
+                "another version; go on with that one."
+            )
+
+    @property
+    def rest(self) -> list[bytes]:
+        """The last messages to all parties."""
+        return self.answered.rest if self.answered else []
+
+    def recall(self, request: Request, totals: Totals) -> Total | None:
+        """The answer, if there was one; the totals then know who was there."""
+        if (answered := self.answered) is None:
+            return None
+        name = request.name
+        if answered.there is not None:
+            totals.add(name, Participation(*answered.there), answered.noise_std)
+        if answered.counted is not None:
+            totals.counted[name] = answered.counted.array()
+        if answered.common is not None:
+            prepared, total = answered.common
+            totals.common[name] = CommonNoise(prepared.array(), total.array())
+        if answered.messages is not None:
+            senders, vectors = (kept.array() for kept in answered.messages)
+            totals.messages[name] = Messages(senders, vectors.reshape(len(senders), -1))
+        return Total(answered.noisy.array(), answered.exact.array(), answered.survivors, answered.noise_std)
+
+
+@dataclass
+class CoordinatorLog:
+    """The record of a coordinator. Without a store, nothing outlives its process."""
+
+    store: Store | None = None
+    attempts: list[Attempt] = field(default_factory=list)
+    """Those of earlier processes, in their order"""
+    ended: Ended | None = None
+    signatures: dict[str, bytes] = field(default_factory=dict)
+    closed: bool = False
+    began: float | None = None
+    """When the first attempt was opened, in seconds since 1970"""
+    counted: dict[str, int] = field(default_factory=dict)
+    """Bytes that came from each address, and all under the empty one, as far as earlier processes have kept them"""
+    traffic: Callable[[], dict[str, int]] = dict
+    """The same as of now; an engine sets it"""
+
+    def __post_init__(self) -> None:
+        for content in self.store.read() if self.store else ():
+            try:
+                self._take(_RECORDS.decode(content))
+            except (msgspec.MsgspecError, IndexError):
+                raise StoreError("the coordinator's state was kept by another version; go on with that one.") from None
+
+    def _take(self, record: _Record) -> None:
+        match record:
+            case _Opened(attempt, request, left, when, traffic):
+                self.attempts.append(Attempt(attempt, request, left))
+                self.began, self.counted = self.began or when, traffic
+            case _Left():
+                self.attempts[-1].left = True
+            case _Answered():
+                self.attempts[-1].answered, self.counted = record, record.traffic
+            case Ended():
+                self.ended = record
+            case _Signed(address, signature):
+                self.signatures[address] = signature
+            case _Closed():
+                self.closed = True
+
+    def _keep(self, record: _Record) -> None:
+        if self.store is not None and self.began is not None:
+            try:
+                self.store.append(msgspec.msgpack.encode(record))
+                self.store.sync()
+            except OSError as error:
+                raise not_kept(error) from None
+
+    def open(self, attempt: bytes, request: Request, left: bool) -> None:
+        """An attempt is about to be told of. `left`: vectors may leave at once."""
+        self.began = self.began or time.time()
+        self._keep(_Opened(attempt, _label(request), left, time.time(), self.traffic()))
+
+    def leave(self) -> None:
+        """Vectors are about to leave."""
+        self._keep(_Left())
+
+    def answer(self, request: Request, answer: Answer, totals: Totals, rest: list[bytes]) -> None:
+        """Keep the answer of the attempt under way, with what the totals say of it, and the last messages of it."""
+        if self.store is None or not isinstance(answer, Total):
+            return
+        name = request.name
+        there = totals.there(request)
+        messages = totals.messages.get(name) if isinstance(request, Collect) else None
+        flags = totals.counted.get(name) if there else None
+        common = totals.common[name] if isinstance(request, ZeroSum) else None
+        self._keep(
+            _Answered(
+                _Array.of(answer.noisy),
+                _Array.of(answer.exact),
+                answer.survivors,
+                float(answer.noise_std),
+                self.traffic(),
+                None if there is None else (there.prepared, there.sent),
+                None if flags is None else _Array.of(flags),
+                None if common is None else (_Array.of(common.prepared), _Array.of(common.total)),
+                rest,
+                None if messages is None else (_Array.of(messages.senders), _Array.of(messages.vectors)),
+            )
+        )
+
+    def end(self, certificate: bytes, reason: str = "", name: str = "", file: bytes = b"") -> Ended:
+        """The study is over, unless the log has an end already; what is to be told.
+
+        A study that nobody was asked anything in has not begun: it may be served again, so this is not kept.
+        """
+        if self.ended is None:
+            self.ended = Ended(certificate, reason, name, file)
+            self._keep(self.ended)
+        return self.ended
+
+    def sign(self, address: str, signature: bytes) -> None:
+        """A participant has heard of the end."""
+        if self.ended is not None and address not in self.signatures:
+            self.signatures[address] = signature
+            self._keep(_Signed(address, signature))
+
+    def close(self) -> None:
+        """Everyone who was there has heard of the end."""
+        if not self.closed:
+            self.closed = True
+            self._keep(_Closed())
+
+
+def _label(request: Request) -> str:
+    """A request without its numbers: a processor may compute these a little differently each time."""
+    only = getattr(request, "only", None)
+    return f"{request.counted_as}, turn {request.turn}" + ("" if only is None else f", party {only}")

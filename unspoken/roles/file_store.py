@@ -1,0 +1,386 @@
+"""A store on disk: a sealed journal, and a witness elsewhere of the point that it has reached.
+
+The journal is a header and records. Every record is sealed with AES-256-GCM under a key of the file alone, derived by
+HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. It is bound to its
+number and to a digest of all records before it (the chain). Nonces are random: a record that was torn by a crash is
+written again with another one. A snapshot is a new file that takes the old one's place at once.
+
+The witness is a small file at another path, for example beside the identity's secret. It has the number of records and
+the chain, authenticated by the same identity. It is written when the journal is on disk, before the message leaves that
+depends on it. It has two places, written in turn, so that a crash spoils the older one at most.
+
+What is recognised, when a store is opened:
+
+- Another identity's, study's or role's file: its header does not fit the key.
+- A stale journal, put back from a copy: it has fewer records than the witness counts, or other ones.
+- A lost journal or a lost witness.
+- A damaged record among those that the witness counts; it is named.
+- A snapshot that cannot be read: it stands for all that was before it.
+- A store that is in use, by locks that end with its process: one beside the journal, and one on the witness itself.
+
+Records after those that the witness counts were never relied on. A crash may have torn them or lost some: the first
+that is not whole, and all that follow, are dropped.
+
+What is not recognised: copies of journal and witness, put back together, from the same moment. Keep them apart, and
+leave both out of backups and of snapshots of a machine. If both go back to an earlier moment, the role repeats itself
+from there. Attempts that it begins then are new: their keys, noise and masks are drawn anew. But it does not know what
+it has spent since, so a lying coordinator gets more totals than planned; and an attempt that was under way at that
+moment goes on with its old keys and noise, so that the party may be brought to send the same noisy vector under other
+masks, and both totals differ by what others put in. Nobody else's state is affected: of every other party at most the
+planned number of totals opens.
+
+If both files are gone, the role looks like one that has only begun: it has forgotten all that it spent. A party's
+ledger recognises that (`Party`), if it was charged. Nothing else does: whoever loses both must leave the study.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from unspoken.roles.store import Store, StoreError
+from unspoken.summation.keys import NONCE_BYTES, TAG_BYTES, Identity
+
+_MAGIC = b"unspoken journal 1\n"
+_SALT_BYTES = 16
+_MAC_BYTES = 32
+_LENGTH_BYTES = 4
+_MOST_WAITING = 1 << 20
+"""The number of bytes that may wait in memory"""
+_PLACES = (0, 512)
+"""The two places in the witness, in different sectors of a disk"""
+_REMEDY = "put the newest copy back, or leave the study and join another under a new identity"
+
+
+class Mark(NamedTuple):
+    """A point in a journal: the number of records so far, and the digest of their chain."""
+
+    records: int
+    chain: bytes
+
+    def packed(self) -> bytes:
+        return struct.pack(">Q32s", *self)
+
+    @classmethod
+    def unpacked(cls, content: bytes) -> Mark:
+        return cls(*struct.unpack(">Q32s", content))
+
+    def after(self, frame: bytes | memoryview) -> Mark:
+        """The point after one more record, given as it stands in the file. Its nonce and tag stand for it."""
+        ends = bytes(frame[_LENGTH_BYTES : _LENGTH_BYTES + NONCE_BYTES]) + bytes(frame[-TAG_BYTES:])
+        return Mark(self.records + 1, hashlib.sha256(self.chain + ends).digest())
+
+
+_BEGINNING = Mark(0, bytes(32))
+_MARK_BYTES = len(_BEGINNING.packed())
+_HEADER_BYTES = len(_MAGIC) + _SALT_BYTES + _MARK_BYTES + _MAC_BYTES
+
+
+class Disk:
+    """The operations that a store asks of the operating system. Tests replace them."""
+
+    def write(self, file: int, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            view = view[os.write(file, view) :]
+
+    def sync(self, file: int) -> None:
+        os.fsync(file)
+
+    def rename(self, old: Path, new: Path) -> None:
+        """Put a file in the place of another, at once."""
+        os.replace(old, new)
+
+    def sync_folder(self, folder: Path) -> None:
+        file = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+
+class FileStore(Store):
+    """A journal on disk, for one role of one study. It is locked while it is open."""
+
+    def __init__(
+        self, path: Path, witness: Path, identity: Identity, study: str, role: str, disk: Disk | None = None
+    ) -> None:
+        """`study` is the study's digest; `role` says which role of the identity it is, as its address does."""
+        self._path, self._disk = path, disk or Disk()
+        self._secret, self._purpose = identity.secret, f"{study}/{role}"
+        self._file = self._lock = -1
+        self._key, self._mark, self._length = b"", _BEGINNING, 0
+        self._waiting: list[bytes] = []
+        self._size = 0
+        self._seen, self._rest = True, 0
+        """Whether the witness's mark was met when the file was read, and the bytes after the last whole record"""
+        self._broken = ""
+        try:
+            self._lock = _locked(path)
+            self._witness = _Witness(witness, identity.secret, self._purpose, self._disk)
+            self._open()
+        except BaseException as error:
+            self.close()
+            if isinstance(error, OSError):
+                problem = f"cannot be used as a state ({error.strerror}); choose another file."
+                raise StoreError(f"{path}: {problem}") from None
+            raise
+
+    def read(self) -> list[bytes]:
+        self._check_whole()
+        return self._read() + self._waiting
+
+    def append(self, record: bytes) -> None:
+        """Add a record. It waits in memory for the next `sync`, unless very much does."""
+        self._check_whole()
+        self._waiting.append(record)
+        self._size += len(record)
+        if self._size > _MOST_WAITING:
+            self._settle(self._flush)
+
+    def sync(self) -> None:
+        self._check_whole()
+        self._settle(self._flush)
+        if self._mark != self._witness.mark:
+            self._settle(lambda: self._disk.sync(self._file))
+            self._settle(lambda: self._witness.write(self._mark))
+
+    def replace(self, snapshot: bytes) -> None:
+        self._check_whole()
+        self._begin(snapshot)
+        self._waiting, self._size = [], 0
+        self._settle(lambda: self._witness.write(self._mark))
+
+    def close(self) -> None:
+        if not self._broken:
+            with suppress(OSError):
+                self._flush()
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
+        self._broken = "is closed"
+        if hasattr(self, "_witness"):
+            self._witness.close()
+
+    def _open(self) -> None:
+        """Open the journal, or begin one; refuse one that does not fit the witness."""
+        seen = self._witness.mark
+        if not self._path.exists():
+            if seen.records:
+                self._refuse(f"is gone, but its witness {self._witness.path} counts {seen.records} records; {_REMEDY}")
+            self._begin(None)
+        else:
+            self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
+            if not self._read() and self._mark.records:
+                # A snapshot is whole before its file takes the place of another: no crash leaves such a file.
+                self._refuse(f"is damaged: the snapshot that it begins with cannot be read; {_REMEDY}")
+            if self._mark.records and not self._witness.is_there:
+                self._refuse(f"has records, but its witness {self._witness.path} is gone; {_REMEDY}")
+            self._check_witness()
+        if not self._witness.is_there:
+            self._witness.create()
+
+    def _begin(self, snapshot: bytes | None) -> None:
+        """A new file that goes on where the witness is: what came after it was never relied on."""
+        salt, mark = os.urandom(_SALT_BYTES), self._witness.mark
+        key, mac = self._keys(salt)
+        content = _MAGIC + salt + mark.packed()
+        content += hmac.digest(mac, content, "sha256")
+        if snapshot is not None:
+            frame = _frame(snapshot, key, mark)
+            content, mark = content + frame, mark.after(frame)
+        file = _put(self._path, content, os.O_APPEND, self._disk)
+        if self._file >= 0:
+            os.close(self._file)
+        self._file, self._key, self._mark = file, key, mark
+        self._settle(lambda: self._disk.sync_folder(self._path.parent))
+
+    def _read(self) -> list[bytes]:
+        """All whole records, from the first on."""
+        content, records = memoryview(self._path.read_bytes()), list[bytes]()
+        self._unseal_header(content)
+        self._length, self._seen = _HEADER_BYTES, self._mark == self._witness.mark
+        while (record := self._record(content, self._length)) is not None:
+            records.append(record)
+            self._seen |= self._mark == self._witness.mark
+        self._rest = len(content) - self._length
+        return records
+
+    def _check_witness(self) -> None:
+        """Refuse a journal that has not come as far as the witness, and drop what came after it and is not whole."""
+        has, due, witness = self._mark.records, self._witness.mark.records, self._witness.path
+        if not self._seen and has < due and self._rest:
+            self._refuse(f"is damaged: record {has + 1} of {due} cannot be read; {_REMEDY}")
+        if not self._seen and has < due:
+            self._refuse(f"is stale: it has {has} records, but its witness {witness} counts {due}; {_REMEDY}")
+        if not self._seen:
+            self._refuse(f"is stale: it is not what its witness {witness} last saw; {_REMEDY}")
+        if self._rest:
+            os.ftruncate(self._file, self._length)
+
+    def _unseal_header(self, content: memoryview) -> None:
+        """Check the header, and take the key and the beginning from it."""
+        head, mac = bytes(content[: _HEADER_BYTES - _MAC_BYTES]), content[_HEADER_BYTES - _MAC_BYTES : _HEADER_BYTES]
+        self._key, mine = self._keys(head[len(_MAGIC) : len(_MAGIC) + _SALT_BYTES])
+        if not head.startswith(_MAGIC) or not hmac.compare_digest(hmac.digest(mine, head, "sha256"), bytes(mac)):
+            self._refuse(
+                "is no state of this participant in this study (another identity, study or role, or a damaged "
+                "beginning); choose its own file, or a new one"
+            )
+        self._mark = Mark.unpacked(head[-_MARK_BYTES:])
+
+    def _record(self, content: memoryview, start: int) -> bytes | None:
+        """The record at a place; nothing if there is no whole one."""
+        nonce = start + _LENGTH_BYTES
+        sealed = nonce + NONCE_BYTES
+        end = sealed + int.from_bytes(content[start:nonce], "big")
+        if len(content) < end:
+            return None
+        try:
+            record = AESGCM(self._key).decrypt(content[nonce:sealed], content[sealed:end], self._mark.packed())
+        except (InvalidTag, ValueError):
+            return None
+        self._mark, self._length = self._mark.after(content[start:end]), end
+        return record
+
+    def _keys(self, salt: bytes) -> tuple[bytes, bytes]:
+        """The keys of the records and of the header."""
+        both = _derived(self._secret, 64, salt, f"store/{self._purpose}")
+        return both[:32], both[32:]
+
+    def _flush(self) -> None:
+        """Write what waits."""
+        frames, mark = [], self._mark
+        for record in self._waiting:
+            frames.append(_frame(record, self._key, mark))
+            mark = mark.after(frames[-1])
+        if frames:
+            self._disk.write(self._file, b"".join(frames))
+            self._mark, self._waiting, self._size = mark, [], 0
+
+    def _settle(self, kept: Callable[[], None]) -> None:
+        """Keep something. If that fails, nobody knows what is kept: only a new beginning can tell."""
+        try:
+            kept()
+        except BaseException as error:
+            why = f" ({error.strerror})" if isinstance(error, OSError) else ""
+            self._broken = f"could not be kept{why}"
+            raise
+
+    def _check_whole(self) -> None:
+        if self._broken:
+            raise StoreError(f"{self._path}: {self._broken}; end this process and begin again.")
+
+    def _refuse(self, problem: str) -> NoReturn:
+        raise StoreError(f"{self._path}: {problem}.")
+
+
+class _Witness:
+    """The file that knows the point that a journal has reached."""
+
+    def __init__(self, path: Path, secret: bytes, purpose: str, disk: Disk) -> None:
+        self.path, self._disk, self._turn, self._file = path, disk, 0, -1
+        self._key = _derived(secret, 32, None, f"witness/{purpose}")
+        self.mark, self.is_there = _BEGINNING, path.exists()
+        if self.is_there:
+            self._file = os.open(path, os.O_RDWR)
+            try:
+                _lock(self._file, path)
+                self._read()
+            except BaseException:
+                self.close()
+                raise
+
+    def create(self) -> None:
+        self._file = _put(self.path, self._authentic(_BEGINNING), 0, self._disk)
+        _lock(self._file, self.path)
+        self._disk.sync_folder(self.path.parent)
+        self._turn, self.is_there = 1, True
+
+    def write(self, mark: Mark) -> None:
+        """Keep the point that the journal has reached."""
+        os.lseek(self._file, _PLACES[self._turn], os.SEEK_SET)
+        self._disk.write(self._file, self._authentic(mark))
+        self._disk.sync(self._file)
+        self.mark, self._turn = mark, 1 - self._turn
+
+    def _authentic(self, mark: Mark) -> bytes:
+        return mark.packed() + hmac.digest(self._key, mark.packed(), "sha256")
+
+    def close(self) -> None:
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+    def _read(self) -> None:
+        content, found = self.path.read_bytes(), dict[int, Mark]()
+        for turn, place in enumerate(_PLACES):
+            packed, mac = content[place : place + _MARK_BYTES], content[place + _MARK_BYTES :][:_MAC_BYTES]
+            if len(packed) == _MARK_BYTES and hmac.compare_digest(hmac.digest(self._key, packed, "sha256"), mac):
+                found[turn] = Mark.unpacked(packed)
+        if not found:
+            raise StoreError(
+                f"{self.path}: is no witness of this participant in this study (another identity, study or role, or "
+                "a damaged file); choose its own file, or a new one."
+            )
+        newest = max(found, key=lambda turn: found[turn].records)
+        self.mark, self._turn = found[newest], 1 - newest
+
+
+def _derived(secret: bytes, length: int, salt: bytes | None, purpose: str) -> bytes:
+    return HKDF(hashes.SHA256(), length, salt, f"unspoken-1/{purpose}".encode()).derive(secret)
+
+
+def _frame(record: bytes, key: bytes, mark: Mark) -> bytes:
+    """A record as it stands in the file after this mark: its length, a nonce, and what is sealed."""
+    nonce = os.urandom(NONCE_BYTES)
+    sealed = AESGCM(key).encrypt(nonce, record, mark.packed())
+    return b"".join([len(sealed).to_bytes(_LENGTH_BYTES, "big"), nonce, sealed])
+
+
+def _put(path: Path, content: bytes, flags: int, disk: Disk) -> int:
+    """Put a file with this content in the place of what is there, at once, and open it."""
+    new = path.with_name(path.name + ".new")
+    file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | flags, 0o600)
+    try:
+        disk.write(file, content)
+        disk.sync(file)
+        disk.rename(new, path)
+    except BaseException:
+        os.close(file)
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+    return file
+
+
+def _locked(path: Path) -> int:
+    """A lock beside the file, which ends with the process. (The file itself is replaced by snapshots.)"""
+    lock = os.open(path.with_name(path.name + ".lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        _lock(lock, path)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _lock(file: int, path: Path) -> None:
+    import fcntl
+
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise StoreError(f"{path}: is in use by another process; wait until it ends, or end it.") from None

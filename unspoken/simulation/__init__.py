@@ -1,0 +1,23 @@
+"""Whole studies in one place: from records and a split to a model, its metrics and its certificate.
+
+`runs` runs them, on this machine or on a cluster; `arrays` and `computing` are the doors from Python.
+"""
+
+from unspoken.simulation.arrays import simulate, sizes_of, warn
+from unspoken.simulation.computing import Computation, FunctionalMechanism, compute, functional_mechanism
+from unspoken.simulation.runs import CHOSEN_BLINDLY, Simulation, check_engine, simulate_folder, simulate_records
+
+__all__ = [
+    "CHOSEN_BLINDLY",
+    "Computation",
+    "FunctionalMechanism",
+    "Simulation",
+    "check_engine",
+    "compute",
+    "functional_mechanism",
+    "simulate",
+    "simulate_folder",
+    "simulate_records",
+    "sizes_of",
+    "warn",
+]

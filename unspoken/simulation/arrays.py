@@ -1,0 +1,123 @@
+"""Simulations of arrays and data frames."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unspoken.data.checking import frame_of
+from unspoken.data.files import DataError, Records, check_arrays
+from unspoken.data.parties import named_groups, number_parties
+from unspoken.data.public import with_public
+from unspoken.data.tables import Table
+from unspoken.engines.outcome import Progress
+from unspoken.errors import DataWarning
+from unspoken.privacy.ledger import Ledger
+from unspoken.report.remarks import remarks
+from unspoken.simulation.runs import Simulation, simulate_folder, simulate_records
+from unspoken.study import LARGEST_COUNT, Study, study_of
+from unspoken.types import Integers
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def simulate(
+    study: Study | dict[str, Any] | str | Path,
+    X: npt.ArrayLike | pd.DataFrame | str | Path,  # noqa: N803 (the name that everyone expects)
+    y: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | str | None = None,
+    *,
+    X_test: npt.ArrayLike | pd.DataFrame | None = None,  # noqa: N803
+    y_test: npt.ArrayLike | None = None,
+    public: npt.ArrayLike | None = None,
+    drop: int = 0,
+    seed: int = 0,
+    progress: Progress | None = None,
+    checkpoint: str | Path | None = None,
+    private_analysis: bool = False,
+    processes: bool = False,
+    ledger: Ledger | None = None,
+    engine: str = "local",
+    address: str | None = None,
+) -> Simulation:
+    """Run any study on arrays, or on a data frame if it describes a table: row i of X belongs to the party groups[i].
+
+    The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must equal the
+    number of distinct groups. A data frame has the study's columns, and the label's unless y has the labels; `groups`
+    may be the name of a column that names the parties. Statistics need no y. Metrics are measured on the test records,
+    if given. `public` has public records without labels, in place of a file that the study's [data] names. With a
+    `checkpoint` file, an interrupted run resumes where it stopped, and no budget is spent twice. A
+    `private_analysis` computes what a vote cost on these records, which is secret. With `processes`, each tallier of a
+    vote runs in its own process. A `ledger` is charged before the run begins, and adds up what all runs on the same
+    records cost. Records that hardly fit the study cause a `DataWarning`.
+
+    If X is a folder's path, each of the Parquet files in it is a party, of which a few are in memory at once. With the
+    engine "ray" blocks of parties run on a cluster: the one at `address`, or one that is started for this run.
+    """
+    study = study_of(study)
+    if X_test is None and y_test is not None:
+        raise DataError("y_test is given without X_test; give both, or neither.")
+    if public is not None:
+        study = with_public(study, public)
+    test = None if X_test is None else _records_of(X_test, y_test, study, "test")
+    settings: dict[str, Any] = {
+        "drop": drop,
+        "seed": seed,
+        "progress": progress,
+        "checkpoint": None if checkpoint is None else Path(checkpoint),
+        "private_analysis": private_analysis,
+        "processes": processes,
+        "ledger": ledger,
+        "engine": engine,
+        "address": address,
+    }
+    if isinstance(X, str | Path):
+        if y is not None or groups is not None:
+            raise DataError(f"X is the folder {X}, which says whose records are whose; leave y and groups out.")
+        records, done = None, simulate_folder(study, Path(X), test, **settings)
+    else:
+        records = _records_of(X, y, study, "training")
+        done = simulate_records(study, records, _parties_of(study, groups, X, len(records)), test, **settings)
+    warn(remarks(done.plan, records, done.outcome.release, test), stacklevel=2)
+    return done
+
+
+def _parties_of(study: Study, groups: Any, features: Any, records: int) -> Integers:
+    """The party of each record: as many as the study has."""
+    parties = number_parties(named_groups(groups, features), records)
+    count = int(parties.max()) + 1
+    if count != study.parties.count:
+        raise DataError(
+            f"groups names {count} parties, but the study's [parties] count is {study.parties.count}; make them equal, "
+            "for example with study.with_parties."
+        )
+    return parties
+
+
+def _records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
+    if study.data.is_table:
+        return Table(frame_of(features, labels, study), f"the {which} table").records(study)
+    return check_arrays(features, labels, study, f"the {which} arrays")
+
+
+def warn(texts: Sequence[str], stacklevel: int) -> None:
+    """Python warnings of these remarks, each once."""
+    for text in texts:
+        warnings.warn(f"{text[:1].upper()}{text[1:]}.", DataWarning, stacklevel=stacklevel + 1)
+
+
+def sizes_of(parties: Integers, unit: str | dict[str, int]) -> dict[str, int]:
+    """A study's [parties] for the parties of each record: their number and sizes.
+
+    Where whole parties are protected, so are their sizes, and they are not stated.
+    """
+    sizes = np.bincount(parties)
+    if unit == "party":
+        return {"count": len(sizes), "records": 1, "max_records": LARGEST_COUNT}
+    return {"count": len(sizes), "records": int(sizes.min()), "max_records": int(sizes.max())}

@@ -1,0 +1,19 @@
+"""A study across machines, from each side: `serve` (coordinator), `join` (party) and `assist` (helper).
+
+Each makes a role from its own copy of the study, a store on disk, and a connection. Nothing that one of them runs comes
+from another.
+"""
+
+from __future__ import annotations
+
+from unspoken.engines.network.client import Coordinator as Where
+from unspoken.engines.network.frames import News
+from unspoken.engines.network.participant import Told
+from unspoken.engines.network.terms import Events, Terms
+from unspoken.engines.network.window import Viewers
+from unspoken.report.endings import Joined, Served
+from unspoken.sites.joining import Participant, Ready, assist, helper_of, join, prepare
+from unspoken.sites.serving import conducted, coordinator_of, serve, served_before
+
+__all__ = ["Events", "Joined", "News", "Participant", "Ready", "Served", "Terms", "Told", "Viewers", "Where"]
+__all__ += ["assist", "conducted", "coordinator_of", "helper_of", "join", "prepare", "serve", "served_before"]

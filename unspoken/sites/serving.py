@@ -1,0 +1,165 @@
+"""The coordinator's side of a study across machines."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from unspoken.engines.network.cards import find_identity
+from unspoken.engines.network.conductor import Conductor
+from unspoken.engines.network.frames import Ending, Signatures
+from unspoken.engines.network.loading import load
+from unspoken.engines.network.server import Server
+from unspoken.engines.network.status import names_of, with_names
+from unspoken.engines.network.terms import Events, Terms
+from unspoken.engines.network.window import Viewers
+from unspoken.engines.outcome import Outcome
+from unspoken.engines.signing import Signature, canonical, sign, valid
+from unspoken.methods.registry import method_for, plan_of
+from unspoken.report.certificate import certificate
+from unspoken.report.countersigning import largest_file, received
+from unspoken.report.endings import Served
+from unspoken.report.results import ResultFile
+from unspoken.roles.coordinator import Coordinator
+from unspoken.roles.coordinator_log import Ended
+from unspoken.sites.states import check_helpers, store_of
+from unspoken.study import Study
+from unspoken.summation.base import COORDINATOR, Aborted, Roster
+from unspoken.summation.keys import Identity
+
+
+def serve(
+    study: Study,
+    *,
+    host: str = "0.0.0.0",  # noqa: S104 (parties are elsewhere)
+    port: int = 8765,
+    key: Path | None = None,
+    terms: Terms | None = None,
+    events: Events | None = None,
+    listening: Callable[[int], None] = lambda port: None,
+    encrypted: bool = True,
+    viewers: Viewers | None = None,
+) -> Served:
+    """Coordinate a study. `listening` is called with the port when parties can join.
+
+    If it was stopped in the middle, it goes on; if the study has ended, there is nothing left to do.
+    `viewers` may look at the live page: "here" (this machine), "anyone" or "nobody", as is right with or without TLS.
+    """
+    events = events or Events()
+    with coordinator_of(study, key, events) as (coordinator, identity, roster):
+        server = Server(coordinator, identity, roster, terms or Terms(), events)
+        if coordinator.log.closed:
+            return served_before(server, roster, identity)
+        return asyncio.run(_serve(server, identity, roster, (host, port, encrypted, viewers), listening))
+
+
+@contextmanager
+def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[tuple[Coordinator, Identity, Roster]]:
+    """The study's coordinator, in the state of its store."""
+    roster = Roster.of(study)
+    file, identity = find_identity(study, {roster.coordinator.hex()}, key)
+    method = method_for(study)
+    plan = plan_of(method)
+    plan.check_hidden()
+    events.planned(plan)
+    check_helpers(study, plan, roster)
+    method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)
+    with closing(store_of(study, "coordinator", identity, file)) as store:
+        yield Coordinator(method, identity, roster, plan=plan, store=store), identity, roster
+
+
+def served_before(server: Conductor[Any], roster: Roster, identity: Identity) -> Served:
+    """A study that has ended, as it ended."""
+    ended = server.relay.coordinator.log.ended
+    if ended is None or not ended.certificate:
+        raise Aborted(f"this study has ended before, without a result: {ended.reason if ended else ''}")
+    signatures = _signatures(server, roster, sign(identity, ended.certificate), ended.certificate)
+    return _served(server, _outcome(server, server.relay.coordinator, 0.0), ended, signatures, is_old=True)
+
+
+def _served(
+    server: Conductor[Any], outcome: Outcome, ended: Ended, signatures: list[Signature], *, is_old: bool
+) -> Served:
+    plan = server.relay.coordinator.plan
+    file = received(plan.study, ended.certificate, ended.name, ended.file)
+    return Served(plan, outcome, file, json.loads(ended.certificate), signatures, is_old)
+
+
+async def _serve(
+    server: Server,
+    identity: Identity,
+    roster: Roster,
+    place: tuple[str, int, bool, Viewers | None],
+    listening: Callable[[int], None],
+) -> Served:
+    open_port = await server.listen(place[0], place[1], encrypted=place[2], viewers=place[3])
+    try:
+        listening(open_port.sockets[0].getsockname()[1])
+        return await conducted(server, identity, roster)
+    finally:
+        open_port.close()
+        await open_port.wait_closed()
+
+
+async def conducted(server: Conductor[Any], identity: Identity, roster: Roster) -> Served:
+    """Drive the study to its end, whatever carries its messages."""
+    started, coordinator = time.perf_counter(), server.relay.coordinator
+    # Better while people join than while they wait for the result.
+    loading = asyncio.create_task(asyncio.to_thread(load, coordinator.plan, writes=True))
+    try:
+        await server.run()
+    except Aborted as ended:
+        ended.args = (with_names(str(ended), names_of(coordinator, roster)),)
+        ended_so = coordinator.log.end(b"", str(ended))
+        await server.finish(Ending(reason=ended_so.reason))
+        coordinator.log.close()
+        raise
+    outcome = _outcome(server, coordinator, time.perf_counter() - started)
+    await loading
+    served = await _finish(server, outcome, identity, roster)
+    coordinator.log.close()
+    return served
+
+
+def _outcome(server: Conductor[Any], coordinator: Coordinator, seconds: float) -> Outcome:
+    if coordinator.release is None:
+        raise RuntimeError("The coordinator ended without a release.")
+    totals, relay = coordinator.totals, server.relay
+    largest = max(peer.sent for address, peer in relay.peers.items() if address.startswith("party:"))
+    there, failed = dict(totals.participation), dict(coordinator.tries.failed)
+    moved, known = relay.bytes, (totals.counted, failed, totals.noise)
+    began = datetime.fromtimestamp(coordinator.log.began or time.time(), UTC)
+    return Outcome(server.engine, coordinator.release, there, began, seconds, moved, largest, *known, simulated=False)
+
+
+async def _finish(server: Conductor[Any], outcome: Outcome, identity: Identity, roster: Roster) -> Served:
+    """Give the result to everyone, and have it signed. What the log has of it counts: some may have seen that."""
+    coordinator = server.relay.coordinator
+    plan = coordinator.plan
+    # Off the event loop, which goes on to answer pings: a large model takes its time.
+    file = await asyncio.to_thread(ResultFile.of, outcome.release, plan.study)
+    content = canonical(certificate(plan, outcome, file))
+    ended = coordinator.log.end(content, name=file.name, file=file.content)
+    mine = sign(identity, ended.certificate)
+    is_sent = len(ended.file) <= largest_file(plan)
+    ending = Ending(ended.certificate, "", mine, *((ended.name, ended.file) if is_sent else ()))
+
+    def signatures() -> list[Signature]:
+        return _signatures(server, roster, mine, ended.certificate)
+
+    def all_of_them() -> Signatures:
+        return Signatures({each.address: bytes.fromhex(each.signature) for each in signatures()})
+
+    await server.finish(ending, all_of_them)
+    return _served(server, outcome, ended, signatures(), is_old=False)
+
+
+def _signatures(server: Conductor[Any], roster: Roster, mine: bytes, content: bytes) -> list[Signature]:
+    """The coordinator's signature, and those of all who agree."""
+    return valid(roster, content, {**server.signatures, COORDINATOR: mine})

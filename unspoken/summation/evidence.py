@@ -1,0 +1,75 @@
+"""Evidence: what someone signed, kept so that others can see for themselves who is to blame for a sum that failed.
+
+Some statements convict their signer, whoever shows them: two one-time keys for one sum, two lists for one vote, shares
+that were dealt and do not give what was committed to. What convicts whom is for the protocol to say
+(`Protocol.convicts`). It makes up its own mind, from the study, the roster and the signatures. Where an abort blames
+someone for silence, or for what only one other saw, there is no such statement.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from unspoken.errors import UnspokenError
+from unspoken.summation.base import COORDINATOR, Protocol, Rejected, SignedStatement, address_of
+from unspoken.summation.errors import spoken
+from unspoken.summation.keys import verify
+
+_TEXTS = ("statement", "signature", "exhibit")
+
+
+def convicted(protocol: Protocol, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+    """The addresses that these statements about a sum prove at fault, and the fault; `Rejected` if one is not genuine.
+
+    `protocol` is that of the attempt at the sum that the statements are about, with the roster.
+    """
+    for each in evidence:
+        verify(_key_of(each.signer, protocol), each.statement, each.signature, spoken(each.signer))
+    return protocol.convicts(evidence)
+
+
+def to_json(evidence: Iterable[SignedStatement]) -> list[dict[str, str]]:
+    """The statements for a file: bytes are hexadecimal."""
+    return [{"signer": each.signer, **{name: getattr(each, name).hex() for name in _TEXTS}} for each in evidence]
+
+
+def from_json(content: Any) -> tuple[SignedStatement, ...]:
+    """The statements of a file."""
+    try:
+        return tuple(
+            SignedStatement(str(each["signer"]), *(bytes.fromhex(each[name]) for name in _TEXTS)) for each in content
+        )
+    except (KeyError, TypeError, ValueError):
+        raise UnspokenError(
+            "the evidence is not a list of statements; each has a signer, and a statement, a signature and an exhibit "
+            "in hexadecimal digits."
+        ) from None
+
+
+def by_party(evidence: Iterable[SignedStatement], parties: int) -> dict[int, list[SignedStatement]]:
+    """The statements of each party, by its index."""
+    indices, found = {address_of(index): index for index in range(parties)}, defaultdict(list)
+    for each in evidence:
+        if each.signer in indices:
+            found[indices[each.signer]].append(each)
+    return dict(found)
+
+
+def differ(signed: Iterable[SignedStatement], beginning: bytes) -> bool:
+    """Whether there are two different statements with this beginning, of which an honest signer signs one."""
+    return len({each.statement for each in signed if each.statement.startswith(beginning)}) > 1
+
+
+def _key_of(signer: str, protocol: Protocol) -> bytes:
+    """The public key of an address."""
+    roster = protocol.roster
+    if signer == COORDINATOR:
+        return roster.coordinator
+    kind, _, number = signer.partition(":")
+    if signer in protocol.helper_addresses:
+        return roster.helpers[protocol.helper_addresses.index(signer)]
+    if kind != "party" or not number.isdecimal() or int(number) >= len(roster.parties):
+        raise Rejected(f'a statement is signed by "{signer}", which takes no part in the study')
+    return roster.parties[int(number)]

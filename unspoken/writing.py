@@ -1,0 +1,166 @@
+"""Files that are there whole or not at all, and that take nobody's place.
+
+Everything is written into a hidden folder beside its place, on the same disk, and brought to the disk. Then each file
+gets its name, in one step that fails if the name is taken. If anything fails on the way, as on a full disk, all that
+was written is removed again, and folders that were made for it too.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from unspoken.errors import UnspokenError
+
+_TRIED = 1 << 16
+"""The bytes of a file that is written to see whether a folder takes one: a full disk may still have room for names"""
+
+
+class NotWritten(UnspokenError):
+    """A place that cannot be written to."""
+
+    def __init__(self, place: Path, error: OSError, option: str = "") -> None:
+        reason = error.strerror or type(error).__name__
+        super().__init__(
+            f"{place}: cannot be written to ({reason}); nothing was left there; choose another {option or 'place'}."
+        )
+
+
+def finite(value: Any) -> Any:
+    """The value with None for every number that is none: JSON has no word for NaN and infinity but null.
+
+    >>> finite({"age": [41.5, float("nan")]})
+    {'age': [41.5, None]}
+    """
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def check_free(path: Path, remedy: str = "choose another name, or overwrite it with --force") -> None:
+    """Refuse a place that is taken: before the work whose result would go there."""
+    if os.path.lexists(path):
+        raise UnspokenError(f"{path}: exists already; {remedy}.")
+
+
+def check_folder(folder: Path, option: str = "--output") -> None:
+    """Refuse a folder that cannot be written to: before the work whose result would go there.
+
+    That is tried, by a file that is gone afterwards: modes do not tell of a disk that is full or read-only.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise UnspokenError(f"{folder}: is a file, but {option} should be a folder; choose another.")
+    there = next(above for above in (folder, *folder.absolute().parents) if above.exists())
+    if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+        raise UnspokenError(f"{folder}: cannot be made, as {there} is no folder to write to; choose another {option}.")
+    made = _missing(folder)
+    with staged(folder, make=True, option=option) as hidden:
+        tried = hidden / "tried"
+        tried.write_bytes(bytes(_TRIED))
+        sync(tried)
+    _remove(None, made)
+
+
+@contextmanager
+def staged(folder: Path, *, make: bool = False, option: str = "", named: Path | None = None) -> Iterator[Path]:
+    """A hidden folder in `folder` to write files into, before `keep` gives them their names. It goes at the end.
+
+    With `make`, `folder` is made if it is missing, and removed again if the writing fails. What the operating system
+    refuses is told in one sentence that names the folder (or the file that is `named`) and asks for another `option`.
+    """
+    missing = _missing(folder) if make else []
+    hidden: Path | None = None
+    try:
+        if make:
+            folder.mkdir(parents=True, exist_ok=True)
+        hidden = Path(tempfile.mkdtemp(prefix=".unspoken-", suffix=".part", dir=folder))
+        yield hidden
+    except BaseException as error:
+        _remove(hidden, missing)
+        if isinstance(error, OSError):
+            raise NotWritten(named or folder, error, option) from None
+        raise
+    _remove(hidden, [])
+
+
+def _missing(folder: Path) -> list[Path]:
+    """The folders that would have to be made, the innermost first."""
+    return [above for above in (folder, *folder.parents) if not above.exists()]
+
+
+def _remove(hidden: Path | None, made: list[Path]) -> None:
+    if hidden is not None:
+        shutil.rmtree(hidden, ignore_errors=True)
+    for folder in made:
+        with suppress(OSError):  # somebody else may have written there meanwhile
+            folder.rmdir()
+
+
+def keep(files: Mapping[Path, Path], *, replace: bool = False) -> bool:
+    """Give files that were written their names, all or none of them. False if a name is taken.
+
+    With `replace`, a file that has the name is replaced in one step.
+    """
+    for file in files:
+        sync(file)
+    placed: list[Path] = []
+    try:
+        for file, target in files.items():
+            if replace:
+                os.replace(file, target)
+            else:
+                _link(file, target)
+                placed.append(target)
+        for folder in {target.parent for target in files.values()}:
+            sync(folder)
+    except BaseException as error:
+        for target in placed:
+            target.unlink(missing_ok=True)
+        if isinstance(error, FileExistsError):
+            return False
+        raise
+    return True
+
+
+def _link(file: Path, target: Path) -> None:
+    """Give a file a name that nobody has."""
+    try:
+        os.link(file, target)
+    except FileExistsError:
+        raise
+    except OSError:
+        # Not every file system has links: then the name is claimed by an empty file first.
+        os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        try:
+            os.replace(file, target)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+
+def sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)
+
+
+def write(path: Path, content: str | bytes, *, replace: bool = False) -> None:
+    """Write one file, whole or not at all. A name that is taken is refused, unless it is to be replaced."""
+    if not replace:
+        check_free(path)
+    with staged(path.parent, named=path) as hidden:
+        file = hidden / path.name
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        if not keep({file: path}, replace=replace):
+            check_free(path)
