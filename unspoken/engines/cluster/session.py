@@ -11,9 +11,12 @@ import os
 import re
 import secrets
 import shutil
+import signal
 import socket
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from importlib import import_module
@@ -39,6 +42,8 @@ _RETRIES = 5
 """How often a task is done again whose process or machine was lost"""
 _ANSWERING = 10.0
 """The seconds within which a cluster's head must answer"""
+_LEAVING = 10.0
+"""The seconds within which the last of a cluster's processes lets go of its folder"""
 
 
 class ClusterLost(UnspokenError):
@@ -206,13 +211,47 @@ def _own(workers: int | None) -> Iterator[None]:
     }
     try:
         with _environment(own):
-            _start(folder, workers)
             try:
+                with _interrupts_later():
+                    _start(folder, workers)
                 yield
             finally:
                 ray().shutdown()
     finally:
-        shutil.rmtree(parent, ignore_errors=True)
+        _remove(parent)
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Keep a first interrupt until the end: Ray knows its processes, to stop them, only once all of them run.
+
+    A second interrupt is not kept.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept: list[int] = []
+
+    def keep(number: int, _: object) -> None:
+        kept.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, keep)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if kept:
+        raise KeyboardInterrupt
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder in which processes that are about to end may still write."""
+    until = time.monotonic() + _LEAVING
+    shutil.rmtree(folder, ignore_errors=True)
+    while folder.exists() and time.monotonic() < until:
+        time.sleep(0.1)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _start(folder: Path, workers: int | None) -> None:
