@@ -345,8 +345,8 @@ def test_a_file_that_is_not_there_is_told_in_one_sentence(folder: Path) -> None:
             "the split is 'fair', but should be iid, by-class, dirichlet:A",
         ),
         (
-            ["--data", "train.csv", "--parties", "1"],
-            "--parties is 1, but should be a whole number from 2 to 1000000000.",
+            ["--data", "train.csv", "--parties", "0"],
+            "--parties is 0, but should be a whole number from 1 to 1000000000.",
         ),
         (
             ["--data", "train.csv", "--parties", "50"],

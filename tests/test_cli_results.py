@@ -105,7 +105,7 @@ def test_a_comparison_keeps_every_run_and_overwrites_nothing(here: Path) -> None
     ("options", "words"),
     [
         (("moments", "--by", "luck"), "--by is 'luck', but should be one of: epsilon, parties, upload."),
-        (("moments", "--parties", "5,x"), "--parties is '5,x', but should be whole numbers from 2 to"),
+        (("moments", "--parties", "5,x"), "--parties is '5,x', but should be whole numbers from 1 to"),
         (("moments", "--table", "runs.txt"), "runs.txt: cannot hold a table; name a .csv or .parquet file in a folder"),
         (("moments", "--plot", "no/runs.png"), "no/runs.png: cannot hold a plot; name a .png, .svg or .pdf file in a"),
         (("moments", "--variant", "x"), "--variant is 'x', but should be a name and its keys, such as strong ="),

@@ -175,7 +175,7 @@ HUGE = "1" + "0" * 30
     [
         ("epsilon", NUMBER, ["0", "-1", "9e-05", "inf", "-inf", "nan", "true", '"one"', "1001", "[1]", "2020-01-01"]),
         ("delta", "a number from 1e-30 to below 1", ["0", "-1.0", "1", "1.0", "nan", "inf", "1e-31", "false", '"x"']),
-        ("count", "a whole number of parties, from 2 to", ["0", "1", "-5", "2.5", "9.0", "true", '"x"', HUGE, "inf"]),
+        ("count", "a whole number of parties, from 2 to", ["0", "-5", "2.5", "9.0", "true", '"x"', HUGE, "inf"]),
         ("records", "a whole number from 1 to", ["0", "-1", "1.5", "true", '"x"', HUGE]),
         ("colluding", SHARE, ["1.0", "-0.1", "-1", "nan", "inf", "true", '"half"']),
         ("dropouts", SHARE.replace("0.5", "0.05"), ["1.0", "-0.1", "-1", "nan", "inf", "true", '"half"']),
@@ -729,5 +729,5 @@ def test_with_parties_changes_the_number_of_parties_and_nothing_else() -> None:
     assert (fewer.parties.count, fewer.colluding, fewer.dropouts) == (100, 50, 5)
     assert study.parties.count == 1000
     assert fewer.digest() == from_text(EXAMPLE.replace("count = 1000", "count = 100")).digest()
-    with pytest.raises(StudyError, match=r"\[parties\] count is 1, but should be a whole number of parties"):
-        study.with_parties(1)
+    with pytest.raises(StudyError, match=r"\[parties\] count is 0, but should be a whole number of parties"):
+        study.with_parties(0)

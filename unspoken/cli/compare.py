@@ -213,8 +213,8 @@ def _counts(text: str | None) -> tuple[int, ...]:
         numbers = [int(part) for part in text.split(",")]
     except ValueError:
         numbers = []
-    if not numbers or not all(2 <= number <= LARGEST_COUNT for number in numbers):
-        raise UnspokenError(f"--parties is {text!r}, but should be whole numbers from 2 to {LARGEST_COUNT}, as 10,100.")
+    if not numbers or not all(1 <= number <= LARGEST_COUNT for number in numbers):
+        raise UnspokenError(f"--parties is {text!r}, but should be whole numbers from 1 to {LARGEST_COUNT}, as 10,100.")
     return tuple(dict.fromkeys(numbers))
 
 

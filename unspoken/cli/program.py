@@ -163,8 +163,8 @@ def study_for(path: Path, parties: int | None) -> Study:
     study = read_study(path)
     if parties is None:
         return study
-    if not 2 <= parties <= LARGEST_COUNT:
-        raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to {LARGEST_COUNT}.")
+    if not 1 <= parties <= LARGEST_COUNT:
+        raise UnspokenError(f"--parties is {parties}, but should be a whole number from 1 to {LARGEST_COUNT}.")
     return study.with_parties(parties)
 
 

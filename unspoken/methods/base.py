@@ -22,6 +22,7 @@ from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Description, Study
+from unspoken.study.explaining import shown
 from unspoken.types import Flags, Floats, Integers
 
 
@@ -186,6 +187,31 @@ class Contribution:
             object.__setattr__(self, "exact", np.empty((len(self.noisy), 0), dtype=np.int64))
 
 
+def check_parties(study: Study, kind: Description) -> None:
+    """Refuse fewer parties than the method needs, and what has no meaning where there is only one."""
+    if study.parties.count < kind.fewest_parties:
+        needs = f'"{kind.name}" needs {kind.fewest_parties} or more'
+        raise study.error("parties.count", f"is {study.parties.count}, but {needs}; have more parties")
+    if study.parties.count > 1:
+        return
+    for key, nobody in (
+        ("colluding", "collude with"),
+        ("dropouts", "go on without it"),
+        ("enclaves", "hide noise from"),
+    ):
+        if getattr(study.privacy, key):
+            problem = (
+                f"is {shown(getattr(study.privacy, key))}, but with one party there is nobody to {nobody}; remove it"
+            )
+            raise study.error(f"privacy.{key}", problem)
+    if study.group is None:
+        raise study.error(
+            "privacy.unit",
+            'is "party", but the only party has all records, and a result that hides all of them says nothing; use '
+            '"record" or { group = … }',
+        )
+
+
 class Method(Description, ABC):
     """One of the published systems, set up for a study."""
 
@@ -194,6 +220,7 @@ class Method(Description, ABC):
         if study.task not in self.tasks:
             able = " and ".join(self.tasks)
             raise study.error("study.task", f'is "{study.task}", but "{self.name}" is for {able} only')
+        check_parties(study, self)
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -271,6 +298,7 @@ def release_of(method: Method, ended: StopIteration) -> Release:
 class PooledMethod(Method):
     """A baseline that has all records in one place: it asks for `Pool`, and parties contribute nothing else."""
 
+    fewest_parties = 1
     secrets: SecretStream | None = None
     """The randomness of its noise: the system's, unless a test sets it"""
 

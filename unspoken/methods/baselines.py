@@ -76,6 +76,7 @@ class Local(FunctionOrTraining, FunctionMethod):
     A model is trained by all parties, each of which protects its own gradient with all the noise that this needs.
     """
 
+    fewest_parties = 1
     name = "local"
     summary = "a baseline: no secure sum, each party adds all of its noise"
     noise = IndependentNoise()
@@ -92,6 +93,7 @@ class Local(FunctionOrTraining, FunctionMethod):
 class Central(FunctionOrTraining, FunctionMethod):
     """A curator whom everyone trusts: all records in one place, and noise once. Training is DP-SGD."""
 
+    fewest_parties = 1
     name = "central"
     summary = "a baseline: a trusted curator with all records adds the noise once"
     noise = CuratorNoise()
@@ -117,6 +119,7 @@ class Central(FunctionOrTraining, FunctionMethod):
 class NonPrivate(FunctionOrTraining):
     """No privacy: the function of all records in one place, or the average of models that parties train (FedAvg)."""
 
+    fewest_parties = 1
     name = "none"
     summary = "a baseline: no privacy"
     training_keys = FederatedOptions

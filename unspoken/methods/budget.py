@@ -21,11 +21,13 @@ def epsilon_for(study: Study) -> float:
 
 
 def budget(study: Study, delta: float | None = None, attempts: int | None = None) -> float:
-    """The μ of all that is released in one attempt at each sum: μ(ε, δ)/√attempts.
+    """The μ of all that is released in one attempt at each sum: μ(ε, δ)/√attempts, or that of the study's noise.
 
     `delta` is the part of δ that is left for noise; None: all of it, which is a little too much. `attempts`: the
-    study's, unless something is released only once.
+    study's, unless something is released only once. A noise multiplier is that of each attempt, however many follow.
     """
+    if study.privacy.epsilon is None and study.privacy.noise_multiplier is not None:
+        return 1.0 / study.privacy.noise_multiplier
     left = study.privacy.delta if delta is None else delta
     return mu_for(epsilon_for(study), left) / math.sqrt(study.privacy.attempts if attempts is None else attempts)
 

@@ -4,6 +4,10 @@ Secure Distributed DP-Helmet, Algorithm 2. Against the paper: parties of unequal
 and N_i are summed), which makes the influence of every record the same, D/Λ on the total, and needs no smallest
 party; sensitivities and noise shares are those of `learners.linear` and `privacy.guarantee`; all outputs are one
 vector-valued release instead of one per class.
+
+A party alone (`[parties] count = 1`, the paper's centralised setting) adds all of the noise itself, in a message that
+is private by it: there is nobody to add up with, and nobody to hide from but those who see the model. If each of
+several parties does so, as if it were alone, that is the naive way: the baseline `independent-models`.
 """
 
 from __future__ import annotations
@@ -17,8 +21,9 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
-from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
+from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
 from unspoken.methods.helmet_rules import choose_constant, choose_radius, choose_regularization, total_sensitivity
+from unspoken.methods.mechanisms import IndependentNoise, Mechanism, NoiseShares
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
 from unspoken.methods.releases import LinearModel
@@ -56,11 +61,13 @@ class Helmet(Method):
     name = "helmet"
     summary = "blind averaging of models that parties train alone"
     tasks = ("classification",)
+    fewest_parties = 1
     keys = Options
     template: ClassVar[Template] = {
         "classification": """\
 learner = "softmax"           # or "logistic", "svm"
 # regularization = 0.1        # larger: less noise, simpler models; left out: by a rule, see `unspoken plan`
+# radius = 1.0                # the largest norm of a party's model; left out: none for records, by a rule for parties
 """
     }
     estimator_parameters = ("learner", "regularization", "weights", "radius", "solver")
@@ -102,10 +109,16 @@ learner = "softmax"           # or "logistic", "svm"
             seed=self.options.seed,
         )
         if self.options.regularization is None:
-            learner = replace(learner, regularization=choose_regularization(study, learner, self.by_records))
+            quiet = choose_regularization(study, learner, self.by_records, self.noise.in_the_open)
+            learner = replace(learner, regularization=quiet)
         if self.options.radius is None and study.group is None:
             learner = replace(learner, radius=choose_radius(learner))
         self.learner = learner
+
+    @property
+    def noise(self) -> Mechanism:
+        """The noise mechanism, not yet sized: shares in a secure sum, or all of it at the only party."""
+        return IndependentNoise() if self.study.parties.count == 1 else NoiseShares()
 
     def plan(self) -> Plan:
         learner = self.learner
@@ -115,16 +128,21 @@ learner = "softmax"           # or "logistic", "svm"
             bound=learner.model_bound * (self.study.parties.max_records if self.by_records else 1),
             sensitivity=total_sensitivity(self.study, learner, self.by_records),
             exact=("records",) if self.by_records else (),
+            noise=self.noise,
         )
         plan = make_plan(self.study, self.name, [declared], tuple(self._notes()))
         facts = {"regularization": learner.regularization, "radius": learner.radius}
+        facts["noise_multiplier"] = plan.sums[0].noise_std / plan.sums[0].sensitivity
         if self.study.data.has_intercept:
             facts["constant"] = self.study.data.constant
         return replace(plan, facts={key: value for key, value in facts.items() if value is not None})
 
     def _notes(self) -> Iterator[str]:
+        if self.study.parties.count == 1:
+            yield "the only party adds all of the noise itself: no secure sum is needed, and nobody can collude"
         if self.by_records:
-            yield "the total number of records becomes known; how many each party has is not part of the promise"
+            whose = "every party's" if self.noise.in_the_open else "the total"
+            yield f"{whose} number of records becomes known; how many each party has is not part of the promise"
         if self.options.regularization is None:
             yield f"regularization = {self.learner.regularization:g}, by a rule, as the study leaves it open"
         if self.options.radius is None and self.learner.radius is not None:
@@ -152,9 +170,21 @@ learner = "softmax"           # or "logistic", "svm"
         return Contribution(vectors * block.counts[:, None], block.counts[:, None])
 
     def coordinate(self, plan: Plan) -> Conversation:
-        total = yield Sum("model")
+        total = yield (Sum if self.noise.summed else Collect)("model")
         count = int(total.exact[0]) if self.by_records else total.survivors
         average = total.noisy / count
         details = {**({"records": count} if self.by_records else {}), "noise_std_per_weight": total.noise_std / count}
         weights = average.reshape(self.learner.loss.outputs, -1)
         return LinearModel(weights, self.learner.loss.link, details)
+
+
+class IndependentModels(Helmet):
+    """The naive way: every party's model is private on its own, by all the noise that this needs, and is published.
+
+    Of n parties' average the noise is √n times that of blind averaging, a little less where that allows for colluders.
+    """
+
+    name = "independent-models"
+    summary = "a baseline: an average of models that are private on their own"
+    template: ClassVar[Template] = {}
+    noise = IndependentNoise()

@@ -32,7 +32,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from unspoken.learners.linear import LinearLearner
-from unspoken.methods.budget import expected_noise
+from unspoken.methods.budget import budget, expected_noise
 from unspoken.study import Study
 
 _RECORDS, _PARTIES = (0.1, 0.1), (0.5, 0.05)
@@ -62,20 +62,23 @@ def varying(norm: float) -> float:
     return min(norm, max(1.0, math.sqrt(0.1) * norm))
 
 
-def score_noise(study: Study, learner: LinearLearner, by_records: bool) -> float:
-    """σ, but for what rounding adds and the small part of δ that sums cost."""
-    total = total_sensitivity(study, learner, by_records) * expected_noise(study)
+def score_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
+    """σ, but for what rounding adds and the small part of δ that sums cost. `independent`: each party has all of the
+    noise that it needs, so that a total has that of all."""
+    noise = math.sqrt(study.parties.count) / budget(study) if independent else expected_noise(study)
+    total = total_sensitivity(study, learner, by_records) * noise
     return varying(learner.norm) * total / (study.parties.count * (study.parties.records if by_records else 1))
 
 
-def choose_regularization(study: Study, learner: LinearLearner, by_records: bool) -> float:
+def choose_regularization(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
     """Λ by the rule above; the learner's own Λ does not matter."""
     allowed, smallest = _PARTIES if study.group is None else _RECORDS
     part, whole = varying(learner.norm) ** 2, learner.norm**2
     least, most = (min(bisect_left(_STEPS, bound), len(_STEPS) - 1) for bound in (smallest * part, whole))
 
     def is_quiet(step: int) -> bool:
-        return score_noise(study, replace(learner, regularization=_STEPS[step]), by_records) <= allowed
+        quieter = replace(learner, regularization=_STEPS[step])
+        return score_noise(study, quieter, by_records, independent) <= allowed
 
     return _STEPS[bisect_left(range(most), True, lo=least, key=is_quiet)]
 

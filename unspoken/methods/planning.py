@@ -68,7 +68,7 @@ def make_plan(
     setting = setting_of(study, declared)
     setting = replace(setting, assumptions=setting.assumptions + assumptions)
     left = left_of_delta(study, setting.slack, 'a larger delta, or protocol = "secagg"')
-    epsilon = None if mu is not None else epsilon_for(study)
+    epsilon = None if mu is not None or study.privacy.epsilon is None else epsilon_for(study)
     of_attempt = budget(study, left, setting.attempts) if mu is None else mu / math.sqrt(setting.attempts)
     mu_whole = of_attempt / math.sqrt(sum(each.share * each.count for each in declared))
     sums = tuple(plan_sum(study, setting, each, mu_whole * math.sqrt(each.share)) for each in declared)

@@ -120,6 +120,8 @@ class Guarantee:
         if not self.trust.colluding:
             accomplices = "or one of the parties" if liar else "if it is one of the parties"
         accomplices = " ".join(part for part in ("even", liar, accomplices) if part)
+        if self.trust.parties == 1:
+            accomplices = "except the only party itself, whose noise it is"
         changed = "replaced by something else" if self.adjacency == "replace" else "left out or put in"
         promise = (
             f"Whoever sees {self.seen}, {accomplices}, and tries to find out whether {protected} had been {changed} "

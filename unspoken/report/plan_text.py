@@ -92,6 +92,8 @@ def _parties(plan: Plan) -> str:
     trust = plan.trust
     if plan.is_pooled:
         return f"{trust.parties:,}, whose records are all in one place"
+    if trust.parties == 1:
+        return "1, which adds all of the noise itself"
     if plan.asked == 1:
         return f"{trust.parties:,}, of which only the first takes part"
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"

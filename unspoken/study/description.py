@@ -65,6 +65,8 @@ class Description:
     certificate that has others."""
     solves_for: ClassVar[str | None] = None
     """The key that follows from epsilon and noise_multiplier, if a study gives both and leaves this key open."""
+    fewest_parties: ClassVar[int] = 2
+    """The least number of parties that it makes sense with: 1 if a party alone gets a result that is private."""
     votes_on_public: ClassVar[bool] = False
     """Whether parties vote on the study's public records."""
     estimator_parameters: ClassVar[tuple[str, ...]] = ()

@@ -155,7 +155,11 @@ class DataSection(Section):
 
 
 class PartiesSection(Section):
-    count: int = Field(ge=2, le=LARGEST_COUNT, description="a whole number of parties, from 2 to 1000000000")
+    count: int = Field(
+        ge=1,
+        le=LARGEST_COUNT,
+        description="a whole number of parties, from 2 to 1000000000, or 1 with methods that need no others",
+    )
     records: int = Field(
         1,
         ge=1,
