@@ -13,6 +13,7 @@ from unspoken.cli.program import AsJson, explained, print_json
 if TYPE_CHECKING:
     from unspoken.methods.plan import Plan
     from unspoken.privacy.ledger import Ledger
+    from unspoken.report.promise_text import Seat
     from unspoken.study.policy import Policy
 
 PolicyFile = Annotated[
@@ -34,9 +35,7 @@ def policy_for(given: Path | None) -> Policy | None:
     return read_policy(given or usual)
 
 
-def ask(
-    plan: Plan, records: int, account: Ledger, party: str, *, rules: Policy | None, yes: bool, as_json: bool
-) -> None:
+def ask(plan: Plan, seat: Seat, account: Ledger, *, rules: Policy | None, yes: bool, as_json: bool) -> None:
     """Show what would be agreed to, have it answered, and write the answer down; `Refused` if it is no.
 
     A policy answers if there is one, also where `yes` is given: that only means that no person is asked.
@@ -45,21 +44,21 @@ def ask(
     from unspoken.report import consents, policy
     from unspoken.report.promise_text import show_promise
 
-    show_promise(plan, records, account, party, error=as_json)
+    show_promise(plan, seat, account, error=as_json)
     by: dict[str, Any] = {"by": "--yes"}
     problem = None
     if rules is not None:
         by = {"by": "policy", "policy": rules.source, "policy_sha256": rules.sha256}
-        problem = policy.refusal(rules, plan, account)
+        problem = policy.refusal(rules, plan, account, seat.party)
         if (limit := policy.total_limit(rules)) is not None:
             account.cap(limit)
     elif not yes:
         by, problem = {"by": "person"}, _asked()
     told = {"answer": "refused" if problem else "agreed", **by, **({"reason": problem} if problem else {})}
-    promise = plan.guarantee.to_json()
+    promise = plan.guarantee_for(seat.party).to_json()
     study = {"study": plan.study.name, "study_sha256": plan.study.digest()}
     cost = {name: promise[name] for name in ("epsilon", "delta", "unit")}
-    consents.append(log_file(), {**told, **study, **cost, "party": party, "dataset": account.dataset})
+    consents.append(log_file(), {**told, **study, **cost, "party": seat.name, "dataset": account.dataset})
     if problem:
         raise Refused(f"{problem.rstrip('.')}; nothing was sent.")
 

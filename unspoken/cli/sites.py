@@ -245,7 +245,7 @@ def join(
     account = ledger_for(ledger, dataset, [data], otherwise=data.stem)
     try:
         ready = ready.charged_to(account)
-        ask(ready.plan, len(records), account, ready.name, rules=rules, yes=yes, as_json=as_json)
+        ask(ready.plan, ready.seat, account, rules=rules, yes=yes, as_json=as_json)
         with _told(study, as_json) as told, leaving(lambda: f"{_GOES_ON}; the ledger keeps what was charged"):
             joined = ready.join(where, told=told, patience=patience)
     except Refused as error:

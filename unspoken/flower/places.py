@@ -71,12 +71,13 @@ class _Place:
             return
         rules, stdin = policy_for(self.site.path(self.site.policy)), sys.stdin
         records = read_records(self.data, self.study)
-        ready, account = sites.prepare(self.study, records, key=self.key), self.account(self.data)
+        account = self.account(self.data)
+        ready = sites.prepare(self.study, records, key=self.key, ledger=account)
         remark(on_records(self.study, records))
         with open(os.devnull, encoding="utf-8") as nobody:
             sys.stdin = nobody
             try:
-                ask(ready.plan, len(records), account, ready.name, rules=rules, yes=self.site.yes, as_json=True)
+                ask(ready.plan, ready.seat, account, rules=rules, yes=self.site.yes, as_json=True)
             finally:
                 sys.stdin = stdin
         writing.check_folder(self.output)

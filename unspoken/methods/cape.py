@@ -21,6 +21,7 @@ import math
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 from pydantic import Field
 
 from unspoken import defaults
@@ -28,7 +29,8 @@ from unspoken.methods.base import Cancel, Collect, Conversation, Total, ZeroSum
 from unspoken.methods.budget import epsilon_for
 from unspoken.methods.correlated_noise import CorrelatedNoise
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
-from unspoken.methods.plan import Plan
+from unspoken.methods.mechanisms import NoiseShares, Participation
+from unspoken.methods.plan import Plan, agreed_protocol
 from unspoken.methods.workloads import Answering, Query
 from unspoken.privacy.accounting import epsilon_of
 from unspoken.privacy.gaussian import mu_for
@@ -112,9 +114,8 @@ function = "mean"             # of each column; or "histogram", with bins = 10
     def plan(self) -> Plan:
         self._more_noise = 1.0  # Whoever makes the plan again makes the same.
         plan = super().plan()
-        notes = (*plan.notes, *_doubts(plan))
         if self.epsilons is None:
-            return replace(plan, notes=notes)
+            return replace(plan, notes=(*plan.notes, *_doubts(plan)))
         for _ in range(_TRIES):
             # Parties that want the same get the same.
             found = {own: _promise(plan, party) for party, own in enumerate(self.epsilons)}
@@ -124,7 +125,9 @@ function = "mean"             # of each column; or "histogram", with bins = 10
                 more = "" if len(promises) <= _MOST_TOLD else ", …"
                 own = f"each party has a promise of its own for its records: epsilon = {told}{more}; the total must "
                 own += "hide the strictest"
-                return replace(plan, notes=(*notes, own), facts={**plan.facts, "promises": promises})
+                return replace(
+                    plan, notes=(*plan.notes, *_doubts(plan), own), facts={**plan.facts, "promises": promises}
+                )
             self._more_noise *= 1.001
             plan = super().plan()
         raise RuntimeError("The noise does not keep every party's promise.")
@@ -179,17 +182,33 @@ def _promise(plan: Plan, party: int) -> dict[str, Any]:
 
 def _doubts(plan: Plan) -> list[str]:
     """Notes on when another order or method serves better."""
-    planned = plan.sums[0]
+    planned, parties = plan.sums[0], plan.trust.parties
+    deviations = np.array([planned.noise_std_for(party) for party in range(parties)])
     if planned.noise.cancels:
-        other = f'"{defaults.METHOD}" has no more noise in the total, and no messages'
+        other = _summed(plan, float(deviations.max()))
         return [f"messages come first, then a secure sum of their noise, in each turn; {other}"]
+    strictest = np.argsort(-deviations, kind="stable")
     for vanished in range(1, plan.trust.dropouts + 1):
-        sent = plan.trust.parties - vanished
-        left, independent = planned.total_std(sent, plan.trust.parties), math.sqrt(sent) * planned.noise_std
+        sent = np.ones(parties, dtype=np.bool_)
+        sent[strictest[:vanished]] = False
+        left, independent = planned.total_std_of(np.ones_like(sent), sent), float(np.linalg.norm(deviations[sent]))
         if left > independent:
             gone = "1 party vanishes" if vanished == 1 else f"{vanished:,} parties vanish"
+            gone = gone if deviations.min() == deviations.max() else f"{gone}, the strictest,"
             return [
                 f"if {gone} between the noise and the messages, the total has more noise ({left:.4g}) than independent "
                 f'noise would have ({independent:.4g}): use order = "messages-first", or "{defaults.METHOD}"'
             ]
     return []
+
+
+def _summed(plan: Plan, deviation: float) -> str:
+    """How a secure sum of everything compares, which has one promise for all: the strictest, of this deviation."""
+    planned, everyone = plan.sums[0], Participation(plan.trust.parties, plan.trust.parties)
+    if deviation <= planned.noise_std:
+        return f'"{defaults.METHOD}" has no more noise in the total, and no messages'
+    opens = agreed_protocol(plan.study, plan.trust, plan.sums).opens_noise
+    shares = NoiseShares().sized(plan.trust, (deviation * planned.encoding.scale) ** 2, opens)
+    other = math.sqrt(shares.total(everyone)) / planned.encoding.scale
+    told = f"{other:.4g}, where this has {planned.total_std(plan.trust.parties):.4g}"
+    return f'"{defaults.METHOD}" needs no messages, but the strictest epsilon for all: noise of {told}'

@@ -112,24 +112,29 @@ class CorrelatedNoise(Mechanism):
 
     def parts(self, scale: float, noise_std: float) -> dict[str, float]:
         """The paper's quantities: τ_e, τ_g, the correlation of two parties' noise given that the ê are taken away, the
-        gain G over independent noise of the same promise (Proposition 1), and H, the variance of the total over that
+        gain G over independent noise of the same promises (Proposition 1), and H, the variance of the total over that
         of one curator (Remark 3), if nobody vanishes. Totals are sums over records, so that G and H are the same for
-        parties of any sizes."""
-        shared = self.common * (1.0 - 1.0 / self.parties)
-        pooled, left = (noise_std * scale) ** 2, self.total(Participation(self.parties, self.parties))
+        parties of any sizes. Where parties have promises of their own, τ_e, τ_g and the correlation are those of the
+        others, and the curator's noise is for the strictest."""
+        common = math.fsum(self.variances(index)[0] for index in range(self.parties))
+        shared = self.common * (1.0 - self.common / common)
+        left = self.total(Participation(self.parties, self.parties))
+        # The adversary's variance of each party: that of independent noise with its promise.
+        alone = [self.variance_for(index) or (noise_std * scale) ** 2 for index in range(self.parties)]
         return {
             "tau_e": math.sqrt(shared) / scale,
             "tau_g": math.sqrt(self.own) / scale,
-            "correlation": -self.common / self.parties / (shared + self.own),
-            "gain": self.parties * pooled / left,
-            "over_curator": left / pooled,
+            "correlation": -self.common * (self.common / common) / (shared + self.own),
+            "gain": math.fsum(alone) / left,
+            "over_curator": left / max(alone),
         }
 
     def explained(self, parts: dict[str, float]) -> str:
+        whose, two = (" of parties without a promise of their own", "of them") if self.stronger else ("", "parties")
         return (
-            f"τ_e = {parts['tau_e']:.4g} cancels and τ_g = {parts['tau_g']:.4g} stays; the noise of two parties has "
-            f"the correlation {parts['correlation']:.3g}; the total's variance is that of independent noise over G = "
-            f"{parts['gain']:.4g}, and H = {parts['over_curator']:.4g} times one curator's, for parties of any sizes"
+            f"τ_e = {parts['tau_e']:.4g} cancels and τ_g = {parts['tau_g']:.4g} stays{whose}; the noise of two {two} "
+            f"has the correlation {parts['correlation']:.3g}; the total's variance is that of independent noise over G "
+            f"= {parts['gain']:.4g}, and H = {parts['over_curator']:.4g} times one curator's, for parties of any sizes"
         )
 
     def way(self, protocol: str) -> str:

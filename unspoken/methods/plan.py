@@ -137,6 +137,13 @@ class Plan:
         counted = [planned for planned in self.sums if planned.noise.counted]
         return tuple(planned.event(planned.releases, planned.noise_std_for(party)) for planned in counted)
 
+    def guarantee_for(self, party: int | None) -> Guarantee:
+        """The guarantee of this party's own records, which is stronger than that of all if it adds more noise."""
+        own = self.costs_of(party)
+        if own == self.costs:
+            return self.guarantee
+        return accounting.kept(self.guarantee, self._spend([*own, *(other.event for other in self.others)]))
+
     def costs_of_a_vector(self, name: str, party: int | None = None) -> tuple[Event, ...]:
         """The cost of one vector of this party for the named sum, if as few take part as the plan allows.
 

@@ -54,6 +54,7 @@ least 1.2·r² from (a, b) to (A, B), and the joint covariance of messages and s
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from scipy.optimize import brentq
 
@@ -88,6 +89,7 @@ def adversary_variance(common: float, own: float, honest: int, factor: float = 1
     return 1.0 / (1.0 / (factor * (common + own)) + shared / ((factor + honest - 1) * own))
 
 
+@lru_cache(maxsize=1024)
 def factor_for(stronger: float, ratio: float, honest: int) -> float:
     """The factor k by which a site's adversary has `stronger` times the variance of the others', from 1; a = ratio·b.
 

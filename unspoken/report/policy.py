@@ -35,9 +35,9 @@ def total_limit(policy: Policy) -> Limit | None:
     return Limit(limits.total_epsilon, limits.total_delta, limits.group)
 
 
-def refusal(policy: Policy, plan: Plan, ledger: Ledger) -> str | None:
-    """The first rule that refuses a study, in a sentence; None if all allow it."""
-    for rule in _rules(policy, plan, ledger):
+def refusal(policy: Policy, plan: Plan, ledger: Ledger, party: int | None = None) -> str | None:
+    """The first rule that refuses a study to this party (None: to any), in a sentence; None if all allow it."""
+    for rule in _rules(policy, plan, ledger, party):
         place = where(policy.source, rule.place)
         if rule.value is None and policy.refuse_uncovered:
             return f"{place} is missing: the policy says nothing about it, and so refuses what it does not cover."
@@ -46,12 +46,12 @@ def refusal(policy: Policy, plan: Plan, ledger: Ledger) -> str | None:
     return None
 
 
-def _rules(policy: Policy, plan: Plan, ledger: Ledger) -> Iterator[_Rule]:
+def _rules(policy: Policy, plan: Plan, ledger: Ledger, party: int | None) -> Iterator[_Rule]:
     yield from _people(policy, plan)
     yield from _studies(policy, plan)
     yield _data(policy, plan)
-    yield from _limits(policy, plan)
-    yield _total(policy, plan, ledger)
+    yield from _limits(policy, plan, party)
+    yield _total(policy, plan, ledger, party)
 
 
 def _people(policy: Policy, plan: Plan) -> Iterator[_Rule]:
@@ -94,12 +94,13 @@ def _studies(policy: Policy, plan: Plan) -> Iterator[_Rule]:
     yield _Rule(("studies", "enclaves"), rules.enclaves, kept, "the study's promise rests on enclaves")
 
 
-def _limits(policy: Policy, plan: Plan) -> Iterator[_Rule]:
-    """What the study costs, and whom it protects from whom."""
-    limits, guarantee = policy.limits, plan.guarantee
+def _limits(policy: Policy, plan: Plan, party: int | None) -> Iterator[_Rule]:
+    """What the study costs this party, and whom it protects from whom."""
+    limits, guarantee = policy.limits, plan.guarantee_for(party)
     epsilon, delta, fewest, most = limits.epsilon, limits.delta, limits.parties, guarantee.trust.colluding
     told = f"the study costs up to epsilon = {guarantee.epsilon:.4g}"
-    yield _Rule(("limits", "epsilon"), epsilon, guarantee.epsilon <= (epsilon or 0.0), told)
+    kept = guarantee.epsilon <= (epsilon or 0.0) * (1.0 + 1e-9)  # as ledgers round
+    yield _Rule(("limits", "epsilon"), epsilon, kept, told)
     yield _Rule(("limits", "delta"), delta, guarantee.delta <= (delta or 0.0), f"the study's is {guarantee.delta:g}")
     kept = covers(guarantee.group, limits.group)
     yield _Rule(("limits", "unit"), limits.unit, kept, f"the study protects {shown(guarantee.unit)} only")
@@ -117,11 +118,11 @@ def _data(policy: Policy, plan: Plan) -> _Rule:
     return _Rule(("data", "columns"), allowed, not others, f"the study uses {', '.join(map(shown, others))} too")
 
 
-def _total(policy: Policy, plan: Plan, ledger: Ledger) -> _Rule:
+def _total(policy: Policy, plan: Plan, ledger: Ledger, party: int | None) -> _Rule:
     """All studies together, with this one: once if it is in the ledger already, since it was begun."""
     account, limit = ledger.account(), total_limit(policy)
     is_begun = any(run.study_sha256 == plan.study.digest() for run in account.runs.values())
-    more = () if is_begun else ((plan.run("policy"), plan.costs),)
+    more = () if is_begun else ((plan.run("policy"), plan.costs_of(party)),)
     place = ("limits", "total_epsilon")
     if limit is None:
         return _Rule(place, None, True, "")

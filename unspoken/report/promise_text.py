@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
@@ -20,17 +21,32 @@ _MOST_KEYS = 20
 """The most parties that are shown with their keys"""
 
 
-def promise_rows(plan: Plan, records: int, account: Ledger, party: str) -> Iterator[Row]:
+class Seat(NamedTuple):
+    """A party's place in a study."""
+
+    name: str
+    party: int
+    """Its index among the parties"""
+    records: int
+
+
+def promise_rows(plan: Plan, seat: Seat, account: Ledger) -> Iterator[Row]:
     """The people, the columns, the cost, and the assumptions of the promise."""
     shown = dict(plan_rows(plan))
     for name in _TAKEN:
         if name in shown:
             yield {"method": "learns", "data": "from"}.get(name, name), shown[name]
-    yield "promise", f"epsilon = {plan.guarantee.epsilon:.4g}, delta = {plan.guarantee.delta:g}"
+    promise, own = plan.guarantee, plan.guarantee_for(seat.party)
+    yield "promise", f"epsilon = {promise.epsilon:.4g}, delta = {promise.delta:g}"
+    if own != promise:
+        told = (
+            f"epsilon = {own.epsilon:.4g}, delta = {own.delta:g} for your own records, as you add more noise: whoever"
+        )
+        yield "to you", f"{told} attacks one guesses right at most {100 * own.attack_success:.1f} times in 100"
     yield from _people(plan)
-    yield "you are", f"{party}, with {records:,} records, which stay here"
+    yield "you are", f"{seat.name}, with {seat.records:,} records, which stay here"
     yield "your ledger", ledgers.summary(account)
-    yield "would cost", ledgers.after(account, plan)
+    yield "would cost", ledgers.after(account, plan, seat.party)
 
 
 def _people(plan: Plan) -> Iterator[Row]:
@@ -53,11 +69,11 @@ def _more(parties: int) -> str:
     return f" and {parties - _MOST_KEYS:,} more (`unspoken roster STUDY` shows all)" if parties > _MOST_KEYS else ""
 
 
-def show_promise(plan: Plan, records: int, account: Ledger, party: str, *, error: bool) -> None:
+def show_promise(plan: Plan, seat: Seat, account: Ledger, *, error: bool) -> None:
     """Show the promise, on standard error if standard output is for programs."""
     out = Console(highlight=False, stderr=error)
     table = facts_table()
-    for name, text in promise_rows(plan, records, account, party):
+    for name, text in promise_rows(plan, seat, account):
         table.add_row(name, escape(text))
     out.print(table)
     out.print(f"\n[bold]Guarantee.[/bold] {escape(plan.guarantee.sentence())}")

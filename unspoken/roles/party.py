@@ -143,13 +143,8 @@ class Party(Role[_State]):
             begun = "another ledger, or another data set" if is_other else "a ledger" if state.run else "no ledger"
             raise StoreError(f"the study was begun with {begun}: go on with the same, so that no spend is missed.")
         if ledger is not None and not state.run:
-            name = run_name(self._plan, self._identity)
-            if ledger.knows(name):
-                raise StoreError(
-                    "the ledger has charges of this study, but the state of this party in it is gone: it has forgotten "
-                    "what it sent. Put the state back if it was moved; otherwise leave this study."
-                )
-            state.run = name
+            check_new(self._plan, self._identity, ledger)
+            state.run = run_name(self._plan, self._identity)
             self._keep(lambda: self._keeper.replace(self._snapshot(*self._last)))
 
     @property
@@ -353,6 +348,15 @@ def run_name(plan: Plan, identity: Identity) -> str:
     another data set's name.
     """
     return identity.name_for(f"run of {plan.study.digest()}")
+
+
+def check_new(plan: Plan, identity: Identity, ledger: Charges) -> None:
+    """`StoreError` if a party without a state was charged for the study: it is not new, but has forgotten."""
+    if ledger.knows(run_name(plan, identity)):
+        raise StoreError(
+            "the ledger has charges of this study, but the state of this party in it is gone: it has forgotten "
+            "what it sent. Put the state back if it was moved; otherwise leave this study."
+        )
 
 
 def check_limit(plan: Plan, identity: Identity, ledger: Charges) -> None:

@@ -29,11 +29,12 @@ from unspoken.methods.registry import checked_plan, method_for, plan_of
 from unspoken.privacy.ledger import Charges
 from unspoken.report.countersigning import check_certificate, largest_ending, received
 from unspoken.report.endings import Joined
+from unspoken.report.promise_text import Seat
 from unspoken.roles.file_store import FileStore
 from unspoken.roles.helper import Helper
-from unspoken.roles.party import Party, check_limit
+from unspoken.roles.party import Party, check_limit, check_new
 from unspoken.roles.role import Role
-from unspoken.sites.states import check_helpers, kept, store_of
+from unspoken.sites.states import check_helpers, has_state, kept, store_of
 from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Roster, address_of
 from unspoken.summation.keys import Identity
@@ -80,15 +81,21 @@ class Ready:
     ledger: Charges | None = None
 
     def charged_to(self, ledger: Charges) -> Ready:
-        """The same party with a ledger, which must allow the whole study unless that has begun."""
+        """The same party with a ledger, which must allow the whole study unless that has begun; if it has, then the
+        state must be there to go on with."""
+        if has_state(self.plan.study, self.address, self.key):
+            with replace(self, ledger=ledger).participant():
+                pass
+        else:
+            check_new(self.plan, self.identity, ledger)
         check_limit(self.plan, self.identity, ledger)
         return replace(self, ledger=ledger)
 
     @property
-    def name(self) -> str:
-        """Its name in the study's roster."""
-        section = self.plan.study.roster
-        return section.name_of(self.identity.public.hex()) if section else ""
+    def seat(self) -> Seat:
+        """Its place in the study, for whoever is asked."""
+        section, count = self.plan.study.roster, int(self.records.counts[0])
+        return Seat(section.name_of(self.identity.public.hex()) if section else "", self.index, count)
 
     def join(self, where: Where, *, told: Told | None = None, patience: float = 600.0) -> Joined:
         """Take part."""
@@ -107,8 +114,12 @@ class Ready:
             )
 
     @property
+    def index(self) -> int:
+        return [bytes(known) for known in self.roster.parties].index(self.identity.public)
+
+    @property
     def address(self) -> str:
-        return address_of([bytes(known) for known in self.roster.parties].index(self.identity.public))
+        return address_of(self.index)
 
     def _signature(self, ending: Ending, sent: Mapping[str, int]) -> bytes:
         """The signature of the certificate, or `Refused`.

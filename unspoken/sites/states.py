@@ -33,10 +33,20 @@ def kept() -> Iterator[None]:
         raise not_kept(error) from None
 
 
-def store_of(study: Study, address: str, identity: Identity, key: Path) -> FileStore:
-    """The participant's state, and its witness beside the key."""
+def has_state(study: Study, address: str, key: Path) -> bool:
+    """Whether there is a state of this participant, or something that is left of one."""
+    return any(file.exists() for file in _files(study, address, key))
+
+
+def _files(study: Study, address: str, key: Path) -> tuple[Path, Path]:
+    """The participant's journal, and its witness beside the key."""
     name = f"{study.digest()[:16]}-{address.replace(':', '-')}"
-    state, witness = home() / "states" / f"{name}.journal", key.parent / "witnesses" / f"{name}.witness"
+    return home() / "states" / f"{name}.journal", key.parent / "witnesses" / f"{name}.witness"
+
+
+def store_of(study: Study, address: str, identity: Identity, key: Path) -> FileStore:
+    """The participant's state."""
+    state, witness = _files(study, address, key)
     try:
         for folder in (state.parent, witness.parent):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -1,0 +1,101 @@
+"""Sites of CAPE that have a promise of their own: what they are told, and what it is compared with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from factories import maker
+from unspoken.methods.cape import Cape
+from unspoken.methods.plan import Plan
+from unspoken.methods.registry import plan_for
+from unspoken.privacy.ledger import Ledger
+from unspoken.report.ledger import after
+from unspoken.report.policy import refusal
+from unspoken.report.promise_text import Seat, promise_rows
+from unspoken.study.policy import Policy
+
+study = maker("cape", task="statistics", data={"features": 1}, parties={"count": 5, "max_records": 1})
+WANTED = [2.0, 0.5, 2.0, 2.0, 2.0]
+STRICT, LAX = 1, 0
+
+
+def planned(**given: object) -> Plan:
+    return Cape(study(parties=5, epsilon=2.0, **given)).plan()
+
+
+def policy_of(**limits: float) -> Policy:
+    return Policy.model_validate({"refuse_uncovered": False, "limits": limits})
+
+
+def test_a_strict_site_s_guarantee_is_its_own_and_everyone_else_s_is_that_of_all() -> None:
+    plan = planned(method={"epsilons": WANTED})
+    own = plan.guarantee_for(STRICT)
+    assert own.epsilon == pytest.approx(0.5, rel=0.005)
+    assert own.epsilon <= 0.5 * (1.0 + 1e-9)
+    assert own.attack_success < plan.guarantee.attack_success - 0.05
+    assert plan.guarantee_for(LAX) == plan.guarantee_for(None) == plan.guarantee
+    alike = planned()
+    assert {alike.guarantee_for(site).epsilon for site in range(5)} == {alike.guarantee.epsilon}
+
+
+@pytest.mark.parametrize("limits", [{"epsilon": 0.5}, {"total_epsilon": 0.5, "total_delta": 1e-6}])
+def test_a_policy_counts_a_strict_site_by_its_own_promise(limits: dict[str, float]) -> None:
+    plan = planned(method={"epsilons": WANTED})
+    assert refusal(policy_of(**limits), plan, Ledger(), STRICT) is None
+    for other in (LAX, None):
+        assert refusal(policy_of(**limits), plan, Ledger(), other) is not None
+    tighter = {name: 0.4 if name.endswith("epsilon") else value for name, value in limits.items()}
+    assert "0.5" in (refusal(policy_of(**tighter), plan, Ledger(), STRICT) or "")
+
+
+def test_the_screen_says_what_it_costs_a_strict_site() -> None:
+    plan = planned(method={"epsilons": WANTED})
+    rows = dict(promise_rows(plan, Seat("St Mary", STRICT, 1), Ledger()))
+    assert rows["promise"] == "epsilon = 2, delta = 1e-06"
+    assert rows["to you"].startswith("epsilon = 0.5, delta = 1e-06 for your own records")
+    assert rows["to you"].endswith("guesses right at most 52.5 times in 100")
+    assert rows["would cost"] == after(Ledger(), plan, STRICT)
+    assert "at most epsilon = 0.5 at" in rows["would cost"]
+    assert "together would then have epsilon = 0.5 at" in rows["would cost"]
+    others = dict(promise_rows(plan, Seat("Charité", LAX, 1), Ledger()))
+    assert "to you" not in others
+    assert "at most epsilon = 2 at" in others["would cost"]
+
+
+def test_a_secure_sum_with_the_strictest_promise_for_all_is_what_it_is_compared_with() -> None:
+    """It has more noise here than correlated noise, so that "no more noise" would be wrong."""
+    alike = planned(method={"order": "messages-first"}, dropouts=1)
+    assert any("has no more noise in the total" in note for note in alike.notes)
+    plan = planned(method={"order": "messages-first", "epsilons": WANTED}, dropouts=1)
+    (note,) = (note for note in plan.notes if "messages come first" in note)
+    assert "has no more noise" not in note
+    content = study(parties=5, epsilon=0.5, dropouts=1).model_dump(exclude_none=True)
+    content["method"] = {"name": "moments", "function": "mean"}
+    moments = plan_for(type(study())(**content)).sums[0].total_std(5)
+    stated = [float(text.split(",")[0]) for text in note.split("noise of ")[1].split("where this has ")]
+    assert stated == pytest.approx([moments, plan.sums[0].total_std(5)], rel=0.01)
+    assert stated[1] < stated[0]
+
+
+def test_vanished_sites_are_compared_with_independent_noise_of_the_same_promises() -> None:
+    """The strictest of five may vanish, after its ê: by far the largest is left in the total."""
+    plan = planned(method={"order": "noise-first", "epsilons": WANTED}, dropouts=1)
+    (note,) = (note for note in plan.notes if "between the noise and the messages" in note)
+    total, sent = plan.sums[0], np.arange(5) != STRICT
+    left = total.total_std_of(np.ones(5, dtype=np.bool_), sent)
+    independent = math.sqrt(sum(total.noise_std_for(site) ** 2 for site in range(5) if site != STRICT))
+    assert "1 party vanishes, the strictest, between" in note
+    assert f"more noise ({left:.4g}) than independent noise would have ({independent:.4g})" in note
+
+
+def test_the_gain_is_over_independent_noise_and_a_curator_s_of_the_same_promises() -> None:
+    plan = planned(method={"order": "noise-first", "epsilons": WANTED})
+    total = plan.sums[0]
+    alone, left = [total.noise_std_for(site) ** 2 for site in range(5)], total.total_std(5) ** 2
+    assert total.parts["gain"] == pytest.approx(sum(alone) / left)
+    assert total.parts["over_curator"] == pytest.approx(left / max(alone))
+    assert total.parts["over_curator"] < 1.5, "the strictest site's noise is most of it"
+    assert "of parties without a promise of their own" in total.noise.explained(total.parts)

@@ -1,0 +1,73 @@
+"""A state that cannot be gone on with is told before anybody is asked: nobody agrees to what cannot be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from network.town import NAMES, Town
+from unspoken import sites
+from unspoken.cli import app
+from unspoken.methods.registry import plan_for
+from unspoken.privacy.ledger import Ledger
+from unspoken.roles.party import run_name
+
+
+@pytest.fixture
+def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
+    found = Town(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "homes" / NAMES[0]))
+    return found
+
+
+def join() -> Result:
+    """A party whose coordinator is not there. It keeps its state all the same."""
+    command = ["join", "study.toml", "--data", f"{NAMES[0]}.npz", "--coordinator", "127.0.0.1:9", "--patience", "0"]
+    return CliRunner().invoke(app, command, input="y\n")
+
+
+def consents(town: Town) -> int:
+    log = town.folder / "homes" / NAMES[0] / "consent.jsonl"
+    return len(log.read_text().splitlines()) if log.exists() else 0
+
+
+def check_not_asked(town: Town, told: str) -> None:
+    before = consents(town)
+    said = join()
+    assert (said.exit_code, consents(town)) == (2, before)
+    assert told in said.stderr
+    assert "Take part?" not in said.output
+
+
+def test_a_party_that_was_charged_and_has_no_state_is_not_asked(town: Town) -> None:
+    home, plan = town.folder / "homes" / NAMES[0], plan_for(town.study)
+    ready = sites.prepare(town.study, town.folder / f"{NAMES[0]}.npz", key=town.key(NAMES[0]))
+    name = run_name(plan, ready.identity)
+    Ledger(home / "ledger.sqlite", NAMES[0]).charge(plan.run(name, seat=True), "00", plan.costs)
+    check_not_asked(town, "the state of this party in it is gone")
+    assert not (home / "states").exists()
+
+
+@pytest.mark.parametrize(
+    ("lost", "told"),
+    [
+        ("states/*.journal", "is gone, but its witness"),
+        ("witnesses/*.witness", "has records, but its witness"),
+    ],
+)
+def test_a_party_that_lost_a_half_of_its_state_is_not_asked(lost: str, told: str, town: Town) -> None:
+    assert join().exit_code == 3
+    (file,) = (town.folder / "homes" / NAMES[0]).glob(lost)
+    file.unlink()
+    check_not_asked(town, told)
+
+
+def test_a_party_whose_state_is_in_use_is_not_asked_and_with_its_state_it_goes_on(town: Town) -> None:
+    assert join().exit_code == 3
+    ready = sites.prepare(town.study, town.folder / f"{NAMES[0]}.npz", key=town.key(NAMES[0]))
+    with ready.charged_to(Ledger(town.folder / "homes" / NAMES[0] / "ledger.sqlite", NAMES[0])).participant():
+        check_not_asked(town, "is in use by another process")
+    assert (join().exit_code, consents(town)) == (3, 2)
