@@ -137,6 +137,31 @@ def test_studies_of_different_neighbours_are_added_up_for_replaced_records() -> 
     assert epsilon(gaussian) == gaussian_epsilon(math.hypot(0.6, 0.2), DELTA)
 
 
+def test_parties_that_are_left_out_are_added_up_for_records_as_two_steps() -> None:
+    """Whatever is done to a record of a party, its records are left out, and others put in."""
+    left_out = run_of("0", adjacency="add-remove", group=None)
+    alone = charged((left_out, (Gaussian(0.3),)))
+    assert (alone.guarantee(DELTA).unit, alone.guarantee(DELTA).adjacency) == ("party", "add-remove")
+    assert epsilon(alone) == gaussian_epsilon(0.3, DELTA)
+    mixed = charged((left_out, (Gaussian(0.3),)), (run_of("1", adjacency="add-remove"), (Gaussian(0.2),)))
+    assert (mixed.guarantee(DELTA).unit, mixed.guarantee(DELTA).adjacency) == ("record", "replace")
+    assert epsilon(mixed) == gaussian_epsilon(math.hypot(0.6, 0.4), DELTA)
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("party", 1.0), ("record", 2.0)])
+def test_a_limit_about_records_counts_parties_that_are_left_out_twice(unit: str, factor: float) -> None:
+    most = gaussian_epsilon(0.3 * factor, DELTA)
+    left_out = run_of(adjacency="add-remove", group=None)
+    for allowed, is_refused in ((most * 1.01, False), (most * 0.99, True)):
+        ledger = Ledger()
+        ledger.set_limit(allowed, DELTA, unit)
+        if is_refused:
+            with pytest.raises(OverLimit):
+                ledger.charge(left_out, "a", [Gaussian(0.3)])
+        else:
+            ledger.charge(left_out, "a", [Gaussian(0.3)])
+
+
 def test_the_cost_of_drawing_noise_grows_with_the_epsilon_of_the_total() -> None:
     """(1 + e^ε)·η, for the ε of all 19 runs: what that leaves of δ gives no more than the stated ε."""
     distance = 1e-14

@@ -132,6 +132,7 @@ class Case:
     """Of compute nodes: how many there are, and how many of them each party uses."""
     directed: bool = False
     """Whether the study's [data] names public records, in whose directions linear methods learn."""
+    adjacency: str = "replace"
 
     def __str__(self) -> str:
         return " ".join([self.task, self.method, *(f"{key}={value}" for key, value in self.options)])
@@ -151,6 +152,7 @@ class Case:
             parties={"count": PARTIES, "records": self.sizes[0], "max_records": self.sizes[1]},
             epsilon=options.pop("epsilon", 1.0),
             unit=self.unit,
+            adjacency=self.adjacency,
             dropouts=self.dropouts,
             method=options,
             summation={"protocol": self.protocol, **dict(zip(("nodes", "per_party"), self.nodes or (), strict=False))},
@@ -221,6 +223,12 @@ def settings() -> tuple[dict[str, Any], ...]:
     return tuple(chosen)
 
 
+def settings_of_left_out() -> Iterator[dict[str, Any]]:
+    """Units that are left out, or put in, where nothing is masked and nobody drops out."""
+    for unit in ("record", {"group": 3}, "party"):
+        yield {"unit": unit, "sizes": SIZES[1], "adjacency": "add-remove"}
+
+
 def cheap_settings() -> Iterator[dict[str, Any]]:
     """All units, where nothing is masked and nobody drops out, with the sizes in turn."""
     for unit, sizes in zip(UNITS, itertools.cycle(SIZES), strict=False):
@@ -241,17 +249,22 @@ def _pairs(setting: dict[str, Any]) -> set[Any]:
 
 @dataclass(frozen=True)
 class Neighbours:
-    """Two data sets that differ in one unit; row i belongs to groups[i]."""
+    """Two data sets that differ in one unit; row i belongs to groups[i]. Where records are left out, the other one has
+    fewer rows, of the parties `fewer`."""
 
     groups: Any
     one: Records
     other: Records
+    fewer: Any = None
 
 
 def _base(case: Case) -> tuple[Any, Any]:
     """Which party each row belongs to, and which rows a neighbour may replace: the protected unit's, and party 0's."""
     least, most = case.sizes
-    counts = [least + (party % (most - least + 1)) for party in range(PARTIES)]
+    # Where records are left out, no party has fewer than the least afterwards.
+    spare = (1 if case.unit == "record" else case.unit["group"]) if case.unit != "party" else 0
+    spare = 0 if case.adjacency == "replace" else spare
+    counts = [min(most, least + spare + (party % (most - least + 1))) for party in range(PARTIES)]
     groups = np.repeat(np.arange(PARTIES), counts)
     first = np.flatnonzero(groups == 0)
     if case.unit == "party":
@@ -297,7 +310,12 @@ def neighbours(case: Case, plan: Plan, chosen: Iterable[int] | None = None) -> I
             moved, named = features.copy(), labels.copy()
             moved[rows], named[rows] = _off_the_grid(record, plan) if name == ROUNDED else record, number
             pair.append(Records(moved, _labels(case, named)))
-        yield f"{name}, rows {rows[:3].tolist()}…", Neighbours(groups, pair[0], pair[1])
+        pair_of = Neighbours(groups, pair[0], pair[1])
+        if case.adjacency == "add-remove":
+            stay = np.delete(np.arange(len(groups)), rows)
+            fewer = Records(pair[1].features[stay], pair[1].labels[stay])
+            pair_of = Neighbours(groups, pair[1], fewer, groups[stay])
+        yield f"{name}, rows {rows[:3].tolist()}…", pair_of
 
 
 def _off_the_grid(record: Any, plan: Plan) -> Any:
@@ -431,7 +449,8 @@ def stated(plan: Plan, name: str) -> float:
 def distances(case: Case, method: Method, plan: Plan, pair: Neighbours) -> list[Distance]:
     """What neighbours do to everything that carries noise."""
     one = run(case, method, plan, pair.one, pair.groups)
-    other = run(case, method, plan, pair.other, pair.groups, one.requests)
+    fewer = pair.groups if pair.fewer is None else pair.fewer
+    other = run(case, method, plan, pair.other, fewer, one.requests)
     if plan.others:
         # The model itself carries the noise, the same in both runs.
         release = plan.others[0]

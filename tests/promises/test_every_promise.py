@@ -49,6 +49,26 @@ def test_neighbours_stay_within_the_planned_sensitivity_and_reach_half_of_it(
         attacks.attacked(replace(case, **settings[number]), public, rng.permutation(attacks.PAIRS)[:1])
 
 
+LEFT_OUT = ("voting", "fedavg", "cross-silo")
+"""Methods that promise for records that are left out or put in, whose totals show what these do."""
+
+
+@pytest.mark.parametrize("case", [case for case in attacks.variants() if case.method in LEFT_OUT], ids=str)
+def test_what_is_left_out_or_put_in_moves_totals_by_no_more_than_is_stated_for_it(
+    case: Case, public: Path, runs: Callable[[int, int], int]
+) -> None:
+    """Whole parties, too: one without records takes part, and what it sends is empty."""
+    settings = [replace(case, **setting) for setting in attacks.settings_of_left_out()]
+    found = {str(one.unit): attacks.attacked(one, public) for one in settings}
+    if not any(found.values()):
+        pytest.skip("no such study")
+    for unit in ("record", "party"):
+        attacks.check_reached(found[unit] or {})
+    if found["party"] and runs(0, 1):
+        for protocol in SUMS:
+            attacks.attacked(replace(settings[-1], protocol=protocol, dropouts=1), public)
+
+
 @pytest.mark.parametrize(
     "case", [Case("moments", (), "statistics", dropouts=1), Case("cape", (), "statistics", dropouts=1)], ids=str
 )

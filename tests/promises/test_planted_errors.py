@@ -30,6 +30,7 @@ SVM = Case("helmet", (("learner", "svm"), ("regularization", 20.0)), "classifica
 MAPPED = replace(SVM, directed=True)
 _VOTES = (("queries", attacks.QUERIES), ("asking", "first"), ("spreading", False))
 BALLOTS = Case("voting", (*_VOTES, ("ballots", "neighbours"), ("neighbours", 2)), "classification", {"group": 3})
+LEFT_OUT = Case("voting", _VOTES, "classification", "party", sizes=attacks.SIZES[1], adjacency="add-remove")
 _TRAINED = (("noise", "gaussian"), ("local_regularization", 0.01), ("regularization", 20.0))
 WEIGHTED = Case("multiparty", (("labels", "weighted"), *_TRAINED), "classification", dropouts=4)
 
@@ -68,7 +69,12 @@ def forget_the_rounding_of_an_average(patch: pytest.MonkeyPatch) -> None:
 
 def forget_the_group(patch: pytest.MonkeyPatch) -> None:
     right = Voting.sensitivity
-    patch.setattr(Voting, "sensitivity", lambda self, group, queries=None: right(self, 1, queries))
+    patch.setattr(Voting, "sensitivity", lambda self, group, *facts: right(self, 1, *facts))
+
+
+def forget_that_a_ballot_is_whole(patch: pytest.MonkeyPatch) -> None:
+    right = Voting.sensitivity
+    patch.setattr(Voting, "sensitivity", lambda *facts: right(*facts) / 1.1)
 
 
 def of_the_second_sum(patch: pytest.MonkeyPatch, factor: float) -> None:
@@ -101,6 +107,7 @@ def clip_nothing_after_the_map(patch: pytest.MonkeyPatch) -> None:
         (divide_by_survivors, WEIGHTED),
         (forget_the_rounding_of_an_average, AVERAGE),
         (forget_the_group, BALLOTS),
+        (forget_that_a_ballot_is_whole, LEFT_OUT),
         (halve_the_second_sensitivity, TWO_SUMS),
         (clip_nothing, MEAN),
         (clip_nothing_after_the_map, MAPPED),

@@ -22,8 +22,13 @@ BLOCK_PARTIES = 256
 
 
 def check_count(study: Study, count: int, who: str) -> None:
-    """Refuse a party whose number of records is not within the study's bounds: sensitivities rest on them."""
+    """Refuse a party whose number of records is not within the study's bounds: sensitivities rest on them.
+
+    Where the promise hides whether all records of a party were left out, one may take part without any.
+    """
     section = study.parties
+    if count == 0 and study.leaves_out_parties:
+        return
     if count < section.records:
         raise DataError(
             f"{who} has {count} records, but the study's [parties] asks for at least {section.records}; use fewer "

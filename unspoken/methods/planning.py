@@ -17,7 +17,7 @@ from unspoken.methods.sums import drawn_by
 from unspoken.noise.encoding import Encoding
 from unspoken.privacy import integer
 from unspoken.privacy.accounting import Terms, epsilon_of, guarantee_of
-from unspoken.privacy.events import Spend, Unprotected
+from unspoken.privacy.events import Adjacency, Spend, Unprotected
 from unspoken.privacy.guarantee import Trust
 from unspoken.privacy.subsampled import least_delta, noise_multiplier_for
 from unspoken.study import Study
@@ -64,7 +64,7 @@ def make_plan(
     if declared[0].sampling is not None:
         (each,) = declared
         return _make_sampled_plan(study, method, each, notes, assumptions)
-    _check_adjacency(study, method)
+    _check_adjacency(study, method, {each.adjacency for each in declared})
     setting = setting_of(study, declared)
     setting = replace(setting, assumptions=setting.assumptions + assumptions)
     left = left_of_delta(study, setting.slack, 'a larger delta, or protocol = "secagg"')
@@ -148,11 +148,10 @@ def _promised(
 
 def _spend_of(study: Study, sums: tuple[PlannedSum, ...], setting: Setting) -> Spend:
     """The cost of sized sums."""
-    sampled = any(planned.sampling for planned in sums)
     return Spend(
         tuple(planned.event(planned.releases, planned.noise_std) for planned in sums if planned.noise.counted),
         study.group,
-        study.privacy.adjacency if sampled else "replace",
+        study.privacy.adjacency,
         setting.slack,
     )
 
@@ -200,8 +199,9 @@ def left_of_delta(study: Study, slack: float, remedy: str) -> float:
     return delta - slack
 
 
-def _check_adjacency(study: Study, method: str) -> None:
-    if study.privacy.adjacency != "replace":
+def _check_adjacency(study: Study, method: str, proven: set[Adjacency] | None = None) -> None:
+    """Refuse neighbours that the sensitivities, or one of them, are not for: by default those that replace nothing."""
+    if {study.privacy.adjacency} != (proven or {"replace"}):
         raise study.error(
             "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
         )

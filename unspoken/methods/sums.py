@@ -72,6 +72,8 @@ class DeclaredSum:
     """None: every contribution is made of all records."""
     classes: int | None = None
     """The number of classes of each query, if it is a sum of ballots."""
+    adjacency: Adjacency = "replace"
+    """The neighbours that the sensitivity is for. (A sum over sampled records is accounted for both.)"""
 
     @property
     def noisy_numbers(self) -> int:

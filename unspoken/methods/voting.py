@@ -8,11 +8,17 @@ queries is released. The coordinator chooses the public records that are asked a
 those that were not asked about (`learners.label_spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1. It is zeros if a model abstains by predicting no
-class (−1), and if no model can be trained on the party's records, since nobody may see that. Whatever happens to a
-party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a single record takes the
-place of one of k neighbours, so it moves a ballot by √2/k only; a model may change altogether with one record. (The
-paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation σ on each total makes all Q noisy totals
-one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ). Winners and student are computed from them.
+class (−1), if no model can be trained on the party's records, since nobody may see that, and if there are none.
+Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a
+single record takes the place of one of k neighbours, so it moves a ballot by √2/k only; a model may change altogether
+with one record. (The paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation σ on each total
+makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ). Winners and student are computed from them.
+
+With `adjacency = "add-remove"` (the paper's Definitions 2 and 3), all records of a party are there or not, and if not,
+its ballots are zeros. Shares b ≥ 0 that add up to 1 have ‖b‖₂ ≤ ‖b‖₁ = 1, so a ballot moves by at most 1 and all Q of
+them by √Q: √2 less than for a party whose records are replaced. A single record that is left out moves ballots as far
+as a replaced one: another may become one of the k neighbours, and a model may change altogether. (At least k records
+are left, since each party must have more than k.) Who takes part is not hidden; a party without records may.
 
 This holds for any choice of records to ask about, so parties need not trust the choice.
 
@@ -33,7 +39,6 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
@@ -60,54 +65,14 @@ from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
 from unspoken.methods.releases import Release
-from unspoken.methods.training.options import Sizes
+from unspoken.methods.voting_options import Options
+from unspoken.privacy.events import Adjacency
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
-from unspoken.study import Section, Sha256, Study, StudyError, Template
+from unspoken.study import Study, StudyError, Template
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Flags, Floats, Integers
-
-
-class Options(Section):
-    """The keys of [method] for voting."""
-
-    ballots: Literal["ensemble", "neighbours"] = Field("ensemble", description='"ensemble" or "neighbours"')
-    neighbours: int = Field(5, ge=1, description="a whole number, 1 or more: the nearest records that vote")
-    queries: int | None = Field(
-        None, ge=1, le=10**6, description="a whole number, 1 or more: the public records that are asked about"
-    )
-    asking: Literal["typical", "first"] = Field(
-        "typical",
-        description='"typical" (records in the middle of clusters are asked about) or "first"',
-    )
-    public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
-    public_sha256: Sha256 = None
-    model: str = Field(
-        "softmax",
-        description='a party\'s own model: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
-        '"package.module:Class"',
-    )
-    local_regularization: float = Field(
-        0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of the parties' softmax models"
-    )
-    student: str = Field(
-        "softmax",
-        description='"softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as "package.module:Class"',
-    )
-    regularization: float = Field(
-        0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of a softmax student"
-    )
-    spreading: bool = Field(
-        True, description="true or false (true: labels spread to similar public records before the student learns)"
-    )
-    hidden: Sizes = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
-    epochs: int = Field(
-        30, ge=1, le=10**5, description="a whole number, 1 or more: the passes of a torch model over its records"
-    )
-    batch: int = Field(20, ge=1, description="a whole number, 1 or more: the records in a step of a torch model")
-    learning_rate: float = Field(0.1, gt=0.0, description="a number above 0: the step size of torch models")
-    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
 
 
 class Voting(Method):
@@ -245,11 +210,15 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         """Whether talliers open the winners and no totals."""
         return "vote" in protocol_of(self.study).serves
 
-    def sensitivity(self, group: int | None, queries: int | None = None) -> float:
-        """The sensitivity of the ballots' totals to `group` records (None: a party's), for all (or so many) queries."""
-        whole = math.sqrt(2.0 * (queries or self.queries))
+    def sensitivity(self, group: int | None, queries: int | None = None, adjacency: Adjacency | None = None) -> float:
+        """The sensitivity of the ballots' totals to `group` records (None: a party's), for all (or so many) queries.
+
+        It is for the study's neighbours, unless others are named.
+        """
+        asked = queries or self.queries
+        whole = math.sqrt(2.0 * asked)
         if group is None:
-            return whole
+            return math.sqrt(asked) if (adjacency or self.study.privacy.adjacency) == "add-remove" else whole
         # Several records may be at several parties, or replace several neighbours of one.
         fewest = min(self.options.neighbours, self.study.parties.records)
         return group * whole / (fewest if self.options.ballots == "neighbours" else 1)
@@ -261,14 +230,19 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             bound=math.sqrt(self.queries),
             sensitivity=self.sensitivity(self.study.group),
             classes=self._classes,
+            adjacency=self.study.privacy.adjacency,
         )
         multiplier = self.study.privacy.noise_multiplier
         mu = None
         if multiplier is not None:
             mu = declared.sensitivity / multiplier * math.sqrt(self.study.privacy.attempts)
-        made = make_plan(self.study, self.name, [declared], (), mu)
+        assumptions = (_WHO_IS_THERE,) if self.study.leaves_out_parties else ()
+        made = make_plan(self.study, self.name, [declared], (), mu, assumptions)
         levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
-        plan = replace(made, facts={"queries": self.queries, "epsilon_by_unit": levels})
+        facts = {"queries": self.queries, "epsilon_by_unit": levels}
+        if self.study.leaves_out_parties:
+            facts["epsilon_if_replaced"] = self._epsilon(made, None, "replace")
+        plan = replace(made, facts=facts)
         return replace(plan, notes=(*plan.notes, *self._notes(plan)))
 
     def _notes(self, plan: Plan) -> Iterable[str]:
@@ -284,6 +258,11 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
             f"epsilon = {plan.facts['epsilon_by_unit'][other]:.4g}"
         )
+        if (replaced := plan.facts.get("epsilon_if_replaced")) is not None:
+            yield (
+                "epsilon is for all records of a party that are left out or put in (add-remove); for such as are "
+                f"replaced by others the same noise promises epsilon = {replaced:.4g}"
+            )
 
     def _note_on_leads(self, plan: Plan) -> str:
         """The lead with which a label wins almost surely, whoever drops out; or the remark that no lead is enough."""
@@ -301,12 +280,12 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             f"or {'lower noise_multiplier' if given else 'raise epsilon, or lower queries'}"
         )
 
-    def _epsilon(self, plan: Plan, group: int | None) -> float:
+    def _epsilon(self, plan: Plan, group: int | None, adjacency: Adjacency | None = None) -> float:
         """The ε that the noise promises for `group` records (None: all of a party's)."""
         planned = plan.planned("ballots")
         # Rounding adds the same for every unit, or less.
         rounding = planned.sensitivity - self.sensitivity(self.study.group)
-        mu = (self.sensitivity(group) + rounding) / planned.noise_std * math.sqrt(planned.attempts)
+        mu = (self.sensitivity(group, None, adjacency) + rounding) / planned.noise_std * math.sqrt(planned.attempts)
         return epsilon_of(mu, self.study.privacy.delta - plan.slack)
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
@@ -317,6 +296,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
     def _ballots(self, queries: Floats, block: Block, party: int) -> Floats:
         """One party's ballots: (Q, K)."""
         count = int(block.counts[party])
+        if count == 0:
+            return np.zeros((len(queries), self._classes))
         features, labels = block.features[party, :count], np.asarray(block.labels[party, :count], dtype=np.int64)
         if self.options.ballots == "neighbours":
             # Only where whole parties are protected may there be fewer records than neighbours.
@@ -396,3 +377,4 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
 _QUERIES = 100
 """The number of queries if the study does not say"""
+_WHO_IS_THERE = "it is no secret which parties take part: one whose records are left out sends empty ballots"

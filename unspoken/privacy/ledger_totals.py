@@ -10,6 +10,8 @@ not taken to protect groups of records.
 
 Neighbours. If studies differ, the total is about replaced records: to replace one is to leave one out and put another
 in. That is two steps, hence 2μ and 2ε. Sampled rounds have their own cost for replaced records (`privacy.subsampled`).
+The same goes for a study that promises to hide whether a whole party's records were left out, where the total, or a
+limit, is about records: whatever is done to one record of a party, all of them are left out and others put in.
 
 δ. Every study's slack is in it. Noise whose drawing is η off costs (1 + e^ε)·η, where ε is now that of the total, and
 no longer the study's own, however large. Where that is more than δ, nothing is promised: ε is infinite.
@@ -88,27 +90,36 @@ class Total:
         """ε of this total at the limit's δ if that is above it (∞ if the limit's unit is not protected); else None."""
         if not all(covers(run.group, limit.group) for run in self.runs):
             return math.inf
-        most = limit.epsilon * (1.0 + 1e-9)
+        most, told = limit.epsilon * (1.0 + 1e-9), self._told(limit)
         # The coarse accounting is an upper bound, too, and takes a tenth of the time.
-        if self.epsilon(limit.delta, fine=False) <= most:
+        if told.epsilon(limit.delta, fine=False) <= most:
             return None
-        found = self.epsilon(limit.delta)
+        found = told.epsilon(limit.delta)
         return None if found <= most else found
 
     def left(self, limit: Limit) -> float:
         """ε, at the limit's δ, of the largest further release under Gaussian noise that the limit allows; 0 if none."""
         if self.excess(limit) is not None:
             return 0.0
-        if (spent := mu_of(self.spend)) is not None:
-            most = mu_for(limit.epsilon, limit.delta - self.spend.slack)
+        told = self._told(limit)
+        if (spent := mu_of(told.spend)) is not None:
+            most = mu_for(limit.epsilon, limit.delta - told.spend.slack)
             return epsilon_at(math.sqrt(max(0.0, most**2 - spent**2)), limit.delta)
         low, high = 0.0, mu_for(limit.epsilon, limit.delta)
         for _ in range(_HALVINGS):
             middle = (low + high) / 2.0
-            with_it = replace(self, spend=replace(self.spend, events=(*self.spend.events, Gaussian(middle))))
+            with_it = replace(told, spend=replace(told.spend, events=(*told.spend.events, Gaussian(middle))))
             fits = with_it.epsilon(limit.delta, fine=False) <= limit.epsilon
             low, high = (middle, high) if fits else (low, middle)
         return epsilon_at(low, limit.delta)
+
+    def _told(self, limit: Limit) -> Total:
+        """The total in the limit's sense: one about parties that were left out, told about replaced records."""
+        spend = self.spend
+        if limit.group is None or spend.group is not None or spend.adjacency == "replace":
+            return self
+        events = tuple(in_sense(event, spend.adjacency, "replace") for event in spend.events)
+        return replace(self, spend=replace(spend, events=events, adjacency="replace"))
 
 
 def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> Total:
@@ -119,7 +130,7 @@ def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> Total:
         by_run.setdefault(run.identifier, (run, list(run.once)))[1].extend(events)
     runs = tuple(run for run, _ in by_run.values())
     sense: Adjacency = "replace"
-    if runs and all(run.adjacency == "add-remove" for run in runs):
+    if all(run.adjacency == "add-remove" for run in runs) and len({run.group is None for run in runs}) == 1:
         sense = "add-remove"
     found = [in_sense(event, run.adjacency, sense) for run, events in by_run.values() for event in events]
     slack, distance = sum(run.slack for run in runs), sum(run.distance for run in runs)
@@ -127,14 +138,16 @@ def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> Total:
     return Total(runs, spend, distance)
 
 
-def covers(protected: int | None, wanted: int | None) -> bool:
-    """Whether a study that protects the one unit protects the other, too. None: all records of a party.
+def covers(protected: int | None, wanted: int | None, adjacency: Adjacency = "replace") -> bool:
+    """Whether a study that protects the one unit protects the other, too, as well. None: all records of a party.
+
+    A party whose records are left out is no neighbour of one that has one record less.
 
     >>> covers(None, 1), covers(5, 3), covers(1, None), covers(None, 3)
     (True, True, False, False)
     """
     if protected is None or wanted is None:
-        return protected == wanted or wanted == 1
+        return protected == wanted or (wanted == 1 and adjacency == "replace")
     return protected >= wanted
 
 

@@ -102,7 +102,7 @@ def _limits(policy: Policy, plan: Plan, party: int | None) -> Iterator[_Rule]:
     kept = guarantee.epsilon <= (epsilon or 0.0) * (1.0 + 1e-9)  # as ledgers round
     yield _Rule(("limits", "epsilon"), epsilon, kept, told)
     yield _Rule(("limits", "delta"), delta, guarantee.delta <= (delta or 0.0), f"the study's is {guarantee.delta:g}")
-    kept = covers(guarantee.group, limits.group)
+    kept = covers(guarantee.group, limits.group, guarantee.adjacency)
     yield _Rule(("limits", "unit"), limits.unit, kept, f"the study protects {shown(guarantee.unit)} only")
     yield _Rule(("limits", "parties"), fewest, plan.asked >= (fewest or 0), f"the study has {plan.asked} parties")
     yield _Rule(("limits", "colluding"), limits.colluding, most >= limits.colluding, f"the study allows {most}")

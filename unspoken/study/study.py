@@ -156,6 +156,11 @@ class Study(Section):
         return 1 if unit == "record" else None
 
     @property
+    def leaves_out_parties(self) -> bool:
+        """Whether neighbours differ by all records of a party, which are there or not."""
+        return self.group is None and self.privacy.adjacency == "add-remove"
+
+    @property
     def epsilon(self) -> float:
         """The promised ε, for methods that need one."""
         if self.privacy.epsilon is None:

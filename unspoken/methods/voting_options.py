@@ -1,0 +1,51 @@
+"""The keys of [method] for voting."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from unspoken.methods.training.options import Sizes
+from unspoken.study import Section, Sha256
+
+
+class Options(Section):
+    """The keys of [method] for voting."""
+
+    ballots: Literal["ensemble", "neighbours"] = Field("ensemble", description='"ensemble" or "neighbours"')
+    neighbours: int = Field(5, ge=1, description="a whole number, 1 or more: the nearest records that vote")
+    queries: int | None = Field(
+        None, ge=1, le=10**6, description="a whole number, 1 or more: the public records that are asked about"
+    )
+    asking: Literal["typical", "first"] = Field(
+        "typical",
+        description='"typical" (records in the middle of clusters are asked about) or "first"',
+    )
+    public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
+    public_sha256: Sha256 = None
+    model: str = Field(
+        "softmax",
+        description='a party\'s own model: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
+        '"package.module:Class"',
+    )
+    local_regularization: float = Field(
+        0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of the parties' softmax models"
+    )
+    student: str = Field(
+        "softmax",
+        description='"softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as "package.module:Class"',
+    )
+    regularization: float = Field(
+        0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of a softmax student"
+    )
+    spreading: bool = Field(
+        True, description="true or false (true: labels spread to similar public records before the student learns)"
+    )
+    hidden: Sizes = Field([], description="the sizes of hidden layers (of mlp and cnn), such as [64]")
+    epochs: int = Field(
+        30, ge=1, le=10**5, description="a whole number, 1 or more: the passes of a torch model over its records"
+    )
+    batch: int = Field(20, ge=1, description="a whole number, 1 or more: the records in a step of a torch model")
+    learning_rate: float = Field(0.1, gt=0.0, description="a number above 0: the step size of torch models")
+    seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
