@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 
 from cast import EACH_SCENE, Cast, study_of
 from small_studies import PARTIES, small
+from unspoken.engines.actors import Vanishing
 from unspoken.methods.base import Cancel, Collect, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import FREE_ATTEMPTS
 from unspoken.roles.messages import Ask, Assist, Carried, Over
 from unspoken.roles.store import MemoryStore
 from unspoken.study import Study
-from unspoken.summation.base import COORDINATOR, Aborted, Rejected
+from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected
 
 
 def encoded(message: Any) -> bytes:
@@ -292,3 +293,41 @@ def test_an_attempt_with_vectors_is_not_made_again_unless_the_plan_has_another(p
         with pytest.raises(Aborted, match="it ended"):
             coordinator.retry(ended)
         assert coordinator.tries.failed == {"model": attempts}
+
+
+class Leaving(Cast):
+    """Messages for those who are not there are lost."""
+
+    away: set[str] = set()
+
+    def step(self, to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:
+        return [] if to in self.away else super().step(to, body, gone, sender)
+
+
+@pytest.mark.parametrize("summation", ["secagg", "pairwise"])
+def test_if_the_noise_of_messages_can_never_be_added_up_others_send_new_ones(public: Path, summation: str) -> None:
+    """Party 3 sends a message and leaves for good; then too few senders are left. Parties 4 and 5 are back meanwhile."""
+    cancels = dict[int, int]()
+    for attempts in (1, 2):
+        keys = {"order": "messages-first"}
+        said = {"dropouts": 2, "colluding": 1, "attempts": attempts, "summation": summation}
+        cast, asked = Leaving(small(public, "cape", "statistics", keys=keys, **said)), list[tuple[bytes, str]]()
+        cast.away = {"party:4", "party:5"}
+
+        def look(to: str, body: bytes, cast: Leaving = cast, asked: list[tuple[bytes, str]] = asked) -> None:
+            now = cast.coordinator.attempt, type(cast.coordinator.request).__name__
+            asked += [] if now in asked else [now]
+            if now[1] == "Cancel":
+                cast.away = {"party:3"}
+
+        cast.before = look
+        with contextlib.nullcontext() if attempts > 1 else pytest.raises(Aborted, match="epsilon = 2 of the planned 2"):
+            cast.run([])
+        kinds = [kind for _, kind in asked]
+        cancels[attempts] = kinds.count("Cancel")
+        assert kinds.count("Collect") == attempts
+        assert cast.coordinator.tries.failed == {cast.plan.sums[0].name: 1}
+        # Each party counts by itself how often it may be begun with.
+        assert cancels[attempts] <= attempts + FREE_ATTEMPTS
+    assert cast.coordinator.totals.participation[cast.plan.sums[0].name][0].sent == PARTIES - 1
+    assert cancels == {1: 1 + FREE_ATTEMPTS, 2: 1 + FREE_ATTEMPTS // 2 + 1}

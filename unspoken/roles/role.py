@@ -149,17 +149,25 @@ class Role(ABC, Generic[State]):
 
     def _take_again(self) -> None:
         """Take all messages again that were taken since the snapshot, but for those that are forgotten."""
-        self._repeats = True
+        self._repeats, some_are_forgotten = True, any(message.is_named for message in self._taken)
         try:
             for incoming, is_forgotten, _ in self._taken:
-                if not is_forgotten:
-                    message: Any = unpacked(incoming, Carried, len(incoming))
-                    self._last = incoming, carried(self._step(bytes(message.body)).envelopes, message.attempt)
+                try:
+                    if not is_forgotten:
+                        self._take_one_again(incoming)
+                except Rejected:
+                    # It came after one that is forgotten, and is worth nothing without it: as if neither had come.
+                    if not some_are_forgotten:
+                        raise
         finally:
             self._repeats = False
-        if any(message.is_named for message in self._taken):
+        if some_are_forgotten:
             self._keep(lambda: self._keeper.replace(self._snapshot(*self._last)))
         self._taken = []
+
+    def _take_one_again(self, incoming: bytes) -> None:
+        message: Any = unpacked(incoming, Carried, len(incoming))
+        self._last = incoming, carried(self._step(bytes(message.body)).envelopes, message.attempt)
 
     @property
     @abstractmethod

@@ -87,19 +87,26 @@ class Tries:
         """
         if not left:
             self._free[_key(request)] += 1
-            if self._free[_key(request)] > self._most_free:
-                if isinstance(request, Cancel):
-                    # Nothing comes of messages whose noise is never added up, but they have left.
-                    self.failed[request.name] += 1
+            if self._free[_key(request)] <= self._most_free_of(request):
+                return [request]
+            if not isinstance(request, Cancel):
                 raise ended
-            return [request]
-        self._spent[_key(request)] += 1
+            # Nothing comes of messages whose noise is never added up, but they have left. Others may send new ones.
+        else:
+            self._spent[_key(request)] += 1
         if isinstance(request, PartyRequest | Cancel):
             self.failed[request.name] += 1
         asked = [*before(self._plan, request), request]
         if any(self._spent[_key(other)] >= self._plan.attempts for other in asked):
             raise ended
         return asked
+
+    def _most_free_of(self, request: Request) -> int:
+        """The number of free attempts at a request so far. The noise of each list of messages gets the same part of
+        them: who sent one may be gone for good, and then only other messages help."""
+        if not isinstance(request, Cancel) or request.messages is None:
+            return self._most_free
+        return self._most_free * self._spent[_key(request.messages)] // self._plan.attempts
 
 
 def given_up(plan: Plan, participation: Mapping[str, list[Participation]], tries: Tries, ended: Aborted) -> Aborted:
