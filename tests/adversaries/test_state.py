@@ -23,7 +23,7 @@ import pytest
 
 from cast import Cast, study_of
 from disks import FailingDisk, Folder, PowerCut
-from small_studies import public_file, small
+from small_studies import small
 from unspoken.engines.actors import Vanishing
 from unspoken.methods.base import Cancel, Collect, Sum, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
@@ -48,11 +48,6 @@ SLOW = [("votes", "tally"), ("tokens", "ideal")]
 SCENE = pytest.mark.parametrize(("kind", "protocol"), SCENES)
 FEW = pytest.mark.parametrize(("kind", "protocol"), [SCENES[0], SCENES[2], SCENES[4]])
 HELPED = pytest.mark.parametrize(("kind", "protocol"), SCENES[1:4])
-
-
-@pytest.fixture(scope="module")
-def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return public_file(tmp_path_factory.mktemp("public"))
 
 
 @cache

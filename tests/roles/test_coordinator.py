@@ -298,7 +298,7 @@ def test_an_attempt_with_vectors_is_not_made_again_unless_the_plan_has_another(p
 class Leaving(Cast):
     """Messages for those who are not there are lost."""
 
-    away: set[str] = set()
+    away: frozenset[str] = frozenset({"party:4", "party:5"})
 
     def step(self, to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:
         return [] if to in self.away else super().step(to, body, gone, sender)
@@ -306,19 +306,18 @@ class Leaving(Cast):
 
 @pytest.mark.parametrize("summation", ["secagg", "pairwise"])
 def test_if_the_noise_of_messages_can_never_be_added_up_others_send_new_ones(public: Path, summation: str) -> None:
-    """Party 3 sends a message and leaves for good; then too few senders are left. Parties 4 and 5 are back meanwhile."""
+    """Party 3 sends a message and leaves for good, so that too few senders are left. Parties 4 and 5 are back."""
     cancels = dict[int, int]()
     for attempts in (1, 2):
         keys = {"order": "messages-first"}
         said = {"dropouts": 2, "colluding": 1, "attempts": attempts, "summation": summation}
         cast, asked = Leaving(small(public, "cape", "statistics", keys=keys, **said)), list[tuple[bytes, str]]()
-        cast.away = {"party:4", "party:5"}
 
         def look(to: str, body: bytes, cast: Leaving = cast, asked: list[tuple[bytes, str]] = asked) -> None:
             now = cast.coordinator.attempt, type(cast.coordinator.request).__name__
             asked += [] if now in asked else [now]
             if now[1] == "Cancel":
-                cast.away = {"party:3"}
+                cast.away = frozenset({"party:3"})
 
         cast.before = look
         with contextlib.nullcontext() if attempts > 1 else pytest.raises(Aborted, match="epsilon = 2 of the planned 2"):

@@ -329,7 +329,7 @@ def test_a_dealer_of_garbage_is_left_out_by_name_and_the_others_sum() -> None:
 
     run = Run(simulated(SecAgg, session()), ones(), change=garbage)
     assert (run.total() == 6).all()
-    assert run.coordinator.blamed == {"party:2": "6 parties say that its shares are not what it marked"}
+    assert run.coordinator.blamed == {"party:2": "parties 0, 1, 3, 4, 5, 6 say that its shares are not what it marked"}
 
 
 @pytest.mark.parametrize(("colluding", "counted"), [(2, 7), (4, 6)])
@@ -345,13 +345,26 @@ def test_a_party_that_complains_about_everyone_stops_nobody(colluding: int, coun
     assert run.coordinator.blamed == (blamed if counted == 6 else {})
 
 
+def test_colluders_that_complain_together_are_named_with_the_dealer_that_they_have_left_out() -> None:
+    """Which side of a dispute is wrong cannot be told. With one colluder fewer there are shares to spare."""
+    for colluders, counted in (([4, 5], 6), ([5], 7)):
+
+        def complain(index: int, message: Any, colluders: list[int] = colluders) -> Any:
+            return Checked([0]) if index in colluders and isinstance(message, Checked) else message
+
+        run = Run(simulated(SecAgg, session(dropouts=1, colluding=2)), ones(), change=complain)
+        assert (run.total() == counted).all()
+        reason = {"party:0": "parties 4, 5 say that its shares are not what it marked"}
+        assert run.coordinator.blamed == (reason if counted == 6 else {})
+
+
 def test_if_too_few_are_left_the_abort_names_who_was_left_out() -> None:
     def garbage(index: int, message: Any) -> Any:
         if index == 2 and isinstance(message, Deal):
             return msgspec.structs.replace(message, sealed=[bytes(len(part)) for part in message.sealed])
         return message
 
-    with pytest.raises(Aborted, match=r"only 6 of 7 .* To blame: party 2 \(6 parties say that its") as caught:
+    with pytest.raises(Aborted, match=r"only 6 of 7 .* To blame: party 2 \(parties 0, 1, 3, .*, 6 say") as caught:
         Run(simulated(SecAgg, session(dropouts=0)), ones(), change=garbage)
     assert caught.value.blamed == ("party:2",)
 

@@ -39,6 +39,8 @@ from unspoken.summation.secagg_messages import (
 )
 from unspoken.types import Flags, Words
 
+_MOST_NAMED = 12
+
 
 class CoordinatorState(MeetingState):
     deals: dict[int, Deal] = {}
@@ -256,7 +258,7 @@ class SecAggCoordinator(NeighbourCoordinator):
             sides = against + Counter(party for _, party in disputes)
             worst = max(sorted(sides), key=lambda party: (sides[party], against[party]))
             left.discard(worst)
-            reason = f"{against[worst]} parties say that its shares are not what it marked"
+            reason = _said_by(party for dealer, party in disputes if dealer == worst)
             state.blamed[address_of(worst)] = reason if against[worst] else "it complains about the shares of others"
         state.dealers = dict.fromkeys(sorted(left))
 
@@ -297,7 +299,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         disputing = [holder for holder in holders if party in state.complaints[holder]]
         for holder in disputing:
             state.blamed[address_of(holder)] = f"it says that the share of party {party} is not what was marked"
-            state.blamed[address_of(party)] = f"{len(disputing)} parties say that its shares are not what it marked"
+            state.blamed[address_of(party)] = _said_by(disputing)
         for holder in holders:
             answer = state.answers.get(holder)
             if answer is not None and holder not in disputing and party not in getattr(answer, kind):
@@ -381,3 +383,16 @@ class SecAggCoordinator(NeighbourCoordinator):
                 for dealer in self.state.keys
             }
         return self._places[dealer][receiver]
+
+
+def _said_by(parties: Iterable[int]) -> str:
+    """The fault of a dealer, with those who say so: a reader must know both sides, since either may be wrong.
+
+    >>> _said_by([9, 2])
+    'parties 2, 9 say that its shares are not what it marked'
+    """
+    named = sorted(parties)
+    shown, more = ", ".join(map(str, named[:_MOST_NAMED])), len(named) - _MOST_NAMED
+    if len(named) == 1:
+        return f"party {shown} says that its shares are not what it marked"
+    return f"parties {shown}{f' and {more} more' if more > 0 else ''} say that its shares are not what it marked"

@@ -91,7 +91,11 @@ class SecAggParty(NeighbourParty):
         match message:
             case Introduce():
                 self._meet(message)
-                return [self._wrapped(self._deal())]
+                try:
+                    return [self._wrapped(self._deal())]
+                except Rejected:  # A neighbour signed a key that nothing can be sealed with.
+                    self.state.keys, self.state.introduced = {}, b""
+                    raise
             case Relay():
                 return [self._wrapped(self._receive(message))]
             case Begin():
