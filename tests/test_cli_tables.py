@@ -119,9 +119,7 @@ def test_check_says_what_the_study_would_refuse(folder: Path) -> None:
     (folder / "few.csv").write_text("age,sex,died\n,f,no\n5,x,yes\n", encoding="utf-8")
     status, out, err = run(folder, "check", "study.toml", "--data", "few.csv", "--json")
     assert status == 2
-    assert err.startswith(
-        "unspoken: few.csv: the study would refuse these records, as there are 2 records, but the study"
-    )
+    assert err.startswith("unspoken: few.csv: would be refused, as there are 2 records, but the study")
     assert len(json.loads(out)["problems"]) == 3
     _, out, _ = run(folder, "check", "study.toml", "--data", "few.csv")
     assert out.count("Refused:") == 3

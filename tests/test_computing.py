@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 
 import unspoken
+from unspoken import DataWarning
 from unspoken.data.files import DataError
 from unspoken.methods.functions import RecordPolynomials
 
@@ -198,3 +200,27 @@ def test_coefficients_that_fail_on_a_made_up_record_are_refused_before_any_data_
         unspoken.functional_mechanism(
             lambda row: {2: np.eye(2)}, ROWS, GROUPS, variables=2, norms={1: 1.0}, epsilon=1.0, delta=1e-6
         )
+
+
+def test_what_was_clipped_or_failed_is_said_to_whoever_holds_the_records() -> None:
+    rows, groups = np.linspace(0.0, 9.0, 40)[:, None], np.arange(40) % 4
+    promise: Any = {"dimension": 1, "sensitivity": 9, "epsilon": 1.0, "delta": 1e-6}
+    with pytest.warns(
+        DataWarning, match=r"^4 of 4 parties' vectors were longer than bound \(the longest .*; raise bound"
+    ):
+        unspoken.compute(lambda part: [part.sum()], rows, groups, bound=20, **promise)
+    with pytest.warns(DataWarning, match=r"of the records are longer than the study's norm = 1 .* or raise the norm"):
+        unspoken.compute(lambda part: [len(part)], rows, groups, bound=20, norm=1.0, **promise)
+    with pytest.warns(
+        DataWarning, match=r"^The function failed for 1 of 4 parties' vectors, .*: let it handle all rows"
+    ):
+        unspoken.compute(lambda part: [1 / int(part.max() < 9.0)], rows, groups, bound=20, **promise)
+    with pytest.warns(
+        DataWarning, match=r"^35 of 40 records' polynomials were longer than norms \(the longest 9 times\)"
+    ):
+        unspoken.functional_mechanism(
+            lambda row: {1: row}, rows, groups, variables=1, norms={1: 1.0}, epsilon=1.0, delta=1e-6
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unspoken.compute(lambda part: [part.sum()], rows, groups, bound=90, **promise)

@@ -152,7 +152,9 @@ def test_a_missing_value_is_refused_and_nobody_is_told_to_estimate_it() -> None:
     told = r"of the column 'mean area', but PrivateClassifier takes numbers only; fill in a public value, none that was"
     with pytest.raises(ValueError, match=r"^X has NaN in 25.1 % " + told):
         classifier().fit(holes, Y)
-    with pytest.raises(ValueError, match=r"^X has NaN, but PrivateClassifier takes numbers only; fill in a public"):
+    with pytest.raises(
+        ValueError, match=r"^X\[\d+, 3\] is NaN, but PrivateClassifier takes finite numbers only; fill in"
+    ):
         classifier().fit(holes.to_numpy(), Y)
 
 

@@ -226,7 +226,7 @@ DIED = 'label = "died"'
         (DIED, DIED + "\nnorm = inf", "norm", "[data] norm is inf, but should be a number from 1e-6 to 1e6, such as"),
         (DIED, DIED + "\nintercept = 1", "intercept", "[data] intercept is 1, but should be true or false."),
         (DIED, DIED + "\nlabel_bounds = [1]", "label_bounds", "[data] label_bounds has [1], but should be the small"),
-        (DIED, DIED + "\nlabel_bounds = [2, 1]", "label_bounds", "[data] label_bounds is [2.0, 1.0], but should have"),
+        (DIED, DIED + "\nlabel_bounds = [2, 1]", "label_bounds", "[data] label_bounds is [2.0, 1.0], but the smaller"),
         (DIED, DIED + "\nlabel_bounds = [0, 1e200]", "label_bounds", "[data] label_bounds has 1e+200, but should be t"),
         (DIED, DIED + "\nlabel_bounds = [nan, 1]", "label_bounds", "[data] label_bounds has nan, but should be the sm"),
         ("[privacy]", "[[privacy]]", "[[privacy]]", "[privacy] is [{ epsilon = 0.59, delta = 1e-05"),
@@ -244,8 +244,8 @@ def test_what_does_not_fit_is_shown_with_its_line_and_what_would_be_right(
 @pytest.mark.parametrize(
     ("column", "expected"),
     [
-        ("{ min = 5, max = 5 }", " has min = 5.0 and max = 5.0, but min should be below max."),
-        ("{ min = 6, max = 5 }", " has min = 6.0 and max = 5.0, but min should be below max."),
+        ("{ min = 5, max = 5 }", " has min = 5 and max = 5, which leaves one value only; widen the bounds."),
+        ("{ min = 6, max = 5 }", " has min = 6 and max = 5, but the smaller one should come first; swap them."),
         ("{ min = 5 }", " has min, but should be { min = …, max = … } for a number or { categories = [ … ] }"),
         ("{ max = 5 }", " has max, but should be { min = …, max = … } for a number"),
         ("{ }", " has neither bounds nor categories, but should be { min = …, max = … } for a number"),
@@ -264,8 +264,8 @@ def test_what_does_not_fit_is_shown_with_its_line_and_what_would_be_right(
         ("5", ' is 5, but should be { min = …, max = … }, { categories = [ … ] } or "boolean".'),
         ('"boolan"', ' is "boolan", but should be { min = …, max = … }, { categories = [ … ] } or "boolean".'),
         ('"?"', ' is "?", but should be { min = …, max = … }, { categories = [ … ] } or "boolean".'),
-        ("{ min = 2020-01-01, max = 2020-01-01 }", " has min = 2020-01-01 and max = 2020-01-01, but min should be"),
-        ("{ min = 2020-01-01, max = 7 }", " has min = 2020-01-01 and max = 7.0, one a day, one a number"),
+        ("{ min = 2020-01-01, max = 2020-01-01 }", " has min = 2020-01-01 and max = 2020-01-01, which leaves one"),
+        ("{ min = 2020-01-01, max = 7 }", " has min = 2020-01-01 and max = 7.0, one a day, one a number; give two"),
         ("{ min = 0, max = 1, other = true }", " has other = true, but no categories; remove it."),
         ("{ min = 0, max = 1, boolean = true }", " has min and max and boolean, but should be { min = …"),
         ("{ min = 0, max = 9, missing = 10 }", " has missing = 10, but should have a number from 0.0 to 9.0, "),
@@ -294,7 +294,7 @@ def test_a_column_may_be_written_as_a_table_or_with_dots_and_is_found_there(tmp_
 
 def test_a_column_whose_name_has_a_dot_is_found_and_quoted(tmp_path: Path) -> None:
     text = EXAMPLE.replace("age = { min = 0, max = 110 }", '"blood.pressure" = { min = 3, max = 1 }')
-    expected = f', line {line_of(text, chr(34))}: [data] columns."blood.pressure" has min = 3.0'
+    expected = f', line {line_of(text, chr(34))}: [data] columns."blood.pressure" has min = 3 and max = 1,'
     assert complaint(tmp_path, text).startswith(expected)
 
 

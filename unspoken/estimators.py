@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unspoken import defaults
 from unspoken.data.files import Records
-from unspoken.data.numeric import numeric_features
+from unspoken.data.numeric import check_labels, numeric_features, places_among
 from unspoken.data.parties import dealt_parties, named_groups, number_parties
 from unspoken.data.public import with_public
 from unspoken.data.scaling import Scaling
@@ -47,6 +47,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self._party_column = groups if isinstance(groups, str) else None
         groups = groups if groups is None else named_groups(groups, X)
         rows = numeric_features(X, self._party_column, type(self).__name__)
+        check_labels(y, type(self).__name__, checks.get("y_numeric", False))
         return *validate_data(self, rows, y, dtype=np.float64, ensure_min_samples=2, **checks), groups
 
     def _learn(self, features: Floats, labels: Labels, groups: npt.ArrayLike | None, public: Any = None) -> None:
@@ -294,12 +295,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         classes = np.unique(np.asarray(self.classes))
         if np.ndim(self.classes) != 1 or len(classes) < 2:
             raise ValueError(f"Expected a list of at least two classes, got classes={self.classes!r}.")
-        positions = np.searchsorted(classes, present)
-        unknown = (positions == len(classes)) | (classes[np.minimum(positions, len(classes) - 1)] != present)
-        if unknown.any():
-            label = present[unknown].tolist()[0]
-            raise ValueError(f"y has the label {label!r}, which is not among classes={self.classes!r}.")
-        return classes, positions[labels]
+        return classes, places_among(classes, present, labels)
 
 
 class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]

@@ -41,7 +41,7 @@ points on CIFAR-10, two on breast cancer at ε = 0.3), and where steps of a regr
 - On CIFAR-10 at ε = 3 it is 0.1 points behind version 0.1, of which only a mean was kept.
 - On adult, ε = 10 has 0.1 points less than ε = 4. That is more than noise from run to run, though less than the chance
   of which records are tested.
-- Whole parties are not protected: with `unit = "party"` a study must name another method.
+- Whole parties are not protected: with `unit = "party"` a study that names no method gets `helmet`.
 - Records are whitened up to 512 features. With more, second moments would be too many numbers to send."""
 _AGAIN = """\
 Again: `python -m benchmarks.moments.accuracy --adult FILE --cifar FILE`, then `python -m benchmarks.moments.page`."""

@@ -77,10 +77,15 @@ def test_what_the_study_would_refuse_is_said_all_at_once() -> None:
     found = unspoken.check(AGREED, wrong)
     assert not found.fits
     assert found.problems == [
-        "column 'age': 50 % of the values are missing; give them, or agree on what they mean (missing = …)",
-        "column 'sex': 50 % of the values are unknown to the study, such as 'x', 'y'",
-        "column 'sex': 25 % of the values are missing; give them, or agree on what they mean (missing = …)",
-        "label 'died': 50 % of the values are unknown to the study, such as 'maybe'",
+        "row 0, column 'age': is 'nan', but should be a number (the study's bounds are 0 to 110); 50 of 100 values are "
+        'missing (50 %): give them, or let the study say what they mean: missing = "indicator", or a public value in '
+        "their place",
+        "row 1, column 'sex': is 'x', but the study's categories are: f, m; 50 of 100 values are unfit (50 %): correct "
+        "the value or the study",
+        "row 3, column 'sex': is 'nan', but the study's categories are: f, m; 25 of 100 values are missing (25 %): "
+        'give them, or let the study say what they mean: missing = "category", or a public value in their place',
+        "row 1, column 'died': is 'maybe', but the study's classes are: no, yes; 50 of 100 values are unfit (50 %): "
+        "correct the value or the study",
     ]
     assert (found.longest, found.clipped) == (None, None)
 

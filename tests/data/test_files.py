@@ -160,9 +160,9 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, suf
             "should be a number (the study's bounds are 0 to 110); 1 of 3 values is missing (33.3 %)",
         ),
         ("age", "nan", "'nan'", "should be a number (the study's bounds are 0 to 110)"),
-        ("age", "inf", "'inf'", "should be a number (the study's bounds are 0 to 110)"),
-        ("age", "-Infinity", "'-Infinity'", "should be a number (the study's bounds are 0 to 110)"),
-        ("age", "1e999", "'1e999'", "should be a number (the study's bounds are 0 to 110)"),
+        ("age", "inf", "'inf'", "should be a finite number (the study's bounds are 0 to 110)"),
+        ("age", "-Infinity", "'-Infinity'", "should be a finite number (the study's bounds are 0 to 110)"),
+        ("age", "1e999", "'1e999'", "should be a finite number (the study's bounds are 0 to 110)"),
         ("age", "1,5", "'1,5'", "should be a number (the study's bounds are 0 to 110)"),
         ("age", "1_0", "'1_0'", "should be a number (the study's bounds are 0 to 110)"),
         ("age", "True", "'True'", "should be a number (the study's bounds are 0 to 110)"),
@@ -170,7 +170,7 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, suf
         ("age", "x" * 99, "'" + "x" * 57 + "…'", "should be a number (the study's bounds are 0 to 110)"),
         ("sex", "x", "'x'", "the study's categories are: f, m; correct the value or the study."),
         ("sex", "", "empty", "the study's categories are: f, m; 1 of 3 values is missing (33.3 %): give them, or let"),
-        ("sex", "F", "'F'", "the study's categories are: f, m; correct the value or the study."),
+        ("sex", "F", "'F'", "the study's categories are: f, m; write it as 'f', letter by letter."),
         ("died", "maybe", "'maybe'", "the study's classes are: no, yes; correct the value or the study."),
         (
             "died",
@@ -232,19 +232,22 @@ def test_many_categories_are_listed_in_part(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "is not a CSV file in UTF-8 with a line of column names (No columns to parse from file); repair it."),
-        ("\n\n", "is not a CSV file in UTF-8 with a line of column names (No columns to parse from file)"),
+        ("", "begins with an empty line or has none; its first line should be column names."),
+        ("\n\n", "begins with an empty line or has none; its first line should be column names."),
+        ("1,f,no\n2,m,no\n", "lacks the column 'age', as field 1 of its first line is a number, so it looks like"),
         ("age,sex,died\n", "has no records; at least one is needed."),
         ("age,sex,died\n\n\n", "has no records; at least one is needed."),
-        ("age,sex,died\n1,f,no,9\n2,m,no,9\n", "has lines with more values than column names; repair them."),
-        ("age,sex,died\n1,f,no,\n2,m,no,\n", "has lines with more values than column names; repair them."),
-        ("age,sex,died\n1,f,no\n2,m,no,9\n", "Expected 3 fields in line 3, saw 4); repair it."),
-        ("age,sex,died\n1,f\n", "heart.csv, line 2, column 'died': is empty, but the study's classes are: no, yes;"),
+        ("age,sex,died\n1,f,no,9\n2,m,no,9\n", "line 2: has 4 values, but there are 3 column names; repair the line,"),
+        ("age,sex,died\n1,f,no,\n2,m,no,\n", "line 2: has 4 values, but there are 3 column names; repair the line,"),
+        ("age,sex,died\n1,f,no\n2,m,no,9\n", "line 3: has 4 values, but there are 3 column names; repair the line,"),
+        ("age,sex,died\n1,f,no\n2\n3,f,no\n", "line 3: has 1 value, but there are 3 column names; repair the line,"),
+        ("age,sex,died\n1,f\n", "heart.csv, line 2: has 2 values, but there are 3 column names; repair the line, and"),
         ("age,sex,died\n1,f,no\n\n2,f,no\n", "heart.csv, line 3, column 'age': is empty, but should be a number"),
         ("age,sex,died,age\n1,f,no,2\n", "has the column 'age' 2 times; rename the others."),
         ("age;sex;died\n1;f;no\n", "lacks the column 'age' that the study's [data] names; the file has: 'age;sex"),
-        (b"age,sex,died\n\xff,f,no\n", "is not a CSV file in UTF-8 with a line of column names ('utf-8' codec can't"),
-        ('age,sex,died\n"1,f,no\n', "is not a CSV file in UTF-8 with a line of column names (Error tokenizing"),
+        (b"age,sex,died\n\xff,f,no\n", "is not a CSV file in UTF-8, as line 2 has the byte 0xff; save it in UTF-8."),
+        (b"age,s\xe9x,died\n5,f,no\n", "is not a CSV file in UTF-8, as line 1 has the byte 0xe9; save it in UTF-8."),
+        ('age,sex,died\n"1,f,no\n', "line 2: has a quotation mark that no other one closes; repair the line."),
     ],
 )
 def test_what_is_wrong_with_a_csv_file_as_a_whole_is_said(tmp_path: Path, text: str | bytes, expected: str) -> None:
@@ -424,8 +427,9 @@ def test_a_regression_s_label_that_is_no_number_is_shown_with_its_place(
     tmp_path: Path, suffix: str, value: str, shown: str, remedy: str
 ) -> None:
     path = write_table(tmp_path / f"heart{suffix}", ROWS | {"age": ["0", value, "55"]})
+    kind = "a finite number" if value in ("-inf", "1e999") else "a number"
     assert complaint(path, AGE) == (
-        f"heart{suffix}, {'line 3' if suffix == '.csv' else 'row 2'}, column 'age': is {shown}, but should be a number "
+        f"heart{suffix}, {'line 3' if suffix == '.csv' else 'row 2'}, column 'age': is {shown}, but should be {kind} "
         f"(the study's label_bounds are 0 to 110); {remedy}"
     )
 

@@ -34,4 +34,4 @@ def check(
 
         checks.show(found)
     if not found.fits:
-        raise UnspokenError(f"{data}: the study would refuse these records, as {found.problems[0]}.")
+        raise UnspokenError(f"{data}: would be refused, as {found.problems[0]}.")

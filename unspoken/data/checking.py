@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unspoken.data.bounding import lengths_of
-from unspoken.data.columns import Values, features_of
+from unspoken.data.columns import Place, Values, features_of, percent
 from unspoken.data.files import check_arrays, read_records, read_table
 from unspoken.data.records import DataError, Records
 from unspoken.data.tables import Table, check_names, label_column, names_of
@@ -141,13 +141,13 @@ def frame_of(data: Any, labels: Any, study: Study) -> pd.DataFrame:
 def _check_table(study: Study, table: Table) -> Check:
     columns, parts = [], []
     for name, column, values in table.columns(study):
-        columns.append(_column_check(name, column, values, table.frame[name]))
+        columns.append(_column_check(table.place(name), column, values, table.frame[name]))
         if not columns[-1].problems:
             parts.append(features_of(values, column))
     label, classes = None, None
     if (found := table.label_values(study)) is not None:
         name, column, values = found
-        label = _column_check(name, column, values, table.frame[name], is_label=True)
+        label = _column_check(table.place(name, "label"), column, values, table.frame[name])
         classes = None if column.categories is None else _counted(column, values.numbers)
     lengths = None
     if len(parts) == len(columns):
@@ -162,7 +162,7 @@ def _check_matrix(study: Study, records: Records, source: str) -> Check:
     if study.task != "statistics":
         nothing = np.zeros(len(records), dtype=np.bool_)
         column, values = label_column(study), Values(records.labels.astype(np.float64), nothing, nothing)
-        label = _column_check("y", column, values, np.array([]), is_label=True)
+        label = _column_check(Place(source, "y", "row", 0, "label"), column, values, np.array([]))
         classes = None if column.categories is None else _counted(column, values.numbers)
     together = np.column_stack([records.features, records.labels])
     repeated = 1.0 - len(np.unique(together, axis=0)) / len(together)
@@ -174,14 +174,14 @@ def _counted(column: Column, numbers: Floats) -> dict[str, int]:
     return {str(name): int((numbers == code).sum()) for code, name in enumerate(column.categories or [])}
 
 
-def _column_check(name: str, column: Column, values: Values, given: Any, is_label: bool = False) -> ColumnCheck:
+def _column_check(place: Place, column: Column, values: Values, given: Any) -> ColumnCheck:
     numbers, ranged = values.numbers, column.categories is None
     unlisted = numbers == len(column.categories or []) if column.other else np.zeros(len(numbers), dtype=np.bool_)
     with np.errstate(invalid="ignore"):
         below, above = float((numbers < column.low).mean()), float((numbers > column.high).mean())
     strange = values.unfit | unlisted
     found = ColumnCheck(
-        name,
+        place.column,
         column.kind,
         (column.shown(column.low), column.shown(column.high)) if ranged else None,
         missing=float(values.missing.mean()),
@@ -191,21 +191,10 @@ def _column_check(name: str, column: Column, values: Values, given: Any, is_labe
         other=float(unlisted.mean()),
         examples=list(dict.fromkeys(str(value)[:60] for value in given[strange]))[:_LISTED] if strange.any() else [],
         proposed=_proposed(column, numbers[np.isfinite(numbers)]),
-        problems=[],
+        problems=list(place.problems(given, values, column)),
         remarks=[],
     )
-    problems = list(_problems(found, column, is_label))
-    return replace(found, problems=problems, remarks=list(_remarks(found)))
-
-
-def _problems(found: ColumnCheck, column: Column, is_label: bool) -> Iterator[str]:
-    where = f"{'label' if is_label else 'column'} {found.name!r}"
-    if found.unknown:
-        listed = ", ".join(map(repr, found.examples))
-        yield f"{where}: {percent(found.unknown)} of the values are unknown to the study, such as {listed}"
-    if found.missing and column.missing is None:
-        remedy = "remove these records" if is_label else "give them, or agree on what they mean (missing = …)"
-        yield f"{where}: {percent(found.missing)} of the values are missing; {remedy}"
+    return replace(found, remarks=list(_remarks(found)))
 
 
 def _remarks(found: ColumnCheck) -> Iterator[str]:
@@ -272,12 +261,3 @@ def _size_problems(study: Study, count: int) -> Iterator[str]:
         yield f"there are {count} records, but the study asks each party for at least {least}"
     if count > most:
         yield f"there are {count} records, but the study allows a party at most {most}"
-
-
-def percent(share: float) -> str:
-    """A share in words.
-
-    >>> percent(1.0), percent(0.1234), percent(0.00012)
-    ('100 %', '12.3 %', '0.012 %')
-    """
-    return f"{100.0 * share:.3g} %"

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+import unicodedata
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -167,31 +168,84 @@ class Place:
 
     def check(self, given: pd.Series[Any], values: Values, column: Column) -> None:
         """Refuse values that do not fit, and missing ones if the study does not say what they mean."""
+        for problem in self.problems(given, values, column):
+            raise DataError(f"{self.source}, {problem}.")
+
+    def problems(self, given: pd.Series[Any], values: Values, column: Column) -> Iterator[str]:
+        """Sentences about values that do not fit, and about missing ones: the first place, how many, and a remedy."""
         if values.unfit.any():
-            remedy = "repair or remove the record" if column.kind == "number" else "correct the value or the study"
-            raise self._error(given, values.unfit, f"{self._wanted(column)}; {remedy}")
+            first = given[values.unfit].iloc[0]
+            count = f"{_counted(values.unfit, 'unfit')}: " if values.unfit.sum() > 1 else ""
+            wanted = f"{self._wanted(column, first)}; {count}{self._remedy(column, first)}"
+            yield self._problem(given, values.unfit, wanted)
         if values.missing.any() and column.missing is None:
-            count, of = int(values.missing.sum()), len(values.missing)
-            share = f"{count} of {of} values {'is' if count == 1 else 'are'} missing ({100 * count / of:.3g} %)"
             own = 'missing = "category"' if column.kind == "category" else 'missing = "indicator"'
             remedy = f"give them, or let the study say what they mean: {own}, or a public value in their place"
             if self.key == "label":
                 remedy = "give them, or remove these records"
-            raise self._error(given, values.missing, f"{self._wanted(column)}; {share}: {remedy}")
+            wanted = f"{self._wanted(column)}; {_counted(values.missing, 'missing')}: {remedy}"
+            yield self._problem(given, values.missing, wanted)
 
-    def _wanted(self, column: Column) -> str:
+    def _wanted(self, column: Column, value: Any = None) -> str:
         if column.categories is not None:
             listed = ", ".join(map(str, column.categories[:12])) + (", …" if len(column.categories) > 12 else "")
             return f"the study's {'classes' if self.key == 'label' else self.key} are: {listed}"
         if column.kind == "boolean":
             return 'should be true or false (or 1 or 0); other words are categories = ["no", "yes"]'
-        kind = "a day, as 2019-01-31" if column.kind == "date" else "a number"
+        number = "a finite number" if _is_infinite(value) else "a number"
+        kind = "a day, as 2019-01-31" if column.kind == "date" else number
         return f"should be {kind} {bounds_of(column, 'label_bounds' if self.key == 'label' else 'bounds')}"
 
-    def _error(self, given: pd.Series[Any], rows: Flags, problem: str) -> DataError:
+    @staticmethod
+    def _remedy(column: Column, value: Any) -> str:
+        known = [str(category) for category in column.categories or [] if alike(category) == alike(value)]
+        if known:
+            return f"write it as {known[0]!r}, letter by letter"
+        return "repair or remove the record" if column.kind == "number" else "correct the value or the study"
+
+    def _problem(self, given: pd.Series[Any], rows: Flags, problem: str) -> str:
         row = int(np.flatnonzero(rows)[0])
         value = given.iloc[row]
         text = str(value) if len(str(value)) <= 60 else str(value)[:57] + "…"
-        shown = "empty" if value is None or text.strip() == "" else repr(text)
-        place = f"{self.source}, {self.unit} {row + self.first}, column {self.column!r}"
-        return DataError(f"{place}: is {shown}, but {problem}.")
+        # Letters with loose accents look like others.
+        quoted = repr(text) if unicodedata.is_normalized("NFC", text) else ascii(text)
+        shown = "empty" if value is None or text.strip() == "" else quoted
+        return f"{self.unit} {row + self.first}, column {self.column!r}: is {shown}, but {problem}"
+
+
+def _counted(rows: Flags, what: str) -> str:
+    """How many values are so.
+
+    >>> _counted(np.array([True, False, False, False]), "missing")
+    '1 of 4 values is missing (25 %)'
+    """
+    count = int(rows.sum())
+    return f"{count} of {len(rows)} values {'is' if count == 1 else 'are'} {what} ({percent(count / len(rows))})"
+
+
+def percent(share: float) -> str:
+    """A share in words.
+
+    >>> percent(1.0), percent(0.1234), percent(0.00012)
+    ('100 %', '12.3 %', '0.012 %')
+    """
+    return f"{100.0 * share:.3g} %"
+
+
+def _is_infinite(value: Any) -> bool:
+    """Whether a value is a number that is infinite, or too large for arithmetic."""
+    try:
+        return math.isinf(float(value))
+    except OverflowError:
+        return True
+    except (TypeError, ValueError):
+        return False
+
+
+def alike(value: Any) -> str:
+    """A text without what people overlook: case, kinds of spaces, and how accents are encoded.
+
+    >>> alike("New\u00a0York "), alike("KO\u0308LN")
+    ('new york', 'köln')
+    """
+    return " ".join(unicodedata.normalize("NFKC", str(value)).casefold().split())

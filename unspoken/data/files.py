@@ -6,7 +6,6 @@ fit them is an error.
 
 from __future__ import annotations
 
-import csv
 import math
 import os
 import warnings
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspoken.data.columns import bounds_of
+from unspoken.data.lines import csv_header, looks_like_a_record, malformed, uneven
 from unspoken.data.records import DataError, Records
 from unspoken.data.tables import Table, check_names, label_column, names_of
 from unspoken.study import Study
@@ -81,13 +81,7 @@ def read_header(path: str | Path) -> list[str]:
     if path.suffix.lower() not in _TABLES or not path.is_file():
         raise DataError(f"{path}: is no CSV or Parquet file whose columns could be read; name one.")
     if path.suffix.lower() == ".csv":
-        try:
-            # What follows the first line may be anything.
-            with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
-                names = next(csv.reader(file), [])
-            "".join(names).encode()
-        except (ValueError, OSError, csv.Error) as error:
-            raise DataError(f"{path}: has no line of column names in UTF-8 ({_one_line(error)}); repair it.") from None
+        names = csv_header(path)
     else:
         import pyarrow
         from pyarrow.parquet import read_schema
@@ -98,21 +92,9 @@ def read_header(path: str | Path) -> list[str]:
             raise _no_parquet(path, error) from None
     if not names or len(set(names)) < len(names) or not all(name.strip() for name in names):
         raise DataError(f"{path}: should begin with a line of column names, each once; repair it.")
-    if path.suffix.lower() == ".csv" and (places := [at for at, name in enumerate(names, 1) if _is_number(name)]):
-        # The value is not told: it may be a person's.
-        raise DataError(
-            f"{path}: field {places[0]} of its first line is a number, so it looks like a record and not like column "
-            "names; put a line of names first."
-        )
+    if path.suffix.lower() == ".csv" and (problem := looks_like_a_record(names)):
+        raise DataError(f"{path}: {problem}.")
     return names
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def read_features(path: str | Path, study: Study) -> Floats:
@@ -248,24 +230,21 @@ def _read_csv(path: Path, names: list[str], more: tuple[str, ...]) -> pd.DataFra
     """The lines of a CSV file as text, without blank lines at the end."""
     import pandas as pd
 
+    header = csv_header(path)
+    _check_all(path, header, names, more)
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file), [])
         with warnings.catch_warnings():
             # pandas would shift or cut lines that are longer than the line of names.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(
                 path, dtype=str, keep_default_na=False, skip_blank_lines=False, index_col=False, encoding="utf-8-sig"
             )
-    except pd.errors.ParserWarning:
-        _check_all(path, header, names, more)
-        raise DataError(f"{path}: has lines with more values than column names; repair them.") from None
-    except (ValueError, csv.Error) as error:
-        raise DataError(
-            f"{path}: is not a CSV file in UTF-8 with a line of column names ({_one_line(error)}); repair it."
-        ) from None
-    _check_all(path, header, names, more)
+    except (ValueError, pd.errors.ParserWarning) as error:
+        raise malformed(path, error) from None
     filled = np.flatnonzero((table != "").any(axis=1))
+    # pandas fills up lines that are too short.
+    if (table.iloc[filled, -1] == "").any() and (problem := uneven(path)) is not None:
+        raise problem
     return table.iloc[: filled[-1] + 1 if len(filled) else 0]
 
 
@@ -302,6 +281,9 @@ def _no_parquet(path: Path, error: Exception) -> DataError:
 
 
 def _check_all(path: Path, present: list[str], names: list[str], more: tuple[str, ...]) -> None:
+    lacking = [name for name in [*names, *more] if name not in present]
+    if lacking and path.suffix.lower() == ".csv" and (problem := looks_like_a_record(present)):
+        raise DataError(f"{path}: lacks the column {lacking[0]!r}, as {problem}.")
     check_names(str(path), present, names)
     check_names(str(path), present, list(more), "that is to name the parties")
 

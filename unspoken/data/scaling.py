@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.data.checking import MANY, percent
-from unspoken.study.columns import LARGEST_BOUND
+from unspoken.data.checking import MANY
+from unspoken.data.columns import percent
+from unspoken.study.columns import LARGEST_BOUND, SMALLEST_RANGE
 from unspoken.types import Floats
 
 
@@ -31,7 +32,7 @@ class Scaling:
         except (TypeError, ValueError):
             raise ValueError(f"Expected bounds=(low, high), {many}, got bounds={shown}.") from None
         for name, least, most in zip(names, low.tolist(), high.tolist(), strict=True):
-            if not -LARGEST_BOUND <= least < most <= LARGEST_BOUND:
+            if not (least >= -LARGEST_BOUND and most <= LARGEST_BOUND and most - least >= SMALLEST_RANGE):
                 raise ValueError(
                     f"Expected bounds=(low, high), each low below its high, from {-LARGEST_BOUND:g} to "
                     f"{LARGEST_BOUND:g}, got {least:g} and {most:g} for the feature {name!r}; give what is publicly "

@@ -37,7 +37,7 @@ class Table:
         check_names(self.source, list(self.frame.columns), names_of(study))
         parts, shares = [], {}
         for name, column, values in self.columns(study):
-            Place(self.source, name, self.unit, self.first).check(self.frame[name], values, column)
+            self.place(name).check(self.frame[name], values, column)
             parts.append(features_of(values, column))
             if share := float(outside(values, column).mean()):
                 shares[name] = share
@@ -47,6 +47,10 @@ class Table:
         """The study's columns with their values, which may not fit."""
         for name, column in (study.data.columns or {}).items():
             yield name, column, read_values(self.frame[name], column)
+
+    def place(self, column: str, key: str = "categories") -> Place:
+        """A column of this table, for messages; `key` is "label" for the labels."""
+        return Place(self.source, column, self.unit, self.first, key)
 
     def label_values(self, study: Study) -> tuple[str, Column, Values] | None:
         """The labels' column and its values, which may not fit; None: the study predicts nothing."""
@@ -60,7 +64,7 @@ class Table:
         if found is None:
             return np.zeros(len(self), dtype=np.int64)
         name, column, values = found
-        Place(self.source, name, self.unit, self.first, key="label").check(self.frame[name], values, column)
+        self.place(name, "label").check(self.frame[name], values, column)
         return values.numbers if study.task == "regression" else values.numbers.astype(np.int64)
 
     def parties(self, name: str) -> list[str]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.markup import escape
 from rich.table import Table
 
-from unspoken.data.checking import PRIVATE, Check, ColumnCheck, percent
+from unspoken.data.checking import PRIVATE, Check, ColumnCheck
+from unspoken.data.columns import percent
 from unspoken.report.terminal import console
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from unspoken.data.bounding import lengths_of
-from unspoken.data.checking import MANY, percent
+from unspoken.data.checking import MANY
+from unspoken.data.columns import percent
 from unspoken.data.records import Records
 from unspoken.methods.expectation import doubt
 from unspoken.methods.plan import Plan
@@ -47,7 +48,10 @@ def on_records(study: Study, records: Records) -> Iterator[str]:
         low, high = study.data.label_bounds
         share = float(((records.labels < low) | (records.labels > high)).mean())
         if share >= MANY:
-            yield f"{percent(share)} of the labels lie outside the study's label_bounds {low:g} to {high:g}"
+            yield (
+                f"{percent(share)} of the labels lie outside the study's label_bounds {low:g} to {high:g} and were "
+                "clipped to them; correct the labels or agree on other bounds"
+            )
     lengths = lengths_of(records.features, study.data)
     share = float((lengths > study.data.norm * (1.0 + 1e-9)).mean())
     if share >= MANY:

@@ -16,13 +16,14 @@ from unspoken.data.files import DataError, check_arrays
 from unspoken.data.parties import number_parties
 from unspoken.engines.outcome import Progress
 from unspoken.learners.polynomials import Polynomial
-from unspoken.methods.functions import Custom, Function, FunctionMethod, RecordPolynomials, Turns
+from unspoken.methods.functions import Custom, FunctionMethod, RecordPolynomials, Turns
 from unspoken.methods.registry import METHODS
 from unspoken.plugins import quoted, suggestion
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.guarantee import Guarantee
 from unspoken.privacy.ledger import Ledger
-from unspoken.simulation.arrays import sizes_of
+from unspoken.report.remarks import on_records
+from unspoken.simulation.arrays import sizes_of, warn
 from unspoken.simulation.runs import Simulation, simulate_records
 from unspoken.study import LARGEST_NORM, Study, make_study
 from unspoken.types import Floats, Integers
@@ -121,8 +122,8 @@ def compute(
     replacing one row moves the numbers by at most that much in L2 norm, also to and from the zeros of a failure: the
     guarantee rests on it, so a function that can fail on some rows must handle that itself. It may be a list, with one
     number for each party: the total is public, so the largest counts. A party's numbers are clipped to the L2 norm
-    `bound`, and rows to `norm` if given. With "central" the function takes the rows of all parties at once, so methods
-    are comparable if it is a sum over rows.
+    `bound`, and rows to `norm` if given; a `DataWarning` says if that happened. With "central" the function takes the
+    rows of all parties at once, so methods are comparable if it is a sum over rows.
 
     With `start` there are `turns` turns under one budget: the function also takes numbers, first `start`, and then what
     `update(total, numbers)` makes of a turn's noisy total, moved into `parameter_bounds`. Instead of `epsilon`, a
@@ -249,10 +250,14 @@ def _study(
     return study, features
 
 
-def _simulated(study: Study, function: Function, features: Floats, parties: Integers, setting: Setting) -> Simulation:
-    return simulate_records(
+def _simulated(
+    study: Study, function: Custom | RecordPolynomials, features: Floats, parties: Integers, setting: Setting
+) -> Simulation:
+    """The run, and Python warnings of what was clipped on the way."""
+    records = check_arrays(features, None, study, "X")
+    simulation = simulate_records(
         study,
-        check_arrays(features, None, study, "X"),
+        records,
         parties,
         method=_function_method(study)(study, function),
         drop=setting.get("drop", 0),
@@ -260,6 +265,8 @@ def _simulated(study: Study, function: Function, features: Floats, parties: Inte
         progress=setting.get("progress"),
         ledger=setting.get("ledger"),
     )
+    warn([*on_records(study, records), *function.observed.remarks()], stacklevel=3)
+    return simulation
 
 
 def _turns(

@@ -13,6 +13,8 @@ from unspoken.study.section import Section
 
 LARGEST_BOUND = 1e100
 """So far below the largest number that differences and squares of bounds are numbers, too"""
+SMALLEST_RANGE = 1e-100
+"""The least distance of two bounds: values are divided by it"""
 
 Category = str | int | bool
 Bound = Annotated[float, Field(ge=-LARGEST_BOUND, le=LARGEST_BOUND)]
@@ -80,9 +82,11 @@ class Column(Section):
             raise ValueError("has other = true, but no categories; remove it")
         if self.min is not None and self.max is not None:
             if isinstance(self.min, date) != isinstance(self.max, date):
-                raise ValueError(f"has min = {shown(self.min)} and max = {shown(self.max)}, one a day, one a number")
-            if not self.low < self.high:
-                raise ValueError(f"has min = {self.min!s} and max = {self.max!s}, but min should be below max")
+                raise ValueError(
+                    f"has min = {shown(self.min)} and max = {shown(self.max)}, one a day, one a number; give two days "
+                    "or two numbers"
+                )
+            check_range(self.low, self.high, f"has min = {self._bound(self.min)} and max = {self._bound(self.max)}")
         return self
 
     @model_validator(mode="after")
@@ -107,6 +111,10 @@ class Column(Section):
         if not possible:
             raise ValueError(f"has missing = {shown(self.missing)}, but should have {wanted}")
         return self
+
+    @staticmethod
+    def _bound(bound: float | date) -> str:
+        return str(bound) if isinstance(bound, date) else f"{bound:.15g}"
 
     @property
     def kind(self) -> Kind:
@@ -180,6 +188,16 @@ def day_of(value: Any) -> date | None:
         return date.fromisoformat(text[:10])
     except ValueError:
         return None
+
+
+def check_range(low: float, high: float, given: str) -> None:
+    """Check that two bounds are in order, and so far apart that values can be scaled by their distance."""
+    if low > high:
+        raise ValueError(f"{given}, but the smaller one should come first; swap them")
+    if low == high:
+        raise ValueError(f"{given}, which leaves one value only; widen the bounds")
+    if high - low < SMALLEST_RANGE:
+        raise ValueError(f"{given}, which are less than {SMALLEST_RANGE:g} apart; use a smaller unit")
 
 
 def check_printable(names: Iterable[Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from unspoken import defaults
-from unspoken.study.columns import Bound, Category, Column, check_printable, check_values
+from unspoken.study.columns import Bound, Category, Column, check_printable, check_range, check_values
 from unspoken.study.explaining import StudyError, shown
 from unspoken.study.section import Section
 
@@ -88,8 +88,8 @@ class DataSection(Section):
     @field_validator("label_bounds")
     @classmethod
     def _ascending(cls, bounds: tuple[float, float] | None) -> tuple[float, float] | None:
-        if bounds is not None and not bounds[0] < bounds[1]:
-            raise ValueError(f"is {shown(bounds)}, but should have the smallest label first, below the largest")
+        if bounds is not None:
+            check_range(*bounds, f"is {shown(bounds)}")
         return bounds
 
     @field_validator("columns", "label", mode="before")

@@ -11,6 +11,7 @@ import numpy as np
 
 from unspoken.methods.base import Conversation
 from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.functions.observed import Observed
 from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Range
 from unspoken.methods.releases import Statistics
 from unspoken.methods.workloads import Asker, Query
@@ -63,6 +64,7 @@ class Custom(Function):
         self._function, self._bound, self._turns = function, bound, turns
         self.count = 1 if turns is None else turns.count
         self.dimension, self.sensitivity, self.record_bound = dimension, sensitivity, bound
+        self.observed = Observed("parties' vectors", "bound")
         self.cautions = (
             f"that replacing one record moves the function's total by at most {sensitivity:g} is its author's word, "
             "also where the function fails on a party's records, which then counts as zeros",
@@ -87,9 +89,12 @@ class Custom(Function):
         try:
             vector = self._vector(features, parameters)
         except Exception:
+            vector = np.empty(0)
+        if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
+            self.observed.saw_failure()
             return np.zeros(self.dimension)
-        is_right = vector.shape == (self.dimension,) and np.isfinite(vector).all()
-        return vector if is_right else np.zeros(self.dimension)
+        self.observed.saw(float(np.linalg.norm(vector / self._bound)))
+        return vector
 
     def _vector(self, rows: Floats, parameters: Floats | None) -> Floats:
         given = (rows,) if parameters is None else (rows, parameters)

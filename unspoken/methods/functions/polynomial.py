@@ -12,6 +12,7 @@ from unspoken.arithmetic import blocks
 from unspoken.learners.polynomials import Monomials, Polynomial
 from unspoken.methods.base import Conversation
 from unspoken.methods.functions.base import NAME, Function
+from unspoken.methods.functions.observed import Observed
 from unspoken.methods.releases import Statistics
 from unspoken.methods.workloads import Asker, Query
 from unspoken.types import Floats
@@ -36,6 +37,7 @@ class RecordPolynomials(Function):
     def __init__(self, coefficients: Coefficients, variables: int, norms: Mapping[int, float]) -> None:
         self._coefficients, self._norms = coefficients, dict(sorted(norms.items()))
         self._monomials = {order: Monomials(variables, order) for order in self._norms}
+        self.observed = Observed("records' polynomials", "norms")
         self.dimension = sum(monomials.size for monomials in self._monomials.values())
 
     def scale(self, order: int) -> float:
@@ -45,10 +47,11 @@ class RecordPolynomials(Function):
     def try_out(self, features: int) -> None:
         """Raise an error if the coefficients fail on a made-up record, which says nothing about a party's records."""
         self._bounded(np.random.default_rng(0).uniform(size=features) / math.sqrt(features))
+        self.observed = Observed(self.observed.what, self.observed.bound)
 
     def _bounded(self, row: Floats) -> list[Floats]:
         """A record's tensors within their norms; an error if they are not as stated."""
-        given, found = self._coefficients(row.copy()), []
+        given, found, longest = self._coefficients(row.copy()), [], 0.0
         if set(given) != set(self._norms):
             raise ValueError(f"Expected coefficients of the orders {[*self._norms]}, got {sorted(given)}.")
         for order, largest in self._norms.items():
@@ -62,6 +65,8 @@ class RecordPolynomials(Function):
             unit = float(np.abs(tensor).max(initial=0.0))
             length = unit * float(np.linalg.norm(tensor / unit)) if unit else 0.0
             found.append(tensor * min(1.0, _ROOM * largest / length) if length else tensor)
+            longest = max(longest, length / largest)
+        self.observed.saw(longest)
         return found
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
@@ -85,6 +90,7 @@ class RecordPolynomials(Function):
         try:
             return self._bounded(row)
         except Exception:
+            self.observed.saw_failure()
             return self._zeros()
 
     def _zeros(self) -> list[Floats]:
