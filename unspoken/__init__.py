@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from unspoken.simulation import compute as compute
     from unspoken.simulation import functional_mechanism as functional_mechanism
     from unspoken.simulation import simulate as simulate
+    from unspoken.simulation import tune as tune
     from unspoken.study import Study as Study
     from unspoken.study import make_study as make_study
     from unspoken.study import read_study as read_study
@@ -51,6 +52,7 @@ _HOMES = {
     "make_study": "unspoken.study",
     "read_study": "unspoken.study",
     "simulate": "unspoken.simulation",
+    "tune": "unspoken.simulation",
     "verify": "unspoken.report.verification",
     "verify_evidence": "unspoken.report.convictions",
 }

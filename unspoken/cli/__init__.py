@@ -4,14 +4,24 @@ Heavy imports happen inside the commands, so that help is quick, and after the s
 reported at once.
 """
 
-from unspoken.cli import check, compare, consent, degrees, demo, ledger, new, plan, simulate, sites, verify
+from unspoken.cli import check, compare, consent, degrees, demo, ledger, new, plan, simulate, sites, tune, verify
 from unspoken.cli.program import app
 
 __all__ = ["app"]
 
 SITES = (sites.keys, sites.roster, sites.serve, sites.join, sites.assist, consent.consents, verify.verify)
 # The order of the help.
-COMMANDS = (demo.demo, new.new, plan.plan, check.check, simulate.simulate, compare.compare, degrees.degrees, *SITES)
+COMMANDS = (
+    demo.demo,
+    new.new,
+    plan.plan,
+    check.check,
+    simulate.simulate,
+    compare.compare,
+    tune.tune,
+    degrees.degrees,
+    *SITES,
+)
 for _command in COMMANDS:
     app.command()(_command)
 app.add_typer(ledger.ledger, name="ledger")

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from unspoken.data.block import Block
+from unspoken.data.records import Records
 from unspoken.learners.public_directions import PublicDirections
 from unspoken.methods.directions import directions_of
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
@@ -187,6 +188,30 @@ class Contribution:
             object.__setattr__(self, "exact", np.empty((len(self.noisy), 0), dtype=np.int64))
 
 
+@dataclass(frozen=True)
+class Choice:
+    """The settings of a method that served best for one ε, on public records."""
+
+    epsilon: float
+    settings: dict[str, dict[str, float]]
+    """By the sections of a study file"""
+    accuracy: float
+    """With the study's noise: mean over splits and draws"""
+    deviation: float
+    """Of the splits' accuracies"""
+    tried: int
+    """The number of candidates"""
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "epsilon": self.epsilon,
+            "settings": self.settings,
+            "public_accuracy": self.accuracy,
+            "deviation": self.deviation,
+            "tried": self.tried,
+        }
+
+
 def check_parties(study: Study, kind: Description) -> None:
     """Refuse fewer parties than the method needs, and what has no meaning where there is only one."""
     if study.parties.count < kind.fewest_parties:
@@ -267,6 +292,17 @@ class Method(Description, ABC):
     @abstractmethod
     def coordinate(self, plan: Plan) -> Conversation:
         """The coordinator's side: yields requests, goes on with the answers, and returns the release."""
+
+    @classmethod
+    def tuned(
+        cls, study: Study, public: Records, epsilons: Sequence[float], how: str, repeats: int, seed: int
+    ) -> list[Choice]:
+        """The settings that serve best for each ε, chosen on public labelled records alone.
+
+        `how` is their split over parties; `repeats` is the number of times that they are split into records to learn
+        from and records to measure on.
+        """
+        raise study.error("method.name", f'is "{cls.name}", which has no settings to choose on public records')
 
     def check_analysis(self) -> None:
         """Refuse a private analysis before a run, if there can be none after it."""

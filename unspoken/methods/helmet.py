@@ -19,10 +19,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from unspoken.data.block import Block
+from unspoken.data.records import Records
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
-from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
+from unspoken.methods.base import Choice, Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
 from unspoken.methods.helmet_rules import choose_constant, choose_radius, choose_regularization, total_sensitivity
+from unspoken.methods.helmet_tuning import choose
 from unspoken.methods.mechanisms import IndependentNoise, Mechanism, NoiseShares
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan
@@ -84,6 +86,12 @@ learner = "softmax"           # or "logistic", "svm"
     @classmethod
     def gives_probabilities(cls, keys: Mapping[str, Any]) -> bool:
         return keys.get("learner") != "svm"
+
+    @classmethod
+    def tuned(
+        cls, study: Study, public: Records, epsilons: Sequence[float], how: str, repeats: int, seed: int
+    ) -> list[Choice]:
+        return choose(cls, study, public, epsilons, how, repeats, seed)
 
     @classmethod
     def default_constant(cls, study: Study) -> float:

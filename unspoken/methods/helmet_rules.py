@@ -62,12 +62,20 @@ def varying(norm: float) -> float:
     return min(norm, max(1.0, math.sqrt(0.1) * norm))
 
 
-def score_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
-    """σ, but for what rounding adds and the small part of δ that sums cost. `independent`: each party has all of the
-    noise that it needs, so that a total has that of all."""
+def weight_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
+    """The deviation of the noise in each weight of the average, if parties have as few records as the study allows;
+    but for what rounding adds and the small part of δ that sums cost.
+
+    `independent`: each party has all of the noise that it needs, so that a total has that of all.
+    """
     noise = math.sqrt(study.parties.count) / budget(study) if independent else expected_noise(study)
     total = total_sensitivity(study, learner, by_records) * noise
-    return varying(learner.norm) * total / (study.parties.count * (study.parties.records if by_records else 1))
+    return total / (study.parties.count * (study.parties.records if by_records else 1))
+
+
+def score_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
+    """σ: the noise in the score of a vector of norm v."""
+    return varying(learner.norm) * weight_noise(study, learner, by_records, independent)
 
 
 def choose_regularization(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:

@@ -6,12 +6,14 @@
 from unspoken.simulation.arrays import simulate, sizes_of, warn
 from unspoken.simulation.computing import Computation, FunctionalMechanism, compute, functional_mechanism
 from unspoken.simulation.runs import CHOSEN_BLINDLY, Simulation, check_engine, simulate_folder, simulate_records
+from unspoken.simulation.tuning import Tuned, tune
 
 __all__ = [
     "CHOSEN_BLINDLY",
     "Computation",
     "FunctionalMechanism",
     "Simulation",
+    "Tuned",
     "check_engine",
     "compute",
     "functional_mechanism",
@@ -19,5 +21,6 @@ __all__ = [
     "simulate_folder",
     "simulate_records",
     "sizes_of",
+    "tune",
     "warn",
 ]
