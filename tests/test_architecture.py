@@ -63,6 +63,7 @@ MANY_PARAMETERS = {
     "cli/new.py:new": "options of the command line",
     "simulation/arrays.py:simulate": "a front door",
     "simulation/computing.py:compute": "a front door",
+    "cli/tune.py:tune": "options of the command line",
     "engines/cluster/engine.py:run": "a front door",
     "estimators.py:PrivateClassifier.__init__": "scikit-learn reads parameters from the signature",
     "estimators.py:PrivateRegressor.__init__": "scikit-learn reads parameters from the signature",

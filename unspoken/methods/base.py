@@ -189,6 +189,18 @@ class Contribution:
 
 
 @dataclass(frozen=True)
+class Trials:
+    """How settings are tried on public records."""
+
+    epsilons: tuple[float, ...]
+    split: str = "iid"
+    """The split of records over parties"""
+    repeats: int = 3
+    """The number of times that records are split into some to learn from and others to measure on"""
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class Choice:
     """The settings of a method that served best for one ε, on public records."""
 
@@ -294,14 +306,8 @@ class Method(Description, ABC):
         """The coordinator's side: yields requests, goes on with the answers, and returns the release."""
 
     @classmethod
-    def tuned(
-        cls, study: Study, public: Records, epsilons: Sequence[float], how: str, repeats: int, seed: int
-    ) -> list[Choice]:
-        """The settings that serve best for each ε, chosen on public labelled records alone.
-
-        `how` is their split over parties; `repeats` is the number of times that they are split into records to learn
-        from and records to measure on.
-        """
+    def tuned(cls, study: Study, public: Records, trials: Trials) -> list[Choice]:
+        """The settings that serve best for each ε, chosen on public labelled records alone."""
         raise study.error("method.name", f'is "{cls.name}", which has no settings to choose on public records')
 
     def check_analysis(self) -> None:

@@ -22,7 +22,17 @@ from unspoken.data.block import Block
 from unspoken.data.records import Records
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import loss_of
-from unspoken.methods.base import Choice, Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
+from unspoken.methods.base import (
+    Choice,
+    Collect,
+    Contribution,
+    Conversation,
+    Method,
+    PartyContext,
+    PartyRequest,
+    Sum,
+    Trials,
+)
 from unspoken.methods.helmet_rules import choose_constant, choose_radius, choose_regularization, total_sensitivity
 from unspoken.methods.helmet_tuning import choose
 from unspoken.methods.mechanisms import IndependentNoise, Mechanism, NoiseShares
@@ -88,10 +98,8 @@ learner = "softmax"           # or "logistic", "svm"
         return keys.get("learner") != "svm"
 
     @classmethod
-    def tuned(
-        cls, study: Study, public: Records, epsilons: Sequence[float], how: str, repeats: int, seed: int
-    ) -> list[Choice]:
-        return choose(cls, study, public, epsilons, how, repeats, seed)
+    def tuned(cls, study: Study, public: Records, trials: Trials) -> list[Choice]:
+        return choose(cls, study, public, trials)
 
     @classmethod
     def default_constant(cls, study: Study) -> float:

@@ -25,7 +25,7 @@ from unspoken.data.records import DataError, Records
 from unspoken.data.splits import split
 from unspoken.learners import sgd
 from unspoken.learners.scores import classify
-from unspoken.methods.base import Choice
+from unspoken.methods.base import Choice, Trials
 from unspoken.methods.helmet_rules import weight_noise
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers, Labels
@@ -77,11 +77,10 @@ class _Candidate:
         return {"method": method} | ({} if self.norm == study.data.norm else {"data": {"norm": self.norm}})
 
 
-def choose(
-    kind: type[Helmet], study: Study, public: Records, epsilons: Sequence[float], how: str, repeats: int, seed: int
-) -> list[Choice]:
-    """The best settings for each ε; `how` is the split of records over parties."""
-    parts = [_part(study, public, how, seed + number) for number in range(repeats)]
+def choose(kind: type[Helmet], study: Study, public: Records, trials: Trials) -> list[Choice]:
+    """The best settings for each ε."""
+    epsilons = trials.epsilons
+    parts = [_part(study, public, trials.split, trials.seed + number) for number in range(trials.repeats)]
     found: dict[float, list[tuple[_Candidate, Floats]]] = {epsilon: [] for epsilon in epsilons}
     for norm in _norms(study, public):
         draws = [_noise_scores(kind(_Candidate(1.0, None, norm).study(study, epsilons[0])), part) for part in parts]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy.typing as npt
 
 from unspoken.data.files import DataError, Records, check_arrays, read_records
-from unspoken.methods.base import Choice
+from unspoken.methods.base import Choice, Trials
 from unspoken.methods.registry import method_for
 from unspoken.study import Study, StudyError, make_study, study_of
 
@@ -54,25 +54,26 @@ def tune(
     if isinstance(X, str | Path) and y is not None:
         raise DataError("X is a file's path, which has the labels, too; leave y out.")
     public = read_records(Path(X), agreed) if isinstance(X, str | Path) else check_arrays(X, y, agreed, "X")
-    return tune_records(agreed, public, epsilons, split, repeats, seed)
+    wanted = (agreed.epsilon,) if epsilons is None else tuple(epsilons)
+    return tune_records(agreed, public, Trials(wanted, split, repeats, seed))
 
 
-def tune_records(
-    study: Study, public: Records, epsilons: Sequence[float] | None, split: str, repeats: int, seed: int
-) -> Tuned:
+def tune_records(study: Study, public: Records, trials: Trials) -> Tuned:
     """The same for records that were read already."""
     if study.data.public is not None:
         raise study.error(
             "data.public", "maps records before they are learnt from; leave it out while settings are chosen"
         )
-    wanted = [study.epsilon] if epsilons is None else list(epsilons)
+    wanted = trials.epsilons
     for epsilon in wanted:
         if not (isinstance(epsilon, Real) and 0.0 < float(epsilon) <= _LARGEST_EPSILON and math.isfinite(epsilon)):
             raise DataError(f"epsilons has {epsilon!r}, but should have numbers above 0 and up to 1000.")
-    if not wanted or repeats < 1:
-        raise DataError(f"repeats is {repeats} and there are {len(wanted)} epsilons, but both should be 1 or more.")
+    if not wanted or trials.repeats < 1:
+        raise DataError(
+            f"repeats is {trials.repeats} and there are {len(wanted)} epsilons, but both should be 1 or more."
+        )
     kind = type(method_for(study))
-    return Tuned(study, tuple(kind.tuned(study, public, wanted, split, repeats, seed)), len(public))
+    return Tuned(study, tuple(kind.tuned(study, public, trials)), len(public))
 
 
 def with_settings(text: str, settings: Mapping[str, Mapping[str, float]], source: str) -> str:
