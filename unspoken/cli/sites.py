@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from unspoken.study import Study
 
 _GOES_ON = "the same command goes on where it was"
+_GIVES_UP = f"{_GOES_ON}; an attempt under way is given up, and is spent if vectors may have left"
 KeyFile = Annotated[Path | None, typer.Option("--keys", help="Your .secret file, if not the one in $UNSPOKEN_HOME.")]
 At = Annotated[str, typer.Option("--coordinator", metavar="HOST:PORT", help="Where the coordinator listens.")]
 
@@ -185,7 +186,7 @@ def serve(
     host, port = _place(listen, "--listen", least=0)
     viewers = _viewers(page)
     writing.check_folder(output)
-    with _progress(study, as_json) as shown, leaving(lambda: _GOES_ON):
+    with _progress(study, as_json) as shown, leaving(lambda: _GIVES_UP):
         served = serve(
             study,
             host=host,
