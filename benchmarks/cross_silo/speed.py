@@ -145,7 +145,7 @@ def time_planning(
     started = time.process_time()
     plan = method.plan()
     seconds = time.process_time() - started
-    return name, seconds, plan.sums[0].noise_std / plan.sums[0].sensitivity
+    return name, seconds, plan.sums[0].noise_multiplier
 
 
 if __name__ == "__main__":

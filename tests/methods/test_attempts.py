@@ -93,7 +93,7 @@ def test_rounds_on_sampled_records_are_composed_as_often_by_another_library(meth
     (release,) = plan.sums
     steps = release.sampling.steps if release.sampling else 0
     accountant = PLDAccountant(NeighboringRelation.REPLACE_ONE, value_discretization_interval=1e-4)
-    one = PoissonSampledDpEvent(0.25, GaussianDpEvent(release.noise_std / release.sensitivity))
+    one = PoissonSampledDpEvent(0.25, GaussianDpEvent(release.noise_multiplier))
     accountant.compose(SelfComposedDpEvent(one, 2 * release.count * steps))
     assert plan.guarantee.epsilon == pytest.approx(accountant.get_epsilon(1e-6 - plan.slack), rel=1e-3)
     assert plan.guarantee.epsilon == pytest.approx(2.0, rel=0.02)

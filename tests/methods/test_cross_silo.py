@@ -309,7 +309,7 @@ def test_the_plan_says_what_dp_accounting_says(adjacency: str, promise: dict[str
 def test_the_noise_of_a_promise_and_the_promise_of_a_noise_agree() -> None:
     options = {"rounds": 30, "rate": 0.05}
     promised = CrossSilo(study(options, epsilon=2.0)).plan()
-    noisy = CrossSilo(study(options, noise_multiplier=(1.0 / promised.sums[0].mu))).plan()
+    noisy = CrossSilo(study(options, noise_multiplier=promised.sums[0].noise_multiplier)).plan()
     assert noisy.guarantee.epsilon == pytest.approx(promised.guarantee.epsilon, rel=1e-3)
 
 
@@ -396,7 +396,7 @@ def test_gaussian_projections_exceed_their_bound_as_rarely_as_stated() -> None:
         np.linalg.norm(loose.sums(weights, features, labels, np.array([1]), turn)) for turn in range(1000)
     ])  # fmt: skip
     assert 25 < (norms > loose.bound).sum() < 80
-    assert norms.max() < plan.sums[0].sensitivity
+    assert norms.max() < plan.sums[0].contribution
     # Half of a hundredth of δ is shared among rounds, twice each for a replaced record.
     assert method.workload.projection.bound == pytest.approx(projected_bound(clip, size, 1e-5 * 0.01 / 100))
     assert plan.sums[0].sampling.slack == pytest.approx(1e-7)
@@ -766,5 +766,6 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
         planned = plan_sum(agreed, Setting(trust_of(agreed)), declared, 1.0)
     rounding = group * planned.encoding.rounding(planned.dimension) / planned.encoding.scale
     off = group * floating_point_slack(records, rows) * 2.0 * records
-    assert planned.sensitivity - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
+    assert planned.contribution - rounding == pytest.approx(2.0 + off, rel=1e-9, abs=0.0)
+    assert planned.sensitivity == planned.contribution * (2 if group == 1 else 1)
     assert (off > 1e-3) == (records == 10**8)

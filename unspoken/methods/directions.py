@@ -63,7 +63,7 @@ def signal_of(plan: Plan) -> float:
         rate, moved = 1.0, planned.sensitivity
         if planned.sampling is not None:
             # A replaced record takes one contribution away and brings another.
-            rate, moved = planned.sampling.rate, 2.0 * moved
+            rate, moved = planned.sampling.rate, 2.0 * planned.contribution
         deviation = planned.total_std(plan.asked)
         if deviation == 0.0:
             return math.inf

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from unspoken.methods.mechanisms import Participation
-from unspoken.methods.sums import DeclaredSum, OtherRelease, PlannedSum, RecordSampling, drawn_by
+from unspoken.methods.sums import DeclaredSum, OtherRelease, PlannedSum, RecordSampling, contributions_apart, drawn_by
 from unspoken.privacy import accounting, integer
 from unspoken.privacy.events import Event, Spend
 from unspoken.privacy.guarantee import Guarantee, Trust
@@ -31,7 +31,16 @@ from unspoken.summation.record_shuffle import RecordShuffle
 from unspoken.summation.registry import open_session, protocol_of
 from unspoken.summation.shuffle_course import ShuffleSession
 
-__all__ = ["FREE_ATTEMPTS", "DeclaredSum", "OtherRelease", "Plan", "PlannedSum", "RecordSampling", "agreed_protocol"]
+__all__ = [
+    "FREE_ATTEMPTS",
+    "DeclaredSum",
+    "OtherRelease",
+    "Plan",
+    "PlannedSum",
+    "RecordSampling",
+    "agreed_protocol",
+    "contributions_apart",
+]
 
 FREE_ATTEMPTS = 15
 """The number of attempts at a sum that may end before vectors leave, on top of those that the study counts. They cost
@@ -325,7 +334,7 @@ class Plan:
             "study_sha256": self.study.digest(),
             "method": self.method,
             "guarantee": self.guarantee.to_json(),
-            "releases": [planned.to_json(self.asked, self.guarantee.adjacency) for planned in self.sums]
+            "releases": [planned.to_json(self.asked) for planned in self.sums]
             + [other.to_json() for other in self.others],
             "rounds": self.rounds,
             "attempts": self.attempts,
@@ -343,7 +352,7 @@ class Plan:
         for planned in self.sums:
             if planned.sampling is not None:
                 return {
-                    "noise_multiplier": planned.noise_std / planned.sensitivity,
+                    "noise_multiplier": planned.noise_multiplier,
                     "sampling": {"kind": planned.sampling.kind, "rate": planned.sampling.rate},
                 }
         return {}

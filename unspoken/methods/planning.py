@@ -13,7 +13,7 @@ from unspoken.methods.expectation import doubt
 from unspoken.methods.mechanisms import CURATOR
 from unspoken.methods.plan import FREE_ATTEMPTS, DeclaredSum, OtherRelease, Plan, PlannedSum, agreed_protocol
 from unspoken.methods.scales import scales
-from unspoken.methods.sums import drawn_by
+from unspoken.methods.sums import contributions_apart, drawn_by
 from unspoken.noise.encoding import Encoding
 from unspoken.privacy import integer
 from unspoken.privacy.accounting import Terms, epsilon_of, guarantee_of
@@ -268,7 +268,10 @@ def _check_helpers(study: Study, helpers: int) -> None:
 
 
 def plan_sum(study: Study, setting: Setting, declared: DeclaredSum, mu: float) -> PlannedSum:
-    """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones."""
+    """Encoding and noise of one sum: 32-bit words if they are fine enough, else 64-bit ones.
+
+    `mu` is that of a total; with sampling, one over the noise multiplier.
+    """
     trust = setting.trust
     counts = float(trust.parties * study.parties.max_records) if declared.exact else 0.0
     # Each of the parties that a neighbour differs at rounds for itself; a curator adds up all records, and rounds once.
@@ -277,11 +280,12 @@ def plan_sum(study: Study, setting: Setting, declared: DeclaredSum, mu: float) -
         rounded, summed = 1, min(trust.parties * study.parties.max_records, MOST_POOLED)
     norm_bound = declared.bound * summed / study.parties.max_records
     inexact = rounded * floating_point_slack(summed, declared.rows) * norm_bound
-    declared = replace(declared, sensitivity=declared.sensitivity + inexact)
+    apart = contributions_apart(study.privacy.adjacency) if declared.sampling else 1
+    declared = replace(declared, sensitivity=declared.sensitivity + apart * inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS
         while fineness >= coarsest:
-            planned = _with_fineness(setting, declared, mu, fineness, bits, rounded)
+            planned = _with_fineness(setting, declared, mu, fineness, bits, rounded, apart)
             if max(_largest_total(trust, planned, declared.most), counts) < 2.0 ** (bits - 1):
                 return planned
             fineness /= 2.0
@@ -289,14 +293,18 @@ def plan_sum(study: Study, setting: Setting, declared: DeclaredSum, mu: float) -
 
 
 def _with_fineness(
-    setting: Setting, declared: DeclaredSum, mu: float, fineness: float, bits: int, rounded: int
+    setting: Setting, declared: DeclaredSum, mu: float, fineness: float, bits: int, rounded: int, apart: int
 ) -> PlannedSum:
-    """The sum in units in which its sensitivity is at least `fineness` times what `rounded` parties' rounding adds."""
+    """The sum in units in which a contribution is at least `fineness` times what `rounded` parties' rounding adds.
+
+    Neighbours are `apart` contributions from each other.
+    """
+    contribution = declared.sensitivity / apart
     rounding = rounded * Encoding.rounding(declared.dimension)
     honest = math.sqrt(max(setting.trust.honest_survivors, 1))
-    units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / declared.sensitivity
+    units_per_one = max(fineness * rounding, integer.LEAST_SHARE * honest * mu) / contribution
     scale = 2.0 ** math.ceil(math.log2(units_per_one))
-    units = declared.sensitivity * scale + rounding
+    units = contribution * scale + rounding
     variance = (units / mu) ** 2
     noise = declared.noise.sized(setting.trust, variance, setting.opens_noise)
     return PlannedSum(
@@ -305,7 +313,8 @@ def _with_fineness(
         exact=declared.exact,
         encoding=Encoding(scale, bits, declared.bound),
         noise=noise,
-        sensitivity=units / scale,
+        sensitivity=apart * units / scale,
+        contribution=units / scale,
         noise_std=math.sqrt(variance) / scale,
         count=declared.count,
         attempts=setting.attempts,

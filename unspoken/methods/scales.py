@@ -85,9 +85,8 @@ def scales(plan: Plan) -> list[Scale]:
 def _of_sum(plan: Plan, planned: PlannedSum) -> Scale:
     who, among = _protected(plan)
     if planned.sampling is not None:
-        # Here the sensitivity is that of one record's contribution, whatever the unit.
         return Scale(
-            planned.name, planned.total_std(plan.asked), planned.sensitivity, among * planned.sampling.rate, who
+            planned.name, planned.total_std(plan.asked), planned.contribution, among * planned.sampling.rate, who
         )
     each = planned.sensitivity / (plan.study.group or 1)
     return Scale(planned.name, planned.total_std(plan.asked), each, among, who)

@@ -40,6 +40,12 @@ class RecordSampling:
     """Whether a shuffled list of tokens decides which records are in a batch."""
 
 
+def contributions_apart(adjacency: Adjacency) -> int:
+    """The number of contributions that neighbours' batches differ by: a replaced record takes one away and brings
+    another."""
+    return 2 if adjacency == "replace" else 1
+
+
 def drawn_by(parties: int, numbers: int) -> int:
     """The samples that parties draw to put noise on so many numbers each, in all components of their noise."""
     return parties * numbers * (COMPONENTS + 1)
@@ -55,8 +61,8 @@ class DeclaredSum:
     bound: float
     """The largest L2 norm of a party's contribution."""
     sensitivity: float
-    """The sensitivity of the total to the protected unit, in L2 norm. With `sampling`: a record's largest
-    contribution."""
+    """The sensitivity of the total to the protected unit, in L2 norm. With `sampling`, that of a total whose batch has
+    the unit: two contributions if it is replaced, one if it is added or removed."""
     exact: tuple[str, ...] = ()
     """Further coordinates, whole numbers that are the same for all neighbours, so that they need no noise."""
     count: int = 1
@@ -93,6 +99,9 @@ class PlannedSum:
     """The noise mechanism, sized in units of the encoding."""
     sensitivity: float
     """The declared sensitivity and what rounding adds to it."""
+    contribution: float
+    """What one record (or party) adds to a sum over sampled ones, at most: a noise multiplier is a multiple of it. In
+    other sums, the sensitivity."""
     noise_std: float
     """The deviation of the noise without the shares of colluders and dropped parties."""
     count: int = 1
@@ -109,6 +118,11 @@ class PlannedSum:
     def mu(self) -> float:
         """μ of a single total."""
         return self.sensitivity / self.noise_std
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The deviation of the noise over the largest contribution."""
+        return self.noise_std / self.contribution
 
     @property
     def releases(self) -> int:
@@ -155,7 +169,7 @@ class PlannedSum:
             return Gaussian(self.sensitivity / noise_std, count)
         rate = self.sampling.rate if rate is None else rate
         return SubsampledGaussian(
-            1.0 / (self.sensitivity / noise_std), rate, self.sampling.kind, count * self.sampling.steps
+            1.0 / (self.contribution / noise_std), rate, self.sampling.kind, count * self.sampling.steps
         )
 
     def privatised(self, vector: Floats, secrets: SecretStream, parties: int = 1) -> Floats:
@@ -173,12 +187,10 @@ class PlannedSum:
         depends = self.sampling.rate_if if self.sampling else None
         return None if depends is None else depends(known)
 
-    def to_json(self, asked: int, adjacency: Adjacency) -> dict[str, Any]:
-        # A replaced record takes one contribution away from a batch and brings another.
-        twice = self.sampling is not None and adjacency == "replace"
+    def to_json(self, asked: int) -> dict[str, Any]:
         return {
             "name": self.name,
-            "sensitivity": self.sensitivity * (2.0 if twice else 1.0),
+            "sensitivity": self.sensitivity,
             "noise_std": self.noise_std,
             "count": self.count,
             "attempts": self.attempts,

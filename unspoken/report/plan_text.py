@@ -147,7 +147,7 @@ def _sampling(plan: Plan, planned: PlannedSum) -> str:
     kind, who = planned.sampling.kind.replace("-", " "), "party" if plan.study.group is None else "record"
     return (
         f"{kind}, each {who} with a chance of {planned.sampling.rate:.4g} in a round; the noise that the "
-        f"adversary faces is {1.0 / planned.mu:.4g} times the largest contribution of a {who}"
+        f"adversary faces is {planned.noise_multiplier:.4g} times the largest contribution of a {who}"
     )
 
 
@@ -162,7 +162,7 @@ def _moves(plan: Plan, planned: PlannedSum) -> str:
     """The sensitivity of the total to the protected unit; with sampling, the norm of one contribution."""
     if planned.sampling is not None:
         who = "party" if plan.study.group is None else "record"
-        return f"a {who} adds at most {planned.sensitivity:.4g} in norm"
+        return f"a {who} adds at most {planned.contribution:.4g} in norm"
     return f"sensitivity {planned.sensitivity:.4g}"
 
 

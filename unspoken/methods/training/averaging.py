@@ -9,7 +9,7 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Conversation, PartyContext
-from unspoken.methods.plan import DeclaredSum, RecordSampling
+from unspoken.methods.plan import DeclaredSum, RecordSampling, contributions_apart
 from unspoken.methods.training.base import Training
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
@@ -43,10 +43,10 @@ class ClippedUpdates(LocalTraining):
             raise study.error("privacy.unit", f'should be "party" with "{name}", which protects whole parties')
 
     def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
-        options = self.options
+        options, apart = self.options, contributions_apart(study.privacy.adjacency)
         sampling = RecordSampling(options.rate)
         size, clip, rounds = self.model.size, options.clip, options.rounds
-        return (DeclaredSum("update", size, clip, clip, count=rounds, sampling=sampling),)
+        return (DeclaredSum("update", size, clip, apart * clip, count=rounds, sampling=sampling),)
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         weights = given(query.parameters)

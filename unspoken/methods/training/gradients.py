@@ -10,7 +10,7 @@ from unspoken.data.block import Block
 from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
 from unspoken.methods.base import Contribution, Conversation, PartyContext, Tokens, Total
 from unspoken.methods.mechanisms import Mechanism
-from unspoken.methods.plan import DeclaredSum
+from unspoken.methods.plan import DeclaredSum, contributions_apart
 from unspoken.methods.training.base import Training
 from unspoken.methods.training.batches import SLACK, Batches, OwnBatches, PoissonBatches, PooledBatches
 from unspoken.methods.training.optimizer import Optimizer
@@ -83,7 +83,7 @@ class GradientDescent(Training[GradientOptions]):
             name=NAME,
             dimension=projection.size,
             bound=projection.bound * study.parties.max_records,
-            sensitivity=projection.bound,
+            sensitivity=contributions_apart(study.privacy.adjacency) * projection.bound,
             exact=("records",) if self._counts else (),
             count=self.options.rounds,
             most=projection.bound * self.batches.most,
