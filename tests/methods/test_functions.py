@@ -14,7 +14,7 @@ import unspoken
 from factories import maker
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
-from unspoken.methods.functions import ComputesFunctions, Custom, Function, FunctionMethod
+from unspoken.methods.functions import Custom, Function, FunctionMethod
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.simulation import Simulation, simulate_records
 from unspoken.study import Study, StudyError, make_study
@@ -25,7 +25,7 @@ COLUMNS: dict[str, Any] = {
     "site": {"categories": [3, 1]},
     "weight": {"min": -7.5, "max": 300},
 }
-COMPUTING = [name for name, kind in METHODS.items() if issubclass(kind, FunctionMethod)]
+COMPUTING = [name for name, kind in METHODS.items() if issubclass(kind, FunctionMethod) and kind.takes_functions]
 """The methods that compute any function."""
 
 
@@ -34,7 +34,7 @@ study = maker("cape", task="statistics", parties=3, epsilon=2.0)
 
 def function_of(agreed: Study) -> Function:
     method = method_for(agreed)
-    assert isinstance(method, ComputesFunctions)
+    assert isinstance(method, FunctionMethod)
     assert isinstance(method.workload, Function)
     return method.workload
 

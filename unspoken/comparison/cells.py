@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unspoken.comparison.statistics import exact_release, relative_error
+from unspoken.comparison.statistics import pooled, relative_error
 from unspoken.comparison.variants import method_of, study_for
 from unspoken.data.files import Records
 from unspoken.data.splits import split
 from unspoken.errors import UnspokenError
-from unspoken.methods.functions import ComputesFunctions
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for, plan_for
 from unspoken.report.remarks import on_noise, on_predictions
@@ -126,9 +125,7 @@ def cells_of(comparison: Comparison) -> list[Cell]:
 def _checked_plan(comparison: Comparison, cell: Cell) -> Plan:
     study = comparison.study_of(cell)
     plan = plan_for(study)
-    if study.task == "statistics" and not (
-        study.described.measures_statistics or issubclass(study.described, ComputesFunctions)
-    ):
+    if study.task == "statistics" and not (study.described.measures_statistics or study.described.knows_exact):
         raise UnspokenError(f"--methods has {cell.variant}, but nothing measures its statistics; leave it out.")
     return plan
 
@@ -168,9 +165,9 @@ class Worker:
         )
 
     def _error(self, study: Study, released: Any) -> dict[str, float]:
-        """The error of statistics that a function gives."""
+        """The error of statistics whose true values are known."""
         method, train = method_for(study), self._comparison.train
-        if study.task != "statistics" or not isinstance(method, ComputesFunctions):
+        if study.task != "statistics" or not method.knows_exact:
             return {}
-        exact = exact_release(method, train)
+        exact = method.exact_release(pooled(study, train))
         return {"relative_error": relative_error(study, released, exact, len(train))}

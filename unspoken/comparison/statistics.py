@@ -7,30 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
-from unspoken.methods.base import Total, release_of
-from unspoken.methods.functions import ComputesFunctions
 from unspoken.methods.releases import Release
-from unspoken.methods.workloads import Query, answered_by
 from unspoken.study import Study, day_of
 
 
-def exact_release(method: ComputesFunctions, records: Records) -> Release:
-    """The function of all records in one place, without noise."""
-    one = method.study.parties.model_copy(update={"count": 1, "records": 1, "max_records": len(records)})
-    pooled = method.study.model_copy(update={"parties": one})
-    ((_, block),) = ArrayFederation(pooled, records, np.zeros(len(records), dtype=np.int64)).blocks()
-
-    def total(query: Query) -> Total:
-        contribution = method.workload.contribute(query, block)
-        return Total(contribution.noisy[0], contribution.exact[0], 1, 0.0)
-
-    try:
-        next(method.workload.conclude(answered_by(total)))
-    except StopIteration as end:
-        return release_of(method, end)
-    raise TypeError(f'Expected "{method.name}" to need nothing but totals.')
+def pooled(study: Study, records: Records) -> Block:
+    """All records in one place, bounded as the study says."""
+    one = study.parties.model_copy(update={"count": 1, "records": 1, "max_records": len(records)})
+    alone = study.model_copy(update={"parties": one})
+    ((_, block),) = ArrayFederation(alone, records, np.zeros(len(records), dtype=np.int64)).blocks()
+    return block
 
 
 def relative_error(study: Study, released: Release, exact: Release, records: int) -> float:

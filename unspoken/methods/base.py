@@ -17,7 +17,7 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.data.records import Records
 from unspoken.learners.public_directions import PublicDirections
-from unspoken.methods.directions import directions_of
+from unspoken.methods.directions import directions_of, with_notes
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
 from unspoken.methods.plan import Plan
 from unspoken.methods.releases import Release
@@ -261,7 +261,7 @@ class Method(Description, ABC):
 
     @abstractmethod
     def plan(self) -> Plan:
-        """The plan, made without data: all that will be released, and what it promises."""
+        """Make the plan, without data: all that will be released, and what it promises. Others ask for `planned`."""
 
     @cached_property
     def directions(self) -> PublicDirections | None:
@@ -273,8 +273,15 @@ class Method(Description, ABC):
 
     @cached_property
     def planned(self) -> Plan:
-        """The plan, made once: numerical accounting takes its time."""
-        return self.plan()
+        """The plan that everybody uses: `plan`, made once, with what public records do in it."""
+        plan = self.plan()
+        if not isinstance(plan, Plan):
+            raise TypeError(f'Expected plan of "{self.name}" to return a Plan, got {plan!r}.')
+        return with_notes(plan, self.learns_directions(self.study), self.votes_on_public)
+
+    def exact_release(self, records: Block) -> Release:
+        """What it would release of these records, all in one place and without noise, if it `knows_exact`."""
+        raise TypeError(f'Expected "{self.name}" to say what it would release without noise.')
 
     def parameters(self, request: PartyRequest) -> Parameters:
         """The numbers that this request may carry. By default none."""

@@ -14,10 +14,10 @@ from typing import ClassVar
 from unspoken.data.block import Block
 from unspoken.methods.base import Collect, Conversation, PartyContext, PartyRequest, Pool, Total
 from unspoken.methods.budget import trust_of
-from unspoken.methods.functions import ComputesFunctions, FunctionMethod
+from unspoken.methods.functions import FunctionMethod
 from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, NoNoise
 from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import Setting, plan_sum, unprotected_plan
+from unspoken.methods.planning import Setting, plan_sum, state_plan
 from unspoken.methods.training.averaging import AveragedModels
 from unspoken.methods.training.base import is_linear
 from unspoken.methods.training.batches import PooledBatches
@@ -29,7 +29,7 @@ from unspoken.privacy.events import Unprotected
 from unspoken.study import Section, Study
 
 
-class FunctionOrTraining(ComputesFunctions):
+class FunctionOrTraining(FunctionMethod):
     """Computes a function, or trains a PyTorch model where a study's [method] names a `model`."""
 
     training_keys: ClassVar[type[TrainingOptions]] = GradientOptions
@@ -70,7 +70,7 @@ class IndependentMessages(FunctionMethod):
     noise = IndependentNoise()
 
 
-class Local(FunctionOrTraining, FunctionMethod):
+class Local(FunctionOrTraining):
     """Local differential privacy: what the first party could publish of its own records.
 
     A model is trained by all parties, each of which protects its own gradient with all the noise that this needs.
@@ -90,7 +90,7 @@ class Local(FunctionOrTraining, FunctionMethod):
         return Collect(query.name, query.parameters, query.turn, only=only)
 
 
-class Central(FunctionOrTraining, FunctionMethod):
+class Central(FunctionOrTraining):
     """A curator whom everyone trusts: all records in one place, and noise once. Training is DP-SGD."""
 
     fewest_parties = 1
@@ -124,6 +124,7 @@ class NonPrivate(FunctionOrTraining):
     summary = "a baseline: no privacy"
     training_keys = FederatedOptions
     noise = NoNoise()
+    takes_functions = False
 
     @classmethod
     def learns_directions(cls, study: Study) -> bool:
@@ -140,23 +141,16 @@ class NonPrivate(FunctionOrTraining):
         if not self.workload.needs_every_party:
             result = self.sums()[-1]
             release = OtherRelease(result.name, result.dimension, "none", result.sensitivity, 0.0, Unprotected())
-            return unprotected_plan(self.study, self.name, (), (release,))
+            return state_plan(self.study, self.name, Setting(trust_of(self.study)), others=(release,))
         setting, sums = Setting(trust_of(self.study), attempts=self.study.privacy.attempts), []
         for declared in self.sums():
             # Encoded as finely as a total of sensitivity 1 would be.
             planned = plan_sum(self.study, setting, replace(declared, sensitivity=1.0), 1.0)
             sums.append(replace(planned, sensitivity=declared.sensitivity, noise_std=0.0))
-        return unprotected_plan(self.study, self.name, tuple(sums), ())
+        return state_plan(self.study, self.name, setting, tuple(sums))
 
     def coordinate(self, plan: Plan) -> Conversation:
         if self.workload.needs_every_party:
             return (yield from super().coordinate(plan))
         records: Block = yield Pool()
-
-        def total(query: Query) -> Total:
-            contribution = self.workload.contribute(query, records)
-            return Total(contribution.noisy[0], contribution.exact[0], 1, 0.0)
-
-        if (fitted := self.workload.exact_fit(records)) is not None:
-            return fitted
-        return (yield from self.concluded(answered_by(total)))
+        return self.workload.exact_fit(records) or self.exact_release(records)

@@ -24,9 +24,10 @@ from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.methods.base import Conversation, Pool, PooledMethod
-from unspoken.methods.budget import epsilon_for
+from unspoken.methods.budget import epsilon_for, trust_of
+from unspoken.methods.mechanisms import CURATOR
 from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import curator_plan
+from unspoken.methods.planning import Setting, state_plan
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from unspoken.noise.stream import SecretStream
@@ -96,7 +97,8 @@ class DpFm(PooledMethod):
                 f"is {self.study.privacy.delta:g}, but the drawing of noise already costs {slack:.1g}; choose a larger "
                 "delta",
             )
-        return curator_plan(self.study, self.name, release, slack)
+        setting = Setting(trust_of(self.study), CURATOR, slack)
+        return state_plan(self.study, self.name, setting, others=(release,), epsilon=self.study.epsilon)
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()

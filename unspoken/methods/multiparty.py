@@ -40,7 +40,7 @@ from unspoken.methods.base import Collect, Contribution, Conversation, Method, P
 from unspoken.methods.budget import budget, trust_of
 from unspoken.methods.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
-from unspoken.methods.planning import Setting, left_of_delta, plan_sum, release_plan, setting_of
+from unspoken.methods.planning import Setting, left_of_delta, plan_sum, setting_of, state_plan
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
@@ -156,7 +156,9 @@ regularization = 0.01         # larger: less noise, simpler models
             setting = Setting(trust, (_TRAINER, ASSUMPTION))
             event, deviation = PureLoss(epsilon), self.sensitivity() / epsilon * math.sqrt(self._size + 1)
         other = OtherRelease("model", self._size, self.options.noise, self.sensitivity(), deviation, event)
-        return release_plan(self.study, self.name, (self._votes,), other, setting, self._notes())
+        return state_plan(
+            self.study, self.name, setting, (self._votes,), (other,), epsilon=epsilon, notes=self._notes()
+        )
 
     def _notes(self) -> tuple[str, ...]:
         if self.averages:

@@ -27,8 +27,10 @@ from scipy.special import expit
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Conversation, Pool, PooledMethod
+from unspoken.methods.budget import trust_of
+from unspoken.methods.mechanisms import CURATOR
 from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import curator_plan
+from unspoken.methods.planning import Setting, state_plan
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
@@ -91,8 +93,8 @@ class ObjectivePerturbation(PooledMethod):
             length * math.sqrt(dimension + 1),
             PureLoss(self.study.epsilon),
         )
-        assumptions = (ASSUMPTION, "the minimiser is exact")
-        return curator_plan(self.study, self.name, release, 0.0, assumptions)
+        setting = Setting(trust_of(self.study), (*CURATOR, ASSUMPTION, "the minimiser is exact"))
+        return state_plan(self.study, self.name, setting, others=(release,), epsilon=self.study.epsilon)
 
     def coordinate(self, plan: Plan) -> Conversation:
         records: Block = yield Pool()

@@ -10,14 +10,13 @@ from numbers import Integral, Real
 from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.methods.budget import budget, epsilon_for, trust_of
 from unspoken.methods.expectation import doubt
-from unspoken.methods.mechanisms import CURATOR
 from unspoken.methods.plan import FREE_ATTEMPTS, DeclaredSum, OtherRelease, Plan, PlannedSum, agreed_protocol
 from unspoken.methods.scales import scales
 from unspoken.methods.sums import contributions_apart, drawn_by
 from unspoken.noise.encoding import Encoding
 from unspoken.privacy import integer
 from unspoken.privacy.accounting import Terms, epsilon_of, guarantee_of
-from unspoken.privacy.events import Adjacency, Spend, Unprotected
+from unspoken.privacy.events import Adjacency, Spend
 from unspoken.privacy.guarantee import Trust
 from unspoken.privacy.subsampled import least_delta, noise_multiplier_for
 from unspoken.study import Study
@@ -64,15 +63,14 @@ def make_plan(
     if declared[0].sampling is not None:
         (each,) = declared
         return _make_sampled_plan(study, method, each, notes, assumptions)
-    _check_adjacency(study, method, {each.adjacency for each in declared})
     setting = setting_of(study, declared)
-    setting = replace(setting, assumptions=setting.assumptions + assumptions)
+    setting = replace(setting, assumptions=setting.assumptions + assumptions, adjacency=declared[0].adjacency)
     left = left_of_delta(study, setting.slack, 'a larger delta, or protocol = "secagg"')
     epsilon = None if mu is not None or study.privacy.epsilon is None else epsilon_for(study)
     of_attempt = budget(study, left, setting.attempts) if mu is None else mu / math.sqrt(setting.attempts)
     mu_whole = of_attempt / math.sqrt(sum(each.share * each.count for each in declared))
     sums = tuple(plan_sum(study, setting, each, mu_whole * math.sqrt(each.share)) for each in declared)
-    return _promised(study, method, sums, setting, epsilon, notes)
+    return state_plan(study, method, setting, sums, epsilon=epsilon, notes=notes)
 
 
 def _check_declared(method: str, declared: Sequence[DeclaredSum]) -> None:
@@ -82,6 +80,8 @@ def _check_declared(method: str, declared: Sequence[DeclaredSum]) -> None:
         raise ValueError(f'Expected "{method}" to declare one or more sums of different names, got {names}.')
     if len(names) > 1 and any(each.sampling for each in declared):
         raise ValueError(f'Expected "{method}" to declare a sum over sampled records by itself, got {names}.')
+    if len({each.adjacency for each in declared}) > 1:
+        raise ValueError(f'Expected "{method}" to declare sums for the same neighbours.')
     for each in declared:
         for key in ("dimension", "count"):
             if not isinstance(value := getattr(each, key), Integral) or value < 1:
@@ -108,6 +108,7 @@ def _make_sampled_plan(
         setting,
         slack=setting.slack + sampling.slack,
         assumptions=setting.assumptions + (_ENCLAVED_BATCHES if enclaved_batches else ()) + assumptions,
+        adjacency=declared.adjacency,
     )
     left = left_of_delta(study, setting.slack, "a larger delta")
     noise, rounds = study.privacy.noise_multiplier, declared.count * setting.attempts * sampling.steps
@@ -119,72 +120,56 @@ def _make_sampled_plan(
         )
     if noise is not None:
         planned = plan_sum(study, setting, declared, 1.0 / noise)
-        return _promised(study, method, (planned,), setting, None, notes)
+        return state_plan(study, method, setting, (planned,), notes=notes)
     epsilon = epsilon_for(study)
     noise = noise_multiplier_for(epsilon, left, sampling.rate, rounds, adjacency, sampling.kind)
     planned = plan_sum(study, setting, declared, 1.0 / noise)
     # The noise comes from the coarse accounting. For a tiny δ, cut-off tails may bring the fine one above it.
-    while epsilon_of(_spend_of(study, (planned,), setting), study.privacy.delta) > epsilon:
+    while epsilon_of(_spend_of(study, setting, (planned,)), study.privacy.delta) > epsilon:
         noise *= _MORE_NOISE
         planned = plan_sum(study, setting, declared, 1.0 / noise)
-    return _promised(study, method, (planned,), setting, epsilon, notes)
+    return state_plan(study, method, setting, (planned,), epsilon=epsilon, notes=notes)
 
 
-def _promised(
+def state_plan(
     study: Study,
     method: str,
-    sums: tuple[PlannedSum, ...],
     setting: Setting,
-    epsilon: float | None,
-    notes: tuple[str, ...],
-) -> Plan:
-    """The plan of sized sums, with the guarantee that their noise keeps."""
-    spend = _spend_of(study, sums, setting)
-    seen = "the result and every message" if any(planned.noise.in_the_open for planned in sums) else "the result"
-    terms = Terms(study.privacy.delta, setting.trust, setting.assumptions, seen, setting.attempts)
-    plan = Plan(study, method, sums, guarantee_of(spend, terms, epsilon), setting.slack)
-    return replace(plan, notes=notes + setting.notes + cautions(plan))
-
-
-def _spend_of(study: Study, sums: tuple[PlannedSum, ...], setting: Setting) -> Spend:
-    """The cost of sized sums."""
-    return Spend(
-        tuple(planned.event(planned.releases, planned.noise_std) for planned in sums if planned.noise.counted),
-        study.group,
-        study.privacy.adjacency,
-        setting.slack,
-    )
-
-
-def curator_plan(
-    study: Study, method: str, release: OtherRelease, slack: float, assumptions: tuple[str, ...] = ()
-) -> Plan:
-    """The plan of a baseline in which a trusted curator adds the noise to one release."""
-    return release_plan(study, method, (), release, Setting(trust_of(study), CURATOR + assumptions, slack))
-
-
-def release_plan(
-    study: Study,
-    method: str,
-    sums: tuple[PlannedSum, ...],
-    release: OtherRelease,
-    setting: Setting,
+    sums: tuple[PlannedSum, ...] = (),
+    others: tuple[OtherRelease, ...] = (),
+    *,
+    epsilon: float | None = None,
     notes: tuple[str, ...] = (),
 ) -> Plan:
-    """The plan of a method in which someone whom all parties trust adds the noise to one release."""
-    _check_adjacency(study, method)
-    spend = Spend((release.event,), study.group, "replace", setting.slack)
-    terms = Terms(study.privacy.delta, setting.trust, setting.assumptions)
-    guarantee = guarantee_of(spend, terms, study.epsilon)
-    plan = Plan(study, method, sums, guarantee, setting.slack, (), (release,))
+    """The plan of sized sums and other releases, with the guarantee that their noise keeps: no plan is made elsewhere.
+
+    A method that declares sums gets here by `make_plan`. One whose noise is not that of a sum (a curator's, a
+    trainer's, none at all) says itself what it releases. With `epsilon`, at most that is stated.
+    """
+    spend = _spend_of(study, setting, sums, others)
+    seen = "the result and every message" if any(planned.noise.in_the_open for planned in sums) else "the result"
+    terms = Terms(study.privacy.delta, setting.trust, setting.assumptions, seen, setting.attempts)
+    guarantee = guarantee_of(spend, terms, epsilon)
+    if guarantee.is_promise and guarantee.adjacency != study.privacy.adjacency:
+        proven = guarantee.adjacency
+        units = "replaced records" if proven == "replace" else "records that are left out or put in"
+        problem = f'is "{study.privacy.adjacency}", but "{method}" promises for {units}; use "{proven}"'
+        raise study.error("privacy.adjacency", problem)
+    plan = Plan(study, method, sums, guarantee, setting.slack, (), others)
     return replace(plan, notes=notes + setting.notes + cautions(plan))
 
 
-def unprotected_plan(study: Study, method: str, sums: tuple[PlannedSum, ...], others: tuple[OtherRelease, ...]) -> Plan:
-    """The plan of a method that promises nothing."""
-    spend = Spend((Unprotected(),), study.group)
-    plan = Plan(study, method, sums, guarantee_of(spend, Terms(0.0, trust_of(study))), 0.0, (), others)
-    return replace(plan, notes=cautions(plan))
+def _spend_of(
+    study: Study, setting: Setting, sums: tuple[PlannedSum, ...], others: tuple[OtherRelease, ...] = ()
+) -> Spend:
+    """The cost of sized sums and other releases."""
+    counted = [planned.event(planned.releases, planned.noise_std) for planned in sums if planned.noise.counted]
+    return Spend(
+        (*counted, *(other.event for other in others)),
+        study.group,
+        setting.adjacency,
+        setting.slack,
+    )
 
 
 def left_of_delta(study: Study, slack: float, remedy: str) -> float:
@@ -197,14 +182,6 @@ def left_of_delta(study: Study, slack: float, remedy: str) -> float:
             f"{remedy}",
         )
     return delta - slack
-
-
-def _check_adjacency(study: Study, method: str, proven: set[Adjacency] | None = None) -> None:
-    """Refuse neighbours that the sensitivities, or one of them, are not for: by default those that replace nothing."""
-    if {study.privacy.adjacency} != (proven or {"replace"}):
-        raise study.error(
-            "privacy.adjacency", f'is "add-remove", but "{method}" promises for replaced records; use "replace"'
-        )
 
 
 @dataclass(frozen=True)
@@ -220,6 +197,8 @@ class Setting:
     notes: tuple[str, ...] = ()
     attempts: int = 1
     """The number of times that a party may send its vector for one sum"""
+    adjacency: Adjacency = "replace"
+    """The neighbours that the sensitivities are for"""
 
 
 def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
@@ -280,7 +259,7 @@ def plan_sum(study: Study, setting: Setting, declared: DeclaredSum, mu: float) -
         rounded, summed = 1, min(trust.parties * study.parties.max_records, MOST_POOLED)
     norm_bound = declared.bound * summed / study.parties.max_records
     inexact = rounded * floating_point_slack(summed, declared.rows) * norm_bound
-    apart = contributions_apart(study.privacy.adjacency) if declared.sampling else 1
+    apart = contributions_apart(declared.adjacency) if declared.sampling else 1
     declared = replace(declared, sensitivity=declared.sensitivity + apart * inexact)
     for bits, coarsest in ((32, _COARSEST), (64, _FINENESS)):
         fineness = _FINENESS

@@ -9,7 +9,6 @@ from typing import get_args
 from unspoken import plugins
 from unspoken.data.public import check_public
 from unspoken.methods.base import Method
-from unspoken.methods.directions import with_notes
 from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import Plan
 from unspoken.study import Section, Study, Task
@@ -39,18 +38,10 @@ def plan_for(study: Study) -> Plan:
 def checked_plan(method: Method) -> Plan:
     """The plan of a method, once its study's public records were read."""
     with answerable(method.study):
-        plan = plan_of(method)
+        plan = method.planned
         if method.directions is None and not method.votes_on_public:
             check_public(method.study)
         return plan
-
-
-def plan_of(method: Method) -> Plan:
-    """The plan of a method, which must be one."""
-    plan = method.planned
-    if not isinstance(plan, Plan):
-        raise TypeError(f'Expected plan of "{method.name}" to return a Plan, got {plan!r}.')
-    return with_notes(plan, method.learns_directions(method.study), method.votes_on_public)
 
 
 @contextmanager

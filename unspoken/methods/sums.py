@@ -79,7 +79,7 @@ class DeclaredSum:
     classes: int | None = None
     """The number of classes of each query, if it is a sum of ballots."""
     adjacency: Adjacency = "replace"
-    """The neighbours that the sensitivity is for. (A sum over sampled records is accounted for both.)"""
+    """The neighbours that the sensitivity is for."""
 
     @property
     def noisy_numbers(self) -> int:

@@ -36,6 +36,7 @@ from unspoken.methods.base import (
     Request,
     Sum,
     Total,
+    release_of,
 )
 from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import NO_PARAMETERS, Parameters
@@ -177,6 +178,17 @@ class WorkloadMethod(Method):
 
     def coordinate(self, plan: Plan) -> Conversation:
         return (yield from self.concluded(self.ask))
+
+    def exact_release(self, records: Block) -> Release:
+        def total(query: Query) -> Total:
+            contribution = self.workload.contribute(query, records)
+            return Total(contribution.noisy[0], contribution.exact[0], 1, 0.0)
+
+        try:
+            next(self.concluded(answered_by(total)))
+        except StopIteration as end:
+            return release_of(self, end)
+        raise TypeError(f'Expected "{self.name}" to need nothing but totals.')
 
     def concluded(self, ask: Asker) -> Conversation:
         """The workload's release, which comes from answers of `ask`."""

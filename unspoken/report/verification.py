@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from unspoken.engines.signing import SIGNATURES, canonical, is_signature, parsed, signers
 from unspoken.errors import UnspokenError
 from unspoken.methods.plan import Plan
-from unspoken.methods.registry import answerable, method_for, plan_of
+from unspoken.methods.registry import answerable, method_for
 from unspoken.report.agreement import difference, told
 from unspoken.report.certificate import FORMAT, statement
 from unspoken.report.happened import TOLD, cannot_be
@@ -165,7 +165,7 @@ def _check_promise(found: _Certificate, agreed: Study, done: Verified) -> None:
     """The plan is what the study makes of it, and so is the statement."""
     try:
         with answerable(agreed):
-            plan = plan_of(method_for(agreed))
+            plan = method_for(agreed).planned
     except UnspokenError as error:
         done.unchecked.append(f"The promise, which cannot be computed here: {error}")
         return

@@ -16,8 +16,9 @@ from unspoken.data.files import DataError, check_arrays
 from unspoken.data.parties import number_parties
 from unspoken.engines.outcome import Progress
 from unspoken.learners.polynomials import Polynomial
-from unspoken.methods.functions import Custom, FunctionMethod, RecordPolynomials, Turns
+from unspoken.methods.functions import Custom, RecordPolynomials, Turns
 from unspoken.methods.registry import METHODS
+from unspoken.methods.workloads import WorkloadMethod
 from unspoken.plugins import quoted, suggestion
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.guarantee import Guarantee
@@ -305,12 +306,12 @@ def _check_stated(dimension: int, sensitivity: float | Sequence[float], bound: f
     return float(max(stated))
 
 
-def _function_method(study: Study) -> type[FunctionMethod]:
+def _function_method(study: Study) -> type[WorkloadMethod]:
     """The class of the study's method, if it can compute functions."""
     name = study.method.name
     kind = METHODS.get(name)
-    if kind is None or not issubclass(kind, FunctionMethod):
-        able = [known for known, other in METHODS.usable() if issubclass(other, FunctionMethod)]
+    if kind is None or not issubclass(kind, WorkloadMethod) or not kind.takes_functions:
+        able = [known for known, other in METHODS.usable() if other.takes_functions]
         problem = f'is "{name}", but to compute a function it should be one of: {quoted(able)}'
         raise study.error("method.name", problem + suggestion(name, able))
     return kind

@@ -24,7 +24,7 @@ from unspoken.engines.journal import Journal
 from unspoken.engines.outcome import ON_A_CLUSTER, Outcome, Progress
 from unspoken.methods.base import Method
 from unspoken.methods.plan import Plan
-from unspoken.methods.registry import answerable, method_for, plan_of
+from unspoken.methods.registry import answerable, method_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import results
 from unspoken.report.certificate import certificate, check_details
@@ -176,7 +176,7 @@ def _simulated(
     if chosen.private_analysis:
         method.check_analysis()
     with answerable(study), ExitStack() as stack:
-        plan = plan_of(method)
+        plan = method.planned
         journal = None
         if chosen.checkpoint is not None:
             name = _run_name(study, federation, chosen)

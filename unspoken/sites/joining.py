@@ -25,7 +25,7 @@ from unspoken.errors import printable
 from unspoken.methods.base import Method
 from unspoken.methods.parameters import Refused
 from unspoken.methods.plan import Plan
-from unspoken.methods.registry import checked_plan, method_for, plan_of
+from unspoken.methods.registry import checked_plan, method_for
 from unspoken.privacy.ledger import Charges
 from unspoken.report.countersigning import check_certificate, largest_ending, received
 from unspoken.report.endings import Joined
@@ -154,7 +154,7 @@ def helper_of(study: Study, key: Path | None) -> Iterator[Participant]:
     """A helper of the study, in the state of its store."""
     roster = Roster.of(study)
     file, identity = find_identity(study, {bytes(known).hex() for known in roster.helpers}, key)
-    plan = plan_of(method_for(study))
+    plan = method_for(study).planned
     check_helpers(study, plan, roster)
     index = [bytes(known) for known in roster.helpers].index(identity.public)
 

@@ -21,7 +21,7 @@ from unspoken.engines.network.terms import Events, Terms
 from unspoken.engines.network.window import Viewers
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.signing import Signature, canonical, sign, valid
-from unspoken.methods.registry import method_for, plan_of
+from unspoken.methods.registry import method_for
 from unspoken.report.certificate import certificate
 from unspoken.report.countersigning import largest_file, received
 from unspoken.report.endings import Served
@@ -65,7 +65,7 @@ def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[t
     roster = Roster.of(study)
     file, identity = find_identity(study, {roster.coordinator.hex()}, key)
     method = method_for(study)
-    plan = plan_of(method)
+    plan = method.planned
     plan.check_hidden()
     events.planned(plan)
     check_helpers(study, plan, roster)

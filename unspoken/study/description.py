@@ -44,6 +44,10 @@ class Description:
     """The lines that `unspoken new` writes under [summation], if the usual ones do not fit."""
     measures_statistics: ClassVar[bool] = False
     """Whether the `metrics` of its statistics have something to measure on test records. A model always has."""
+    takes_functions: ClassVar[bool] = False
+    """Whether it computes any function that it is given (`unspoken.compute`) as a `WorkloadMethod`."""
+    knows_exact: ClassVar[bool] = False
+    """Whether `Method.exact_release` says what its statistics would be without noise."""
     details: ClassVar[frozenset[str]] = frozenset(
         {
             "records",

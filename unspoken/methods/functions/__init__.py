@@ -5,12 +5,11 @@ They are the workloads of `moments`, `cape`, `conv`, `local`, `central` and `non
 
 from unspoken.methods.functions.base import Function
 from unspoken.methods.functions.custom import Custom, Turns
-from unspoken.methods.functions.method import ComputesFunctions, FunctionMethod, function_for
+from unspoken.methods.functions.method import FunctionMethod, function_for
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.functions.polynomial import RecordPolynomials
 
 __all__ = [
-    "ComputesFunctions",
     "Custom",
     "Function",
     "FunctionMethod",

@@ -45,10 +45,11 @@ def function_for(study: Study, options: FunctionOptions) -> Function:
     return fitting[name](study, options)
 
 
-class ComputesFunctions(WorkloadMethod):
-    """A method whose workload is the function that the study names."""
+class FunctionMethod(WorkloadMethod):
+    """A method whose workload is the function that the study names, or one that it is given."""
 
     keys = FunctionOptions
+    knows_exact = takes_functions = True
 
     @classmethod
     def default_function(cls, study: Study) -> str:
@@ -91,7 +92,3 @@ class ComputesFunctions(WorkloadMethod):
 
     def make_workload(self) -> Workload:
         return function_for(self.study, self.read_options())
-
-
-class FunctionMethod(ComputesFunctions):
-    """Computes a function under noise. `unspoken.compute` can give it a function of one's own."""

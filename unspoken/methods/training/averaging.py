@@ -43,10 +43,17 @@ class ClippedUpdates(LocalTraining):
             raise study.error("privacy.unit", f'should be "party" with "{name}", which protects whole parties')
 
     def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
-        options, apart = self.options, contributions_apart(study.privacy.adjacency)
-        sampling = RecordSampling(options.rate)
-        size, clip, rounds = self.model.size, options.clip, options.rounds
-        return (DeclaredSum("update", size, clip, apart * clip, count=rounds, sampling=sampling),)
+        options, adjacency = self.options, study.privacy.adjacency
+        declared = DeclaredSum(
+            name="update",
+            dimension=self.model.size,
+            bound=options.clip,
+            sensitivity=contributions_apart(adjacency) * options.clip,
+            count=options.rounds,
+            sampling=RecordSampling(options.rate),
+            adjacency=adjacency,
+        )
+        return (declared,)
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         weights = given(query.parameters)

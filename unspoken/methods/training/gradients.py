@@ -78,17 +78,18 @@ class GradientDescent(Training[GradientOptions]):
         return self.batches.expected(min(max(int(total.exact[0]), fewest), most))
 
     def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
-        projection = self.projection
+        projection, adjacency = self.projection, study.privacy.adjacency
         declared = DeclaredSum(
             name=NAME,
             dimension=projection.size,
             bound=projection.bound * study.parties.max_records,
-            sensitivity=contributions_apart(study.privacy.adjacency) * projection.bound,
+            sensitivity=contributions_apart(adjacency) * projection.bound,
             exact=("records",) if self._counts else (),
             count=self.options.rounds,
             most=projection.bound * self.batches.most,
             rows=projection.rows,
             sampling=self.batches.sampling(projection.slack * 2 * self._releases),
+            adjacency=adjacency,
         )
         return (declared,)
 
