@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from unspoken.study.explaining import shown
-from unspoken.study.section import Section
+from unspoken.study.section import Agreed, Section
 
 LARGEST_BOUND = 1e100
 """So far below the largest number that differences and squares of bounds are numbers, too"""
@@ -45,9 +45,11 @@ class Column(Section):
     categories: list[Category] | None = Field(
         None, min_length=1, description='a list of all possible values, as text or whole numbers, such as ["f", "m"]'
     )
-    other: bool = Field(False, description="true or false (true: all values that categories does not list are one)")
-    boolean: bool = Field(False, description="true: the values are true and false")
-    missing: Category | float | date | None = Field(
+    other: Annotated[bool, Agreed.IF_GIVEN] = Field(
+        False, description="true or false (true: all values that categories does not list are one)"
+    )
+    boolean: Annotated[bool, Agreed.IF_GIVEN] = Field(False, description="true: the values are true and false")
+    missing: Annotated[Category | float | date | None, Agreed.IF_GIVEN] = Field(
         None, description='"refuse", "indicator" (of categories: "category"), or a value that takes its place'
     )
 

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validat
 from unspoken import defaults
 from unspoken.study.columns import Bound, Category, Column, check_printable, check_range, check_values
 from unspoken.study.explaining import StudyError, shown
-from unspoken.study.section import Section
+from unspoken.study.section import Agreed, Section
 
 LARGEST_COUNT = 10**9
 """The largest number of parties, and of records at a party: far below what arithmetic can hold"""
@@ -64,10 +64,11 @@ class DataSection(Section):
     constant: float = Field(1.0, exclude=True)
     """What is appended to each record for the intercept: 1, or by the method's rule. It is not in files, as it follows
     from them."""
-    public: str | None = Field(
+    public: Annotated[str | None, Agreed.NEVER] = Field(
         None, description="the file with public records, without labels: an NPZ file with X, or a table"
     )
-    public_sha256: Sha256 = None
+    public_sha256: Annotated[Sha256, Agreed.IF_GIVEN] = None
+    """What public records say counts, not where their file is."""
 
     @model_validator(mode="before")
     @classmethod
@@ -193,20 +194,22 @@ class PrivacySection(Section):
     )
     colluding: Share = Field(0, description="a fraction from 0 to below 1 (as 0.5) or a whole number of parties")
     dropouts: Share = Field(0, description="a fraction from 0 to below 1 (as 0.05) or a whole number of parties")
-    attempts: int = Field(
+    attempts: Annotated[int, Agreed.IF_GIVEN] = Field(
         1,
         ge=1,
         le=MOST_ATTEMPTS,
         description="a whole number from 1 to 100: how often a party may send its vector for one sum",
     )
-    enclaves: bool = Field(
+    enclaves: Annotated[bool, Agreed.IF_GIVEN] = Field(
         False,
         description="true or false (true: trusted execution environments draw the noise, unknown even to its party)",
     )
-    noise_multiplier: float | None = Field(
+    noise_multiplier: Annotated[float | None, Agreed.IF_GIVEN] = Field(
         None, gt=0.0, le=1e9, description="a number above 0, such as 1.0: the noise, in place of epsilon"
     )
-    adjacency: Literal["replace", "add-remove"] = Field("replace", description='"replace" or "add-remove"')
+    adjacency: Annotated[Literal["replace", "add-remove"], Agreed.IF_GIVEN] = Field(
+        "replace", description='"replace" or "add-remove"'
+    )
 
     @model_validator(mode="after")
     def _one_promise(self) -> PrivacySection:
@@ -253,12 +256,14 @@ class RosterSection(Section):
     parties: list[PublicKey] = Field(description=f"the parties' Ed25519 keys, a list of {_DIGITS} each")
     coordinator: PublicKey = Field(description=f"the coordinator's Ed25519 key, {_DIGITS}")
     helpers: list[PublicKey] = Field([], description=f"the helpers' Ed25519 keys, a list of {_DIGITS} each")
-    certificate: str | None = Field(
+    certificate: Annotated[str | None, Agreed.IF_GIVEN] = Field(
         None,
         pattern=r"^[0-9a-f]{64}$",
         description=f"the digest of the coordinator's TLS certificate, {_DIGITS}, from its card",
     )
-    names: dict[str, str] = Field({}, description='names for people, each with its key: { "St Mary" = "ab12…" }')
+    names: Annotated[dict[str, str], Agreed.IF_GIVEN] = Field(
+        {}, description='names for people, each with its key: { "St Mary" = "ab12…" }'
+    )
 
     @field_validator("names", mode="before")
     @classmethod

@@ -9,14 +9,14 @@ import hashlib
 import json
 import math
 from fractions import Fraction
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
 
 from unspoken import defaults, plugins
 from unspoken.study.description import Description
 from unspoken.study.explaining import StudyError, checked, error_at, shown
-from unspoken.study.section import Section
+from unspoken.study.section import Agreed, Section, agreed
 from unspoken.study.sections import (
     DataSection,
     GroupUnit,
@@ -42,7 +42,7 @@ class Study(Section):
     method: MethodSection = MethodSection()
     summation: SummationSection = SummationSection()
     roster: RosterSection | None = None
-    compare: dict[str, dict[str, Any]] = Field(
+    compare: Annotated[dict[str, dict[str, Any]], Agreed.NEVER] = Field(
         {}, description="sections [compare.NAME] with the keys of other methods to compare with"
     )
     source: str = Field("the study", exclude=True)
@@ -169,23 +169,7 @@ class Study(Section):
 
     def digest(self) -> str:
         """The SHA-256 of the study's meaning, not of its spelling: the same for all who agreed to the same study."""
-        meaning = _plain_numbers(self.model_dump(mode="json"))
-        later = {"noise_multiplier": None, "adjacency": "replace", "enclaves": False, "attempts": 1}
-        for key, default in later.items():
-            # Later additions: without these keys a study keeps its old digest.
-            if meaning["privacy"][key] == default:
-                del meaning["privacy"][key]
-        # What public records say counts, not where their file is.
-        if meaning["data"].pop("public") is None or meaning["data"]["public_sha256"] is None:
-            del meaning["data"]["public_sha256"]
-        for column in (meaning["data"]["columns"] or {}).values():
-            for key in ("other", "boolean", "missing"):
-                if not column[key] and (key != "missing" or column[key] is None):
-                    del column[key]
-        if meaning["roster"] is not None:
-            # So that old rosters keep their digests, too.
-            meaning["roster"] = {key: value for key, value in meaning["roster"].items() if value not in (None, {})}
-        del meaning["compare"]
+        meaning = _plain_numbers(agreed(self, self.model_dump(mode="json")))
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
