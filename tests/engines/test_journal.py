@@ -21,6 +21,11 @@ import unspoken
 from unspoken.engines.exchange import Exchange
 from unspoken.engines.journal import Entry, Journal
 from unspoken.errors import UnspokenError
+from unspoken.methods.base import Tokens, Total
+from unspoken.methods.registry import method_for
+from unspoken.roles.kept_answers import KeptAnswer
+from unspoken.roles.totals import Totals
+from unspoken.study import make_study
 
 OPTIONS: dict[str, dict[str, object]] = {
     "cape": {"function": "network", "steps": 5, "hidden": 2},
@@ -170,8 +175,8 @@ def test_the_root_of_common_noise_is_gone_as_soon_as_its_turn_is(tmp_path: Path)
 
     def watched(journal: Journal, *given: Any) -> None:
         finish(journal, *given)
-        if (noise := journal.noise("function")) is not None:
-            roots.extend(root for root in noise.roots.values() if root not in roots)
+        if (to_come := journal.roots("function")) or roots:
+            roots.extend(root for root in to_come.values() if root not in roots)
             content = path.read_bytes()
             left.append(sum(root in content for root in roots))
 
@@ -197,12 +202,24 @@ def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     assert path.read_bytes() == b"no database"
 
 
+def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "kept.checkpoint"
+    features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
+    unspoken.simulate(small(), features, labels, groups, checkpoint=path)
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        base.execute("UPDATE turns SET entry = ? WHERE number = 0", (b"\x80",))
+    with pytest.raises(UnspokenError, match=r"kept\.checkpoint: was kept by another version; go on with that one\.$"):
+        unspoken.simulate(small(), features, labels, groups, checkpoint=path)
+
+
 def test_a_full_disk_is_told_in_one_sentence_and_the_journal_stays(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
     journal.begin(0, "sum")
     # SQLite itself says that the disk is full.
     journal._base.execute(f"PRAGMA max_page_count={journal._base.execute('PRAGMA page_count').fetchone()[0]}")
-    entry = Entry(bytes(100_000), b"", 1, 0.0, 0, 0, 0)
+    total = Total(np.zeros(100_000), np.empty(0, dtype=np.int64), 1, 0.0)
+    plan = method_for(make_study(small())).planned
+    entry = Entry(KeptAnswer.of(Tokens(), total, Totals(plan)), 0, 0, 0)
     with pytest.raises(
         UnspokenError, match=r"run\.checkpoint: cannot be written to \(database or disk is full\); make "
     ):

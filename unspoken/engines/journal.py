@@ -28,32 +28,22 @@ import numpy as np
 
 from unspoken.errors import UnspokenError
 from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.roles.kept_answers import KeptAnswer
 
 
 class Entry(msgspec.Struct):
     """The record of a finished turn."""
 
-    noisy: bytes
-    exact: bytes
-    survivors: int
-    noise_std: float
-    prepared: int
+    kept: KeptAnswer
     moved: int
+    """The bytes of all, and the most of a party"""
     largest: int
-    counted: bytes = b""
-    """Flags of the parties in a sum or a vote, for a private analysis of their ballots"""
-    failed: int = 0
+    failed: int
     """The number of attempts that came to nothing before, after vectors had left"""
 
 
-class PreparedNoise(msgspec.Struct):
-    """Common noise for the messages of one name."""
-
-    prepared: bytes
-    """Flags of the parties that are in it"""
-    total: bytes
-    roots: dict[int, bytes]
-    """The secret roots of the turns that are still to come"""
+Roots = dict[int, bytes]
+"""The secret roots of common noise, for the turns that are still to come"""
 
 
 class Journal:
@@ -97,7 +87,12 @@ class Journal:
     def entry(self, number: int, request: str) -> Entry | None:
         """The record of a turn, if it is finished."""
         row = self._row(number, request)
-        return None if row is None or row[1] is None else msgspec.msgpack.decode(row[1], type=Entry)
+        if row is None or row[1] is None:
+            return None
+        try:
+            return msgspec.msgpack.decode(row[1], type=Entry)
+        except msgspec.MsgspecError:
+            raise UnspokenError(f"{self._path}: was kept by another version; go on with that one.") from None
 
     def begin(self, number: int, request: str) -> SecretStream:
         """The turn's secret randomness: that of the interrupted turn, or else a new one, which is on disk by then."""
@@ -113,10 +108,10 @@ class Journal:
             self._base.execute("COMMIT")
         return SecretStream(key)
 
-    def finish(self, number: int, entry: Entry, noise: tuple[str, PreparedNoise] | None = None) -> None:
+    def finish(self, number: int, entry: Entry, noise: tuple[str, Roots] | None = None) -> None:
         """Write the record of a turn, and erase its secret and those of the turns before it.
 
-        `noise` is the common noise that the turn made, or what is left of it after the turn, with its name.
+        `noise` are the roots of the common noise that the turn made, or those that are left after it, with its name.
         """
         encoded = msgspec.msgpack.encode(entry)
         with self._written():
@@ -139,10 +134,10 @@ class Journal:
                 "from there."
             ) from None
 
-    def noise(self, name: str) -> PreparedNoise | None:
-        """The common noise of this name, as far as it is still needed."""
+    def roots(self, name: str) -> Roots:
+        """The roots of the common noise of this name, as far as they are still needed."""
         row = self._base.execute("SELECT kept FROM noise WHERE name = ?", (name,)).fetchone()
-        return None if row is None else msgspec.msgpack.decode(row[0], type=PreparedNoise)
+        return {} if row is None else msgspec.msgpack.decode(row[0], type=Roots)
 
     def is_over(self, number: int) -> bool:
         """Whether the turn is finished."""

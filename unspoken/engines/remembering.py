@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
 from unspoken.engines.answering import Answering
-from unspoken.engines.journal import Entry, Journal, PreparedNoise, fingerprint
-from unspoken.methods.base import Answer, Cancel, Collect, Pool, Request, Sum, Tokens, Total, Vote, ZeroSum
-from unspoken.methods.mechanisms import Participation
+from unspoken.engines.journal import Entry, Journal, Roots, fingerprint
+from unspoken.methods.base import Answer, Collect, Pool, Request, Tokens, Total, ZeroSum
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.totals import CommonNoise, nothing
+from unspoken.roles.kept_answers import KeptAnswer
+from unspoken.roles.totals import nothing
 
 
 class _Counts(NamedTuple):
@@ -36,7 +34,7 @@ class Remembered:
         number, asked = self._number, fingerprint(request)
         self._number += 1
         if entry := self._journal.entry(number, asked):
-            return self._recall(request, entry)
+            return self._recall(request, entry, self._journal.roots(request.name))
         is_half = isinstance(request, Tokens) or self._run.is_half(request)
         if is_half and self._journal.is_over(number + 1):
             # The round that these tokens or messages were for is over: nothing depends on them any more.
@@ -53,37 +51,23 @@ class Remembered:
         return answer
 
     def _entry(self, request: Request, answer: Total, before: _Counts) -> Entry:
-        totals, prepared, counted = self._run.totals, answer.survivors, b""
-        if (there := totals.there(request)) is not None:
-            prepared = there.prepared
-        if isinstance(request, Sum | Vote):
-            counted = totals.counted[request.name].tobytes()
-        numbers = (answer.noisy.tobytes(), answer.exact.tobytes(), answer.survivors, answer.noise_std)
-        now = self._counts(request)
-        moved, largest = now.bytes - before.bytes, now.largest - before.largest
-        return Entry(*numbers, prepared, moved, largest, counted, now.failed - before.failed)
+        kept, now = KeptAnswer.of(request, answer, self._run.totals), self._counts(request)
+        return Entry(kept, now.bytes - before.bytes, now.largest - before.largest, now.failed - before.failed)
 
-    def _noise(self, request: Request) -> tuple[str, PreparedNoise] | None:
-        """The name of the common noise that the request made or used, and what is left of it."""
+    def _noise(self, request: Request) -> tuple[str, Roots] | None:
+        """The name of the common noise that the request made or used, and the roots that are left of it."""
         if not isinstance(request, ZeroSum | Collect) or request.name not in self._run.prepared:
             return None
-        made, roots = self._run.totals.common[request.name], self._run.prepared[request.name]
-        return request.name, PreparedNoise(made.prepared.tobytes(), made.total.tobytes(), roots)
+        return request.name, self._run.prepared[request.name]
 
     def _counts(self, request: Request) -> _Counts:
         return _Counts(self._run.bytes, self._run.largest, self._run.tries.failed[request.name])
 
-    def _recall(self, request: Request, entry: Entry) -> Total:
-        run, totals = self._run, self._run.totals
+    def _recall(self, request: Request, entry: Entry, roots: Roots) -> Total:
+        run = self._run
         run.bytes, run.largest = run.bytes + entry.moved, run.largest + entry.largest
         run.tries.succeeded(request)
         run.tries.failed[request.name] += entry.failed
-        if isinstance(request, ZeroSum) and self._journal and (noise := self._journal.noise(request.name)):
-            flags, words = np.frombuffer(noise.prepared, dtype=np.bool_), np.frombuffer(noise.total, dtype=np.uint64)
-            run.prepared[request.name], totals.common[request.name] = noise.roots, CommonNoise(flags, words)
-        elif isinstance(request, Sum | Vote | Collect | Cancel):
-            totals.add(request.name, Participation(entry.prepared, entry.survivors), entry.noise_std)
-        if isinstance(request, Sum | Vote):
-            totals.counted[request.name] = np.frombuffer(entry.counted, dtype=np.bool_)
-        noisy, exact = np.frombuffer(entry.noisy), np.frombuffer(entry.exact, dtype=np.int64)
-        return Total(noisy, exact, entry.survivors, entry.noise_std)
+        if isinstance(request, ZeroSum):
+            run.prepared[request.name] = roots
+        return entry.kept.recall(request, run.totals)

@@ -13,16 +13,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
-from unspoken.methods.base import Answer, Collect, Request, Total, ZeroSum
-from unspoken.methods.mechanisms import Participation
+from unspoken.methods.base import Answer, Request, Total
+from unspoken.roles.kept_answers import KeptAnswer
 from unspoken.roles.store import Store, StoreError, not_kept
-from unspoken.roles.totals import CommonNoise, Messages, Totals
+from unspoken.roles.totals import Totals
 
 
 class _Record(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -44,35 +41,13 @@ class _Left(_Record, frozen=True):
     """Vectors may have left in the attempt under way."""
 
 
-class _Array(msgspec.Struct, frozen=True, array_like=True):
-    kind: str
-    content: bytes
-
-    @classmethod
-    def of(cls, array: npt.NDArray[Any]) -> _Array:
-        return cls(array.dtype.str, array.tobytes())
-
-    def array(self) -> npt.NDArray[Any]:
-        return np.frombuffer(self.content, dtype=self.kind).copy()
-
-
 class _Answered(_Record, frozen=True):
-    """The answer of the attempt under way, and who was there."""
+    """The answer of the attempt under way."""
 
-    noisy: _Array
-    exact: _Array
-    survivors: int
-    noise_std: float
+    kept: KeptAnswer
     traffic: dict[str, int]
-    there: tuple[int, int] | None = None
-    """The numbers of parties in the total, if the attempt was at one: prepared, sent"""
-    counted: _Array | None = None
-    common: tuple[_Array, _Array] | None = None
-    """Common noise that was prepared: who is in it, and its sum"""
     rest: list[bytes] = []
     """The last messages to all parties, which may not have arrived before the process was stopped"""
-    messages: tuple[_Array, _Array] | None = None
-    """Messages the noise of which is still to be added up: who sent them, and their vectors"""
 
 
 class Ended(_Record, frozen=True):
@@ -124,20 +99,7 @@ class Attempt:
 
     def recall(self, request: Request, totals: Totals) -> Total | None:
         """The answer, if there was one; the totals then know who was there."""
-        if (answered := self.answered) is None:
-            return None
-        name = request.name
-        if answered.there is not None:
-            totals.add(name, Participation(*answered.there), answered.noise_std)
-        if answered.counted is not None:
-            totals.counted[name] = answered.counted.array()
-        if answered.common is not None:
-            prepared, total = answered.common
-            totals.common[name] = CommonNoise(prepared.array(), total.array())
-        if answered.messages is not None:
-            senders, vectors = (kept.array() for kept in answered.messages)
-            totals.messages[name] = Messages(senders, vectors.reshape(len(senders), -1))
-        return Total(answered.noisy.array(), answered.exact.array(), answered.survivors, answered.noise_std)
+        return self.answered.kept.recall(request, totals) if self.answered else None
 
 
 @dataclass
@@ -201,25 +163,7 @@ class CoordinatorLog:
         """Keep the answer of the attempt under way, with what the totals say of it, and the last messages of it."""
         if self.store is None or not isinstance(answer, Total):
             return
-        name = request.name
-        there = totals.there(request)
-        messages = totals.messages.get(name) if isinstance(request, Collect) else None
-        flags = totals.counted.get(name) if there else None
-        common = totals.common[name] if isinstance(request, ZeroSum) else None
-        self._keep(
-            _Answered(
-                _Array.of(answer.noisy),
-                _Array.of(answer.exact),
-                answer.survivors,
-                float(answer.noise_std),
-                self.traffic(),
-                None if there is None else (there.prepared, there.sent),
-                None if flags is None else _Array.of(flags),
-                None if common is None else (_Array.of(common.prepared), _Array.of(common.total)),
-                rest,
-                None if messages is None else (_Array.of(messages.senders), _Array.of(messages.vectors)),
-            )
-        )
+        self._keep(_Answered(KeptAnswer.of(request, answer, totals), self.traffic(), rest))
 
     def end(self, certificate: bytes, reason: str = "", name: str = "", file: bytes = b"") -> Ended:
         """The study is over, unless the log has an end already; what is to be told.
