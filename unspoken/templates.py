@@ -210,7 +210,7 @@ def _with_open_count(agreement: str, is_open: bool) -> str:
 
 
 def _data(task: str, matrix: bool, norm: str, columns: TableColumns | None, filled: bool = True) -> str:
-    """The section [data]; columns of which only the names are known are filled with anything for a first check."""
+    """The section [data]. For a first check, columns whose bounds are not known yet get any bounds."""
     if columns is not None:
         labels = columns.labels(_TABLE_LABELS[task])
         if filled:

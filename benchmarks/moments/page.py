@@ -38,7 +38,7 @@ points on CIFAR-10, two on breast cancer at ε = 0.3), and where steps of a regr
 - Where records hardly outweigh the noise (breast cancer at ε = 0.3), version 0.1 is as good or better, and neither is
   of use.
 - On wine, 130 records, version 0.1 is a point or more better at ε = 3 and 10.
-- On CIFAR-10 at ε = 3 it is 0.1 points behind version 0.1, of which only a mean was kept.
+- On CIFAR-10 at ε = 3 it is 0.1 points behind version 0.1 (only the mean of its runs was kept).
 - On adult, ε = 10 has 0.1 points less than ε = 4. That is more than noise from run to run, though less than the chance
   of which records are tested.
 - Whole parties are not protected: with `unit = "party"` a study that names no method gets `helmet`.

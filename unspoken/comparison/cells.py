@@ -106,7 +106,7 @@ class Run:
 
 
 def cells_of(comparison: Comparison) -> list[Cell]:
-    """All runs, in the order of variants, parties and ε. All are planned first: what cannot be is told at once.
+    """All runs, in the order of variants, parties and ε. All are planned first: an impossible one is told at once.
 
     A method without a promise runs at no ε in particular.
     """

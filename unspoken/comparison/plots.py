@@ -55,7 +55,7 @@ def plot(points: Sequence[Point], metric: str, path: Path, by: By = "epsilon", *
 
 
 def _lines(points: Sequence[Point], by: By) -> dict[str, list[Point]]:
-    """The points of each line, by its name in the legend: what is not on the axis, if it differs, is in the name."""
+    """The points of each line, by its name in the legend. The name has whatever differs and is not on the axis."""
     several_parties = len({point.parties for point in points}) > 1
     several_epsilons = len({point.asked for point in points if point.asked is not None}) > 1
     lines: dict[str, list[Point]] = {}

@@ -81,7 +81,7 @@ def study_for(study: Study, variant: str, epsilon: float) -> Study:
 
 
 def _alike(study: Study, changed: Study, inherited: bool = False) -> Study:
-    """The changed study, told to compute what the study does, if it can and does not say itself what it computes.
+    """The changed study, set to compute what the study computes, if it can and has no function of its own.
 
     Keys that it inherited from the study are left out where they mean nothing.
     """

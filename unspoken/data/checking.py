@@ -31,7 +31,7 @@ MANY = 0.1
 _FEW = 0.01
 """The share from which on `check` speaks of it"""
 _NARROW = 0.25
-"""Bounds of which values use less than this share could be narrower"""
+"""If values use less than this share of the bounds, these could be narrower"""
 _LISTED = 5
 
 PRIVATE = (

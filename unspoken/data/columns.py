@@ -65,7 +65,7 @@ def _numbers(values: pd.Series[Any]) -> Values:
 
 
 def _by_distinct(values: pd.Series[Any], read: Callable[[Any], float | None]) -> Values:
-    """Values of which each distinct one is read once: NaN is a missing value, None an unfit one."""
+    """Values, each distinct one read once: NaN is a missing value, None an unfit one."""
     import pandas as pd
 
     try:

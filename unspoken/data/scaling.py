@@ -57,7 +57,7 @@ class Scaling:
         return {**attributes, "coef_": weights * 2.0 / (high - low), "intercept_": attributes["intercept_"] - shift}
 
     def remarks(self, features: Floats, names: Sequence[str]) -> Iterator[str]:
-        """Remarks on features of which many values were clipped."""
+        """Remarks on features that had many values clipped."""
         if self.bounds is None:
             return
         low, high = self.bounds

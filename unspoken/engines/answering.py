@@ -51,12 +51,12 @@ from unspoken.summation.simulated_keys import SimulatedKeys
 Crowds = Callable[[Work], Crowd]
 """Makes the parties and helpers of an attempt"""
 _LOSSES = 3
-"""The number of times that helpers may be lost with what they ran on, in one attempt"""
+"""How often helpers may be lost in one attempt"""
 
 
 class HelperLost(UnspokenError):
-    """What a helper of a simulation ran on is gone, with its state. The attempt can be made again: nobody is to blame,
-    and as everything is drawn from the same secrets, nothing else is sent."""
+    """A helper of a simulation is lost, with its process and its state. Nobody is to blame. The attempt can be made
+    again: everything is drawn from the same secrets, so the same is sent."""
 
     exit_status = 3
 

@@ -123,7 +123,7 @@ class Crowd(ABC):
 
     @abstractmethod
     def added(self, function: Callable[[list[bytes]], Words], items: Iterable[list[bytes]]) -> Iterable[Words]:
-        """Like `map`, in parallel; but what is returned may be sums of several results."""
+        """Like `map`, in parallel, but several results may come back as their sum."""
 
 
 class Exchange:

@@ -72,8 +72,8 @@ def vanishing_parties(parties: int, drop: int, seed: int) -> list[int]:
 
 
 def vanishing_at(plan: Plan, request: Request, vanishing: list[int]) -> list[int]:
-    """Those of them that vanish at a request. Of messages with common noise, half do so before the others: at the first
-    of the two requests that there are for them."""
+    """Those of them that vanish at a request. For messages with common noise there are two requests: half of them
+    vanish at the first."""
     half = vanishing[: len(vanishing) // 2]
     match request:
         case Tokens():

@@ -176,7 +176,7 @@ class HelperProcess(Endpoint):
 
 @contextlib.contextmanager
 def tallier_processes(protocol: Protocol, keys: SimulatedKeys) -> Iterator[dict[str, Endpoint]]:
-    """Stand-ins, by address, for the talliers of a simulated vote, each of which runs in a process of its own.
+    """Stand-ins, by address, for the talliers of a simulated vote. Each tallier runs in a process of its own.
 
     On the way out, whatever the reason, all processes are gone.
     """

@@ -349,7 +349,7 @@ class SoftLabelLoss(Loss):
 
 @lru_cache(maxsize=1024)
 def _longest(loss: Loss, regularization: float, norm: float) -> float:
-    """By bisection, of which the upper end is kept: ψ(cr)/r² falls."""
+    """By bisection: ψ(cr)/r² falls, so the upper end is kept."""
     low, high = 0.0, loss.slope_norm * norm / regularization
     while low < (middle := (low + high) / 2.0) < high:
         if regularization * middle**2 <= loss.pull(norm * middle):

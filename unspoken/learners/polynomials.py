@@ -19,7 +19,7 @@ from unspoken.types import Floats, Integers
 
 _STEPS = 500
 _STARTS = 8
-"""The number of starting points beside 0, of which the best end is taken"""
+"""The number of starting points beside 0. The best end is taken"""
 _HALVINGS = 60
 
 

@@ -30,7 +30,7 @@ class LossFunction:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is somebody's function, of which nothing is known."""
+        """Whether it is a function of the user's own: nothing is known about it."""
         return ":" in self.name
 
     @property

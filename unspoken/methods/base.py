@@ -56,15 +56,15 @@ class _FromRecords(Asked):
 
 @dataclass(frozen=True)
 class Sum(_FromRecords):
-    """A request: every party's contribution to the named sum, of which only the total is revealed."""
+    """A request: the sum of every party's contribution. Only the total is revealed."""
 
     described = "secure sum"
 
 
 @dataclass(frozen=True)
 class Vote(_FromRecords):
-    """A request: every party's ballots, of which only the winning class of each query is revealed. The answer is a
-    `Total` whose exact numbers are the winners."""
+    """A request: every party's ballots. Only the winning class of each query is revealed. The answer is a `Total` whose
+    exact numbers are the winners."""
 
     described = "vote"
 
@@ -81,8 +81,8 @@ class Tokens(Asked):
 
 @dataclass(frozen=True)
 class ZeroSum(Asked):
-    """A request: common noise for the named messages, for all their turns at once, of which only the sum becomes known.
-    It needs no records, so it can be made long before the messages. The answer is a `Total` without numbers."""
+    """A request: common noise for the named messages, for all their turns at once. Only its sum becomes known. It needs
+    no records, so it can be made long before the messages. The answer is a `Total` without numbers."""
 
     described = "sum of noise"
     name: str
@@ -104,8 +104,8 @@ class Collect(_FromRecords):
 
 @dataclass(frozen=True)
 class Cancel(Asked):
-    """A request: the secure sum of the noise that messages of one turn have in common, of those who sent one. The
-    answer is the total of the messages of all who are in this sum, without that noise."""
+    """A request: all who sent a message in this turn add up its common noise, in a secure sum. The answer is the total
+    of their messages without that noise. Who is not in the sum is not in the total."""
 
     described = "sum of the noise of messages"
     name: str
@@ -265,15 +265,15 @@ class Method(Description, ABC):
 
     @cached_property
     def directions(self) -> PublicDirections | None:
-        """The map that bounded records go through before the method sees them; the release is mapped back. By default
-        none, unless the model is linear and the study has public records."""
+        """The map that bounded records go through before the method sees them; the release is mapped back. There is
+        none unless the model is linear and the study has public records."""
         if self.study.data.public is None or not self.learns_directions(self.study):
             return None
         return directions_of(self.study, self.planned)
 
     @cached_property
     def planned(self) -> Plan:
-        """The plan that everybody uses: `plan`, made once, with what public records do in it."""
+        """The plan that everybody uses: `plan`, made once, with notes on the study's public records."""
         plan = self.plan()
         if not isinstance(plan, Plan):
             raise TypeError(f'Expected plan of "{self.name}" to return a Plan, got {plan!r}.')

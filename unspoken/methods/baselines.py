@@ -73,7 +73,7 @@ class IndependentMessages(FunctionMethod):
 class Local(FunctionOrTraining):
     """Local differential privacy: what the first party could publish of its own records.
 
-    A model is trained by all parties, each of which protects its own gradient with all the noise that this needs.
+    All parties train a model together. Each protects its own gradient, with all the noise that this needs.
     """
 
     fewest_parties = 1

@@ -35,7 +35,7 @@ def budget(study: Study, delta: float | None = None, attempts: int | None = None
 def expected_noise(study: Study) -> float:
     """The deviation of the noise in a total of sensitivity 1 that has the whole budget: √(parties/honest)/μ.
 
-    But for what rounding adds, and the small part of δ that secure sums cost.
+    It leaves out what rounding adds, and the small part of δ that secure sums cost.
     """
     trust = trust_of(study)
     return math.sqrt(trust.parties / max(trust.honest_survivors, 1)) / budget(study)

@@ -24,7 +24,7 @@ from unspoken.study import Study
 from unspoken.types import Floats
 
 _LEAST_SQUARE = 1e-150
-"""The least mean square of public records: what is computed of them are products of four numbers at most"""
+"""The least mean square of public records: products of up to four of their numbers must not vanish"""
 
 
 def directions_of(study: Study, plan: Plan) -> PublicDirections | None:
@@ -72,7 +72,7 @@ def signal_of(plan: Plan) -> float:
 
 
 def with_notes(plan: Plan, learns: bool, votes: bool) -> Plan:
-    """The plan with what public records do in it, by what the study says of them: helpers need not have the file."""
+    """The plan with notes on its public records. The study says enough about them: helpers need not have the file."""
     study = plan.study
     if study.data.public is None or votes:
         return plan

@@ -23,7 +23,7 @@ from unspoken.methods.directions import signal_of
 from unspoken.methods.plan import Plan
 
 _LEAST = {"classification": 2.0, "regression": 10.0}
-"""X/√(d(K − 1)), of a regression X/√d, from which on a model may learn something"""
+"""The least X/√(d(K − 1)), or X/√d of a regression, at which a model may learn something"""
 _CONSTANT = {"classification": "the most frequent class", "regression": "the mean label"}
 
 

@@ -25,7 +25,7 @@ _CHOSEN = {"classification": "softmax", "regression": "linear-regression"}
 
 
 class Moments(FunctionMethod):
-    """Models from sums over all records, of which only the total is revealed."""
+    """Models from sums over all records. Only the totals are revealed."""
 
     name = "moments"
     summary = "models and statistics from secure sums over all records; nothing to tune"

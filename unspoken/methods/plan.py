@@ -200,7 +200,7 @@ class Plan:
     def _upload(self, planned: PlannedSum) -> int:
         prepared = self.preparation(planned).upload_bytes() if planned.noise.prepares else 0
         sampling = planned.sampling.upload if planned.sampling else 0
-        # Messages have the name of their turn: what they weigh depends on its digits, of which the first turn has none.
+        # Messages carry the number of their turn, so their size depends on its digits. The first turn has none.
         digits = Counter(len(str(turn)) if turn else 0 for turn in range(planned.count))
         carriers = [self._carrier] + [self.cancellation] * planned.noise.cancels
         vectors = sum(

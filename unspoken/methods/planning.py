@@ -53,9 +53,9 @@ def make_plan(
     """The plan of the declared sums: together they keep the study's promise, or have the given μ.
 
     Every attempt at a sum in which vectors left may have opened a total, under noise of its own, whether the
-    coordinator says so or not. So each counts as a release. A unit at several parties, of which some are in one
-    attempt and some in another, costs no more: with a attempts each, by Minkowski's inequality, the changes of all
-    totals together have an L2 norm of at most √a times the sum of what the parties can change.
+    coordinator says so or not. So each counts as a release. A unit may lie at several parties, some in one attempt and
+    some in another. It costs no more: with a attempts each, by Minkowski's inequality, the changes of all totals
+    together have an L2 norm of at most √a times the sum of what the parties can change.
 
     A sum over sampled records is the only one of its plan.
     """

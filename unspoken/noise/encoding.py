@@ -27,7 +27,7 @@ class Encoding:
     bound: float
 
     def encode(self, vectors: Floats) -> Words:
-        """Rows of real vectors as words, of which only the residues modulo 2^bits count.
+        """Rows of real vectors as words. Only their residues modulo 2^bits count.
 
         It never fails, as a failure would be visible to others: a row that is not finite is encoded as zeros.
         """

@@ -61,7 +61,7 @@ class Contributor:
             )
 
     def common_noise(self, name: str, secrets: PartySecrets) -> Words:
-        """A party's noise for all turns of the named messages, of which the sum becomes known."""
+        """A party's noise for all turns of the named messages. Its sum over the parties becomes known."""
         planned = self._plan.planned(name)
         turns = [(secrets.common(turn), secrets.index) for turn in range(planned.count)]
         return np.concatenate([planned.noise.prepared(planned.dimension, *turn) for turn in turns])

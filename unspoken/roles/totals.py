@@ -30,7 +30,7 @@ class CommonNoise:
 
 @dataclass(frozen=True)
 class Messages:
-    """Messages in the open, the common noise of which is still to be added up."""
+    """Messages in the open whose common noise is still to be added up."""
 
     senders: Integers
     vectors: Words

@@ -57,7 +57,7 @@ def simulate(
     vote runs in its own process. A `ledger` is charged before the run begins, and adds up what all runs on the same
     records cost. Records that hardly fit the study cause a `DataWarning`.
 
-    If X is a folder's path, each of the Parquet files in it is a party, of which a few are in memory at once. With the
+    If X is a folder's path, each Parquet file in it is a party, and only a few are in memory at once. With the
     engine "ray" blocks of parties run on a cluster: the one at `address`, or one that is started for this run.
     """
     study = study_of(study)

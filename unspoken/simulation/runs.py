@@ -162,7 +162,7 @@ def simulate_records(
 
 
 def simulate_folder(study: Study, folder: Path, test: Records | None = None, **settings: Any) -> Simulation:
-    """Run a study on a folder with a Parquet file for each party, of which a few are in memory at once."""
+    """Run a study on a folder with a Parquet file for each party. Only a few of them are in memory at once."""
     chosen = Settings(**settings)
     chosen.check(study)
     method = method_for(study)

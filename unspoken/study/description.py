@@ -34,7 +34,7 @@ class Description:
     keys: ClassVar[type[Section]] = Section
     """Its keys in a study's [method], besides the name."""
     asks: ClassVar[frozenset[str]] = frozenset({"sum"})
-    """Services of which a summation protocol must offer at least one. "sum" opens a total, "vote" opens winners."""
+    """A summation protocol must offer at least one of these services. "sum" opens a total, "vote" opens winners."""
     template: ClassVar[Template] = {}
     """The commented lines that `unspoken new` writes under [method], after the name, by task. {public} stands for the
     name of a file with public records. `unspoken new` offers the method for these tasks only."""

@@ -46,7 +46,7 @@ SCALE, SPREAD = "scale", "spread"
 COEFFICIENTS = 0.5
 """The guess of a model's norm in least squares under much noise: a small one has less of it"""
 _OWN_DIRECTIONS = 1.0
-"""X/d^1.5 from which on public records are not used: four times what whitening by own moments takes"""
+"""Public records are not used above this X/d^1.5: four times what whitening by own moments takes"""
 USES = ("steps",)
 """The keys that the rule leaves to a study"""
 LARGEST_ENTRY = 1e6

@@ -118,7 +118,7 @@ class NamedFunction(Function):
     """A function that a study can name."""
 
     is_linear: ClassVar[bool] = False
-    """Whether the release is a linear model, each score of which is wᵀx of a bounded vector x"""
+    """Whether the release is a linear model: each score is wᵀx, for a bounded vector x"""
     uses: ClassVar[tuple[str, ...]] = ()
     """The keys of `FunctionOptions` that it uses; a study that gives others is refused"""
 
