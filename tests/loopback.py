@@ -20,7 +20,7 @@ from unspoken.methods.plan import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Envelope
 
-TERMS = Terms(stage_seconds=60.0, join_seconds=60.0, grace_seconds=0.2)
+TERMS = Terms(stage_seconds=300.0, join_seconds=300.0, grace_seconds=0.2)
 
 
 Meanwhile = Callable[[int], Awaitable[int]]
@@ -99,7 +99,7 @@ class Loopback:
     async def conduct(self) -> None:
         """Run the study, and tell everyone how it has ended."""
         try:
-            await asyncio.wait_for(self.server.run(), 120.0)
+            await asyncio.wait_for(self.server.run(), 300.0)
             await self.server.finish(Ending())
         except Aborted as ended:
             await self.server.finish(Ending(reason=str(ended)))

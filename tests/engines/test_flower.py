@@ -188,7 +188,7 @@ def test_a_stage_closes_in_time_though_flower_says_that_a_node_is_there(nodes: N
         return b"" if pushed.node in silent else None
 
     nodes.grid.before = keep_silent
-    asyncio.run(asyncio.wait_for(nodes.run([]), 60.0))
+    asyncio.run(asyncio.wait_for(nodes.run([]), 300.0))
     assert silent
     assert survivors(nodes) == 5
 
@@ -272,7 +272,7 @@ def test_of_two_nodes_with_one_key_the_newest_is_the_party(nodes: Nodes, expecte
 
 
 def test_too_few_nodes_end_the_study_before_anyone_is_asked(nodes: Nodes) -> None:
-    nodes.server._terms = Terms(0.3, 0.3, 0.1)
+    nodes.server._terms = Terms(2.0, 2.0, 0.1)
     nodes.grid.before = lambda pushed: b"" if pushed.node < 103 else None
     with pytest.raises(Aborted, match="3 of 6 parties"):
         asyncio.run(nodes.run([]))

@@ -264,7 +264,7 @@ def read(*arguments: str) -> Any:
         [sys.executable, "-c", f"{program}run_name='__main__')"],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=True,
     )
     return json.loads(told.stdout)

@@ -92,7 +92,7 @@ async def visited(served: list[tuple[Identity, Callable[[Any], Any]]], said: lis
 def test_somebody_else_at_the_address_for_a_moment_ends_nothing(identity: Identity, handler: Any, told: str) -> None:
     said: list[str] = []
     served = [(HUB, accepts), (identity, handler), (HUB, ends)]
-    finished = asyncio.run(asyncio.wait_for(visited(served, said), 120.0))
+    finished = asyncio.run(asyncio.wait_for(visited(served, said), 300.0))
     assert finished.ending.reason == "all is over"
     assert any(f"is not reached (somebody else answers: {told}" in line for line in said)
 
@@ -100,12 +100,12 @@ def test_somebody_else_at_the_address_for_a_moment_ends_nothing(identity: Identi
 @pytest.mark.parametrize(("identity", "handler", "told"), OTHERS)
 def test_somebody_else_at_the_first_address_is_a_mistake(identity: Identity, handler: Any, told: str) -> None:
     with pytest.raises(SignInRefused, match=told):
-        asyncio.run(asyncio.wait_for(visited([(identity, handler)], []), 120.0))
+        asyncio.run(asyncio.wait_for(visited([(identity, handler)], []), 300.0))
 
 
 def test_a_patience_that_is_no_number_ends_at_once() -> None:
     with pytest.raises(Unreachable):
-        asyncio.run(asyncio.wait_for(client_of(9, [], math.nan).run(), 60.0))
+        asyncio.run(asyncio.wait_for(client_of(9, [], math.nan).run(), 300.0))
 
 
 @pytest.mark.parametrize("seconds", ["nan", "-1"])

@@ -49,7 +49,7 @@ def visits(expects: tuple[int, int], then: bytes = b"") -> list[int]:
 
     async def play() -> None:
         async with serve(accept, "127.0.0.1", 0) as listening:
-            await asyncio.wait_for(client_of(listening.sockets[0].getsockname()[1]).run(), 60.0)
+            await asyncio.wait_for(client_of(listening.sockets[0].getsockname()[1]).run(), 300.0)
 
     with pytest.raises(Unreachable, match="it ends connections without a word that can be taken"):
         asyncio.run(play())

@@ -51,7 +51,7 @@ def test_a_frozen_process_is_noticed_and_not_waited_for(tmp_path: Path, monkeypa
     async def until(is_so: bool) -> None:
         began = time.monotonic()
         while ("party:0" in network.server.present) is not is_so:
-            assert time.monotonic() - began < 60.0
+            assert time.monotonic() - began < 300.0
             await asyncio.sleep(0.02)
 
     async def play() -> None:

@@ -39,8 +39,8 @@ def files_of(files: dict[str, str]) -> tuple[bytes, dict[str, Any]]:
 def test_everyone_has_the_same_model_and_the_certificate_with_all_signatures(town: Town, tmp_path: Path) -> None:
     serving, port = town.serve()
     joining = {name: town.join(name, port) for name in NAMES}
-    served = serving.result(60)
-    joined = {name: each.result(60) for name, each in joining.items()}
+    served = serving.result(300)
+    joined = {name: each.result(300) for name, each in joining.items()}
     model, content = files_of(served.save(tmp_path / "hub"))
     assert content["model_sha256"] == hashlib.sha256(model).hexdigest()
     assert [signature["address"] for signature in content["signatures"]] == [
@@ -62,10 +62,10 @@ def test_helpers_need_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     town = Town(tmp_path, "compute-nodes")
     serving, port = town.serve()
     joining, assisting = [town.join(name, port) for name in NAMES], [town.assist(name, port) for name in NODES]
-    assert len(serving.result(60).signatures) == 4
-    assert all(each.result(60).file is not None for each in joining)
+    assert len(serving.result(300).signatures) == 4
+    assert all(each.result(300).file is not None for each in joining)
     for each in assisting:
-        helped = each.result(60)
+        helped = each.result(300)
         assert helped.file is None
         assert helped.certificate == serving.result().certificate
     town.stop()
@@ -92,9 +92,9 @@ def test_a_party_signs_no_certificate_of_another_model_or_promise(
     monkeypatch.setattr(server.Server, "finish", lying)
     serving, port = town.serve()
     joining = [town.join(name, port) for name in NAMES]
-    assert [signature.address for signature in serving.result(60).signatures] == ["coordinator"]
+    assert [signature.address for signature in serving.result(300).signatures] == ["coordinator"]
     for each in joining:
-        joined = each.result(60)
+        joined = each.result(300)
         assert {
             "model": "the model that came is not the one that the certificate names",
             "epsilon": "promises something else than this study's plan",
@@ -117,9 +117,9 @@ def test_a_party_keeps_its_own_signature_and_the_coordinators_whatever_comes_at_
     monkeypatch.setattr(server.Server, "finish", silent)
     serving, port = town.serve()
     joining = [town.join(name, port) for name in NAMES]
-    assert len(serving.result(60).signatures) == 4
+    assert len(serving.result(300).signatures) == 4
     for index, each in enumerate(joining):
-        assert [made.address for made in each.result(60).signatures] == ["coordinator", f"party:{index}"]
+        assert [made.address for made in each.result(300).signatures] == ["coordinator", f"party:{index}"]
 
 
 def test_a_party_that_was_away_gets_the_result_while_the_coordinator_waits(
@@ -144,11 +144,11 @@ def test_a_party_that_was_away_gets_the_result_while_the_coordinator_waits(
         await took(self, Cut())
 
     monkeypatch.setattr(client.Client, "_receive", cut)
-    serving, port = town.serve(terms=sites.Terms(30.0, 30.0, 20.0))
+    serving, port = town.serve(terms=sites.Terms(300.0, 300.0, 200.0))
     joining = [town.join(name, port) for name in NAMES]
-    assert len(serving.result(60).signatures) == 4
+    assert len(serving.result(300).signatures) == 4
     assert not cuts
-    assert all(len(each.result(60).signatures) == 4 for each in joining)
+    assert all(len(each.result(300).signatures) == 4 for each in joining)
 
 
 def test_without_the_others_signatures_a_party_keeps_what_it_has_and_says_what_is_missing(
@@ -163,21 +163,21 @@ def test_without_the_others_signatures_a_party_keeps_what_it_has_and_says_what_i
     monkeypatch.setattr(client, "SIGNATURES_SECONDS", 0.2)
     serving, port = town.serve()
     joining = [town.join(name, port) for name in NAMES]
-    assert len(serving.result(60).signatures) == 4
+    assert len(serving.result(300).signatures) == 4
     for index, each in enumerate(joining):
-        joined = each.result(60)
+        joined = each.result(300)
         assert joined.missing == "the other parties' signatures"
         assert [signature.address for signature in joined.signatures] == ["coordinator", f"party:{index}"]
         assert joined.file is not None
 
 
 def test_an_abort_is_told_to_all(town: Town) -> None:
-    serving, port = town.serve(terms=sites.Terms(30.0, 1.0, 0.2))
+    serving, port = town.serve(terms=sites.Terms(300.0, 3.0, 0.2))
     joining = [town.join(name, port) for name in NAMES[:2]]
     with pytest.raises(Aborted, match="2 of 3 parties"):
-        serving.result(60)
+        serving.result(300)
     for each in joining:
-        assert each.result(60).certificate is None
+        assert each.result(300).certificate is None
         assert "2 of 3 parties" in each.result().reason
 
 
@@ -194,10 +194,10 @@ def test_a_signature_that_was_lost_with_its_connection_is_sent_again(
             raise Rejected("the line is cut")
 
     monkeypatch.setattr(client.Client, "_end", losing)
-    serving, port = town.serve(terms=sites.Terms(30.0, 30.0, 20.0))
+    serving, port = town.serve(terms=sites.Terms(300.0, 300.0, 200.0))
     joining = [town.join(name, port) for name in NAMES]
-    assert len(serving.result(60).signatures) == 4
-    assert all(len(each.result(60).signatures) == 4 for each in joining)
+    assert len(serving.result(300).signatures) == 4
+    assert all(len(each.result(300).signatures) == 4 for each in joining)
 
 
 def test_one_certificate_is_signed_and_no_other_also_after_a_restart(
@@ -236,4 +236,4 @@ def test_an_abort_names_people_as_the_roster_does(town: Town, monkeypatch: pytes
     monkeypatch.setattr(server.Server, "run", aborting)
     serving, _ = town.serve()
     with pytest.raises(Aborted, match=r"no answer came from St Mary and Charité\)"):
-        serving.result(60)
+        serving.result(300)

@@ -61,7 +61,7 @@ class Sites:
 
     def run(self, name: str, *command: str) -> str:
         """What a command that must succeed prints."""
-        out, err = self.start(name, *command).communicate(timeout=120)
+        out, err = self.start(name, *command).communicate(timeout=300)
         assert self._running[-1].returncode == 0, err
         return out
 
@@ -145,13 +145,13 @@ def test_a_study_runs_from_serve_to_a_certificate_that_all_have_signed(protocol:
     if protocol == "compute-nodes":
         helpers = [f"node {index}" for index in range(3)]
         joining += [sites.start(name, "assist", "study.toml", "--coordinator", where, "--json") for name in helpers]
-    out, err = serving.communicate(timeout=120)
+    out, err = serving.communicate(timeout=300)
     assert serving.returncode == 0, err
     content = json.loads(Path(sites.folder / json.loads(out)["files"]["certificate"]).read_text(encoding="utf-8"))
     assert len(content["signatures"]) == 1 + len(NAMES)
     assert json.loads(out)["epsilon"] == content["happened"]["epsilon"] <= 2.0
     for each in joining:
-        told, err = each.communicate(timeout=60)
+        told, err = each.communicate(timeout=300)
         assert each.returncode == 0, err
         ended = json.loads(told)
         assert (ended["outcome"], ended["survivors"]) == ("released", 3)

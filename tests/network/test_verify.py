@@ -37,9 +37,9 @@ def town(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Town]:
         found = Town(folder)
         serving, port = found.serve()
         joining = [found.join(name, port) for name in NAMES]
-        serving.result(60).save(folder / "out")
+        serving.result(300).save(folder / "out")
         for each in joining:
-            each.result(60)
+            each.result(300)
         yield found
         found.stop()
 

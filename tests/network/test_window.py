@@ -56,7 +56,7 @@ async def get(port: int, path: str, *, encrypted: bool = True, method: str = "GE
     given = {"Host": f"127.0.0.1:{port}", **{name.replace("_", "-"): value for name, value in headers.items()}}
     lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     writer.write(f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode())
-    answer = await asyncio.wait_for(reader.read(), 20.0)
+    answer = await asyncio.wait_for(reader.read(), 300.0)
     writer.close()
     return answer.decode()
 
@@ -224,7 +224,7 @@ def test_a_browser_shows_the_page(encrypted: bool, public: Path, tmp_path: Path)
     async def ask(port: int) -> str:
         where = f"{'https' if encrypted else 'http'}://127.0.0.1:{port}/"
         command = [str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", where]
-        run = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=120)
+        run = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=300)
         return run.stdout
 
     shown = served(public, ask, encrypted=encrypted, viewers="here")
@@ -238,7 +238,7 @@ def test_the_certificate_has_a_key_that_browsers_know(public: Path) -> None:
     from cryptography.hazmat.primitives.asymmetric import ec
 
     async def ask(port: int) -> str:
-        return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port), timeout=20.0)
+        return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port), timeout=300.0)
 
     key = x509.load_pem_x509_certificate(served(public, ask).encode()).public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)

@@ -60,10 +60,10 @@ class Town:
     def serve(self, **given: Any) -> tuple[Future[sites.Served], int]:
         """The coordinator, and its port."""
         port: queue.Queue[int] = queue.Queue()
-        terms = given.pop("terms", sites.Terms(30.0, 30.0, 0.2))
+        terms = given.pop("terms", sites.Terms(300.0, 300.0, 0.2))
         named = {"host": "127.0.0.1", "port": 0, "key": self.key("hub"), "listening": port.put, "terms": terms}
         serving = self._threads.submit(lambda: sites.serve(self.study, **named, **given))
-        return serving, port.get(timeout=60)
+        return serving, port.get(timeout=300)
 
     def where(self, port: int) -> sites.Where:
         assert self.study.roster is not None

@@ -169,7 +169,7 @@ def test_two_processes_share_a_limit(tmp_path: Path) -> None:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    taken = [int(process.communicate(timeout=120)[0]) for process in running]
+    taken = [int(process.communicate(timeout=300)[0]) for process in running]
     assert sum(taken) == most
     assert len(Ledger(path).account().charges) == most
     assert Ledger(path).spent() == Spend((Gaussian(0.1, most),), 1)

@@ -262,7 +262,7 @@ def test_a_lock_ends_with_its_process(folder: Folder) -> None:
         with pytest.raises(StoreError, match="is in use by another process"):
             folder.open()
     finally:
-        child.communicate("x", timeout=60)
+        child.communicate("x", timeout=300)
     assert child.returncode == 9
     assert folder.read() == [b"theirs"]
 

@@ -87,7 +87,13 @@ def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
     if (rounds := _rounds(spend)) is not None:
         return subsampled.epsilon_of(rounds.parts, left, spend.adjacency, rounds.sampling, fine)
     left -= subsampled.inexact(_count(spend))
-    return float(_composed(spend, fine).get_epsilon_for_delta(left)) if left > 0.0 else math.inf
+    return _found(spend, fine, left) if left > 0.0 else math.inf
+
+
+@lru_cache(maxsize=256)
+def _found(spend: Spend, fine: bool, delta: float) -> float:
+    """dp-accounting's ε, for which it goes through the losses one by one."""
+    return float(_composed(spend, fine).get_epsilon_for_delta(delta))
 
 
 def mu_of(spend: Spend) -> float | None:

@@ -61,7 +61,13 @@ def epsilon_of(
         return gaussian.epsilon_of(mu, delta)
     if (left := delta - inexact(_count(rounds))) <= 0.0:
         return math.inf
-    return float(composed(tuple(rounds), adjacency, sampling, fine).get_epsilon_for_delta(left))
+    return _found(tuple(rounds), adjacency, sampling, fine, left)
+
+
+@lru_cache(maxsize=1024)
+def _found(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Sampling, fine: bool, delta: float) -> float:
+    """dp-accounting's ε, for which it goes through the losses one by one."""
+    return float(composed(rounds, adjacency, sampling, fine).get_epsilon_for_delta(delta))
 
 
 def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sampling: Sampling) -> float:
