@@ -27,10 +27,11 @@ STUDIES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     "tokens": ("cross-silo", {"sampling": "without-replacement"}, ("ideal", "secagg+")),
 }
 SCENES = [(kind, protocol) for kind, (_, _, protocols) in STUDIES.items() for protocol in protocols]
+_LONG = {("messages", "compute-nodes"), ("cancelled", "secagg"), ("votes", "secagg+"), ("tokens", "secagg+")}
+"""What is asked in these is asked in another scene, and so is their protocol."""
 EACH_SCENE = pytest.mark.parametrize(
     ("kind", "protocol"),
-    # What is asked for tokens, and what is asked by secagg+, is in other scenes.
-    [*SCENES[:-1], pytest.param(*SCENES[-1], marks=pytest.mark.long)],
+    [pytest.param(*scene, marks=pytest.mark.long if scene in _LONG else ()) for scene in SCENES],
 )
 
 

@@ -95,7 +95,7 @@ def best_length(loss: Loss, longest: float) -> float:
 
 
 @pytest.mark.parametrize("loss", MIRRORED, ids=lambda loss: f"{type(loss).__name__}-{loss.classes}")
-@pytest.mark.parametrize("strength", [0.03, 0.1])
+@pytest.mark.parametrize("strength", [pytest.param(0.03, marks=pytest.mark.long), 0.1])
 def test_a_pair_mirrored_at_a_crowd_moves_a_minimiser_nearly_as_far_as_stated(loss: Loss, strength: float) -> None:
     """Both records lie on the model's wrong side, at the best angle; the more records there are, the nearer it is."""
     records, moved = 3_000, []

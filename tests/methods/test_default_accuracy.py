@@ -63,7 +63,7 @@ def mean_score(data: Callable[[], Any], epsilon: float, train: int, parties: int
     [
         (digits, (1.0, 4.0), (1400, 20, False), (84.0, 92.0), 5),
         (breast_cancer, (1.0, 5.0), (450, 5, True), (87.0, 91.5), 5),
-        (wine, (3.0, 10.0), (130, 3, True), (80.0, 86.0), 20),
+        pytest.param(wine, (3.0, 10.0), (130, 3, True), (80.0, 86.0), 20, marks=pytest.mark.long),
     ],
     ids=["digits", "breast cancer", "wine"],
 )
@@ -85,8 +85,8 @@ def test_the_default_classifier_learns_and_more_epsilon_does_not_hurt(
 @pytest.mark.parametrize(
     ("data", "train", "parties", "hidden", "seen"),
     [
-        (wine, 130, 3, (0.1, 0.3), (0.5, 1.0)),
-        (breast_cancer, 450, 5, (0.02, 0.05), (0.2, 1.0)),
+        pytest.param(wine, 130, 3, (0.1, 0.3), (0.5, 1.0), marks=pytest.mark.long),
+        pytest.param(breast_cancer, 450, 5, (0.02, 0.05), (0.2, 1.0), marks=pytest.mark.long),
         (iris, 110, 3, (0.05, 0.2), (0.3, 1.0)),
     ],
     ids=["wine", "breast cancer", "iris"],

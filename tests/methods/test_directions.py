@@ -64,7 +64,11 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "public.npz"
 
 
-@pytest.mark.parametrize("method", LINEAR, ids=lambda method: " ".join(map(str, method.values())))
+@pytest.mark.parametrize(
+    "method",
+    [pytest.param(method, marks=() if method["name"] == "helmet" else pytest.mark.long) for method in LINEAR],
+    ids=lambda method: " ".join(map(str, method.values())),
+)
 def test_every_linear_method_learns_better_in_public_directions(
     method: dict[str, Any], seeded: Callable[[], None]
 ) -> None:

@@ -193,7 +193,9 @@ def test_a_party_never_opens_both_kinds_of_shares_of_a_dealer() -> None:
         assert set(opened.gone) == {6}
 
 
-@pytest.mark.parametrize("absent", [set(), pytest.param({3}, marks=pytest.mark.long), {3, 17}])
+@pytest.mark.parametrize(
+    "absent", [pytest.param(set(), marks=pytest.mark.long), pytest.param({3}, marks=pytest.mark.long), {3, 17}]
+)
 def test_a_chosen_graph_sums_whoever_is_there(absent: set[int]) -> None:
     agreed = session(parties=120, dropouts=2, colluding=10)
     protocol = simulated(SecAggPlus, agreed)

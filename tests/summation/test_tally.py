@@ -114,7 +114,7 @@ def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, runs: 
     assert (winners == totals.argmax(axis=1))[alone].all()
 
 
-@EACH_NUMBER
+@MANY_ARE_LONG
 @pytest.mark.parametrize(("classes", "kind"), [(2, "equal"), (3, "extreme"), (12, "random"), (12, "one apart")])
 def test_the_winner_of_a_single_query_is_that_of_its_totals(talliers: int, classes: int, kind: str) -> None:
     totals = totals_of(kind, 1, classes, 1)
@@ -234,7 +234,7 @@ def part_of(state: TallierState, party: int, length: int) -> Words:
     return add_masks(np.zeros(2 * length, dtype=np.uint64), [(part, True)], session)
 
 
-@EACH_NUMBER
+@MANY_ARE_LONG
 def test_what_all_but_one_tallier_hold_of_a_ballot_adds_up_to_noise(talliers: int) -> None:
     """χ² of the sum of their parts of one party; false alarms 1 in 10,000. All together know every ballot."""
     vote = Vote(parties=3, queries=2048, classes=2, name="held", talliers=talliers)
@@ -324,7 +324,7 @@ def test_the_keys_of_a_vote_are_new_in_each_vote(talliers: int) -> None:
     assert not one & other
 
 
-@EACH_NUMBER
+@MANY_ARE_LONG
 @pytest.mark.parametrize("gone", [(), (0,), (1, 4)])
 def test_parties_that_drop_out_are_not_counted(talliers: int, gone: tuple[int, ...]) -> None:
     vote, ballots = Vote(queries=200, talliers=talliers), random_ballots(queries=200)
@@ -407,7 +407,7 @@ def test_a_party_that_sends_talliers_parts_of_different_ballots_is_left_out_by_a
     assert list(vote.coordinator.blamed) == ["party:4"]
 
 
-@EACH_NUMBER
+@MANY_ARE_LONG
 def test_whatever_a_party_sends_under_one_key_is_one_ballot(talliers: int) -> None:
     """Parts that it makes up, each sealed to its tallier: their sum is what is counted, and all shares agree on it."""
     vote, ballots = Vote(queries=20, talliers=talliers), random_ballots(queries=20)
@@ -875,7 +875,7 @@ def test_ballots_beyond_the_bound_or_of_another_shape_are_refused() -> None:
     vote.party(0).submit(np.full((4, 3), -10))
 
 
-@EACH_NUMBER
+@MANY_ARE_LONG
 @pytest.mark.parametrize("party", [0, 1, 2])
 def test_the_upload_is_one_vector(talliers: int, party: int) -> None:
     vote = Vote(parties=3, queries=3000, classes=10, talliers=talliers)

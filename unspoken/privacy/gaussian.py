@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import numpy as np
 from scipy.optimize import brentq
@@ -36,6 +37,7 @@ def deltas_of(mu: float, epsilons: Floats) -> Floats:
         return np.where(second < first, np.exp(first) * -np.expm1(second - first), 0.0)
 
 
+@lru_cache(maxsize=4096)
 def epsilon_of(mu: float, delta: float) -> float:
     """The smallest ε for which (ε, δ) holds.
 
@@ -49,6 +51,7 @@ def epsilon_of(mu: float, delta: float) -> float:
     return _root(lambda epsilon: delta_of(mu, epsilon) - delta, 0.0, upper)
 
 
+@lru_cache(maxsize=4096)
 def mu_for(epsilon: float, delta: float) -> float:
     """The largest μ for which (ε, δ) holds: noise of standard deviation s/μ is enough for sensitivity s.
 
