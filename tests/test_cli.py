@@ -158,6 +158,7 @@ def test_the_demo_learns_and_says_what_privacy_costs(tmp_path: Path) -> None:
     assert re.search(r"accuracy \d+\.\d %", shown(tmp_path, *suggested))
 
 
+@pytest.mark.long
 def test_the_demo_for_programs_prints_one_object(tmp_path: Path) -> None:
     result = answer(tmp_path, "demo", "--output", "here")
     assert result.keys() >= SIMULATION_FIELDS | {"comparison", "files"}
