@@ -79,7 +79,7 @@ def says(body: bytes, peer: str = "coordinator") -> Lie:
 
 
 LIES = {
-    "asks twice": (asks_twice, "a request is refused: "),
+    "asks twice": (asks_twice, 'a request is refused: "model" is asked for more often than planned, which is once'),
     "an old attempt": (asks_for_an_old_attempt, "an attempt that is not newer than those before"),
     "in the open": (asks(kind="collect"), "which is not how the plan has it"),
     "another sum": (

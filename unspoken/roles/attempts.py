@@ -44,7 +44,8 @@ def check_planned(plan: Plan, request: Request, turn: int) -> None:
         raise Refused(f'the request for "{name}" is for a {request.described}, which is not how the plan has it.')
     if not 0 <= turn < count:
         each = f", in {plan.attempts} attempts each" if plan.attempts > 1 else ""
-        raise Refused(f'"{name}" is asked for more often than planned, which is {count} times{each}.')
+        often = "once" if count == 1 else f"{count} times"
+        raise Refused(f'"{name}" is asked for more often than planned, which is {often}{each}.')
 
 
 def draws_by_tokens(planned: PlannedSum) -> bool:
