@@ -392,3 +392,57 @@ def test_what_is_true_of_some_runs_only_is_said_with_their_number() -> None:
     second = replace(run, repeat=1, remarks=["the noise hides: all"])
     (point,) = points_of([first, second])
     assert point.remarks == ("the noise hides: all", "in 1 of 2 runs the model predicts: this")
+
+
+def test_each_repeat_may_have_a_split_of_its_own() -> None:
+    """With a share held out, each repeat learns from other records; without noise, only that makes runs differ."""
+    known, agreed = records(), study(method={"name": "none"}, parties={"count": 5, "records": 40, "max_records": 60})
+    whole = Comparison(agreed, known, known, ("none",), (1.0,), repeats=3)
+    assert len({run.metrics["accuracy"] for run in compare(whole)}) == 1
+    held = replace(whole, test=None, hold_out=0.2)
+    runs = compare(held)
+    assert [run.seed for run in runs] == [0, 1, 2]
+    splits = [held.split_for(5, held.seed_of(repeat)) for repeat in range(3)]
+    for train, groups, test in splits:
+        assert test is not None
+        assert (len(train), len(test), len(groups)) == (240, 60, 240)
+        assert test.labels.mean() == pytest.approx(known.labels.mean(), abs=0.01)
+        assert not {row.tobytes() for row in train.features} & {row.tobytes() for row in test.features}
+    assert len({test.features.tobytes() for _, _, test in splits if test is not None}) == 3
+    (point,) = points_of(runs)
+    assert interval(point.metrics["accuracy"]) is not None
+
+
+def test_records_may_be_dealt_anew_and_those_of_named_parties_stay_theirs() -> None:
+    known = records()
+    dealt = Comparison(study(), known, known, ("moments",), (1.0,), repeats=2, resplit=True)
+    one, other = (dealt.split_for(5, dealt.seed_of(repeat)) for repeat in range(2))
+    assert (one.groups != other.groups).any()
+    assert one.test is known
+    groups = np.arange(300) % 5
+    named = replace(dealt, groups=groups, resplit=False, hold_out=0.5)
+    train, theirs, _ = named.split_for(5, 3)
+    place = {row.tobytes(): number for number, row in enumerate(known.features)}
+    assert all(groups[place[row.tobytes()]] == party for row, party in zip(train.features, theirs, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--hold-out", "1.5"), "--hold-out is 1.5, but should be a share above 0 and below 1"),
+        (("--hold-out", "0.2", "--test", "t.npz"), "one is enough; leave one out"),
+        ((), "--test is missing: name a file with records to measure the models on, or hold some out"),
+    ],
+)
+def test_what_models_are_measured_on_is_checked(tmp_path: Path, options: tuple[str, ...], message: str) -> None:
+    (tmp_path / "s.toml").write_text(
+        '[study]\nname = "a"\ntask = "classification"\n[data]\nfeatures = 4\nclasses = 2\n'
+        "[parties]\ncount = 5\n[privacy]\nepsilon = 1.0\ndelta = 1e-5\n",
+        encoding="utf-8",
+    )
+    np.savez(tmp_path / "d.npz", X=records().features, y=records().labels)
+    told = CliRunner().invoke(
+        app, ["compare", str(tmp_path / "s.toml"), "--data", str(tmp_path / "d.npz"), "--methods", "moments", *options]
+    )
+    assert told.exit_code == 2
+    assert message in told.stderr

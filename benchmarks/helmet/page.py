@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
+from benchmarks.helmet import paper_page
 from benchmarks.helmet.accuracy import RESULTS, UNITS
+from benchmarks.helmet.figures import draw_all
 
 _NAMES = {"digits": "scikit-learn's digits", "cifar-10": "CIFAR-10 as features of a public ImageNet encoder"}
 _PROTECTED = {"record": "One record protected", "party": "Whole parties protected"}
@@ -15,20 +16,16 @@ _LEARNERS = {"softmax": "softmax", "svm": "SVM"}
 
 
 def main() -> None:
-    make_page(__doc__, RESULTS, "helmet.md", text, _draw_nothing)
-
-
-def _draw_nothing(numbers: Numbers, images: Path) -> None:
-    """The page has tables only."""
+    make_page(__doc__, RESULTS, "helmet.md", text, draw_all)
 
 
 def text(numbers: Numbers) -> str:
     """The whole page."""
     sections = [_opening(numbers)]
     for name in _NAMES:
-        if name in numbers:
+        if "rows" in numbers.get(name, ()):
             sections += _data_set(name, numbers[name], numbers.get(f"{name}-pooled"))
-    return joined([*sections, _again()])
+    return joined([*sections, _again(), *paper_page.sections(numbers)])
 
 
 def _opening(numbers: Numbers) -> str:

@@ -1,6 +1,6 @@
 """Claim: blind averaging loses little if the same records are spread over more parties; federated learning loses much.
 
-Figures 3, 4, 5 and 8 and Table 2 of Secure Distributed DP-Helmet (Kirschte, Meiser, Ardalan & Mohammadi) again, on
+Figures 3, 4, 5 and 8 and Table 2 of Secure Distributed DP-Helmet again, on
 CIFAR-10 features (--cifar FILE) and on scattering features of Fashion-MNIST (--scattering FILE); half of the parties
 collude, δ = 1e-5 where nothing else is said. Λ and radius are chosen by `unspoken.tune` for each ε on public records
 that no party has and no test uses; federated learning and DP-SGD have settings that were fixed beforehand. Each number

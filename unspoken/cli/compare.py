@@ -27,6 +27,7 @@ from unspoken.errors import UnspokenError
 if TYPE_CHECKING:
     from unspoken.comparison import Comparison, Run
     from unspoken.comparison.plots import By
+    from unspoken.study import Study
 
 
 @explained
@@ -43,6 +44,13 @@ def compare(
     ] = None,
     parties_by: PartiesBy = None,
     split: Split = None,
+    hold_out: Annotated[
+        float | None,
+        typer.Option(help="In place of --test: the share of --data that each repeat holds out, class by class."),
+    ] = None,
+    resplit: Annotated[
+        bool, typer.Option("--resplit", help="Deal records to parties anew for each repeat; --hold-out does, too.")
+    ] = False,
     repeats: Annotated[int, typer.Option(help="The number of runs for each point, with fresh noise.")] = 3,
     seed: Annotated[int, typer.Option(help="Public seed of the split.")] = 0,
     variant: Annotated[
@@ -97,8 +105,7 @@ def compare(
     if not named:
         known = ",".join((*study.compare, *METHODS))
         raise UnspokenError(f"--methods is {methods!r}, but should name methods, some of: {known}.")
-    if test is None and study.task != "statistics":
-        raise UnspokenError("--test is missing: name a file with records to measure the models on.")
+    _check_tests(study, test, hold_out)
     loaded = load_parties(study, data, parties_by, split)
     if loaded.parties is not None and counts:
         raise UnspokenError(f"--parties is {parties!r}, but the files say whose records are whose; leave it out.")
@@ -114,7 +121,11 @@ def compare(
         kind=split or loaded.kind,
         parties=counts,
         groups=loaded.parties,
+        hold_out=hold_out,
+        resplit=resplit,
     )
+    if resplit and loaded.parties is not None and hold_out is None:
+        raise UnspokenError("--resplit deals records anew, but the files say whose records are whose; leave it out.")
     with terminal.progress_bar(quiet=as_json, counted="runs") as progress:
         runs = _runs(compared, table, progress, force, {"jobs": jobs, "engine": engine, "address": address})
     remark(on_records(study, loaded.records))
@@ -123,6 +134,18 @@ def compare(
     if plot is not None:
         plots.plot(points, metric, plot, axis, replace=force)
     _show(compared, runs, metric, {"table": table, "plot": plot}, as_json)
+
+
+def _check_tests(study: Study, test: Path | None, hold_out: float | None) -> None:
+    """Refuse a comparison without records to measure on, or with both kinds of them."""
+    if hold_out is not None and not 0.0 < hold_out < 1.0:
+        raise UnspokenError(f"--hold-out is {hold_out:g}, but should be a share above 0 and below 1, as 0.2.")
+    if test is not None and hold_out is not None:
+        raise UnspokenError(f"--test is {test} and --hold-out is {hold_out:g}, but one is enough; leave one out.")
+    if test is None and hold_out is None and study.task != "statistics":
+        raise UnspokenError(
+            "--test is missing: name a file with records to measure the models on, or hold some out by --hold-out 0.2."
+        )
 
 
 def _runs(compared: Comparison, table: Path | None, progress: Any, force: bool, how: dict[str, Any]) -> list[Run]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import asdict, dataclass, field
-from functools import cache
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from unspoken.comparison.statistics import pooled, relative_error
 from unspoken.comparison.variants import method_of, study_for
 from unspoken.data.files import Records
-from unspoken.data.splits import split
+from unspoken.data.splits import split, stratified
 from unspoken.errors import UnspokenError
 from unspoken.methods.plan import Plan
 from unspoken.methods.registry import method_for, plan_for
@@ -32,6 +32,14 @@ class Cell(NamedTuple):
     repeat: int
 
 
+class Split(NamedTuple):
+    """The records of a run."""
+
+    train: Records
+    groups: Integers
+    test: Records | None
+
+
 @dataclass(frozen=True)
 class Comparison:
     """Methods to compare, and the records to compare them on."""
@@ -43,21 +51,35 @@ class Comparison:
     epsilons: tuple[float, ...]
     repeats: int = 3
     seed: int = 0
-    """The public seed of the split, which is the same for all runs of so many parties"""
+    """The public seed of the split, which is the same for all runs of so many parties, unless they are split anew"""
     kind: str = "iid"
     """The kind of split"""
     parties: tuple[int, ...] = ()
     """Numbers of parties; none: the study's"""
     groups: Integers | None = None
     """The party of each record, for the study's number of parties, instead of a split"""
+    hold_out: float | None = None
+    """The share of the records that each repeat holds out for tests, class by class, instead of `test`"""
+    resplit: bool = False
+    """Whether each repeat deals the records to parties anew"""
 
     def study_of(self, cell: Cell) -> Study:
         return study_for(self.study.with_parties(cell.parties), cell.variant, cell.epsilon)
 
-    def groups_for(self, parties: int) -> Integers:
-        if self.groups is not None and parties == self.study.parties.count:
-            return self.groups
-        return split(self.kind, self.train.labels, parties, self.seed)
+    def seed_of(self, repeat: int) -> int:
+        """The public seed of a repeat's splits."""
+        return self.seed + repeat if self.resplit or self.hold_out is not None else self.seed
+
+    def split_for(self, parties: int, seed: int) -> Split:
+        """The records to learn from, with their parties, and those to measure on."""
+        train, test, groups = self.train, self.test, self.groups
+        if self.hold_out is not None:
+            held = stratified(train.labels, self.hold_out, seed)
+            groups = None if groups is None else groups[~held]
+            train, test = (Records(train.features[rows], train.labels[rows], train.outside) for rows in (~held, held))
+        if groups is None or parties != self.study.parties.count:
+            groups = split(self.kind, train.labels, parties, seed)
+        return Split(train, groups, test)
 
     def digests(self) -> dict[str, str]:
         """The SHA-256 of the records, as they were read."""
@@ -135,13 +157,17 @@ class Worker:
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
-        self._groups = cache(comparison.groups_for)
+        # The last few: each may hold a copy of all records.
+        self._split = lru_cache(maxsize=2)(comparison.split_for)
 
     def run(self, cell: Cell) -> Run:
         compared, study = self._comparison, self._comparison.study_of(cell)
-        test = None if study.task == "statistics" and not study.described.measures_statistics else compared.test
-        done = simulate_records(study, compared.train, self._groups(cell.parties), test, seed=compared.seed)
-        metrics = done.metrics or self._error(study, done.outcome.release)
+        seed = compared.seed_of(cell.repeat)
+        train, groups, test = self._split(cell.parties, seed)
+        if study.task == "statistics" and not study.described.measures_statistics:
+            test = None
+        done = simulate_records(study, train, groups, test, seed=seed)
+        metrics = done.metrics or self._error(study, done.outcome.release, train)
         guarantee = done.plan.guarantee
         return Run(
             variant=cell.variant,
@@ -153,7 +179,7 @@ class Worker:
             unit=str(guarantee.unit),
             parties=cell.parties,
             repeat=cell.repeat,
-            seed=compared.seed,
+            seed=seed,
             split="given" if compared.groups is not None else compared.kind,
             study_sha256=study.digest(),
             survivors=done.outcome.survivors,
@@ -161,12 +187,12 @@ class Worker:
             bytes=done.outcome.bytes,
             seconds=done.outcome.seconds,
             metrics=metrics,
-            remarks=[*on_noise(done.plan), *on_predictions(study, done.outcome.release, test or compared.train)],
+            remarks=[*on_noise(done.plan), *on_predictions(study, done.outcome.release, test or train)],
         )
 
-    def _error(self, study: Study, released: Any) -> dict[str, float]:
+    def _error(self, study: Study, released: Any, train: Records) -> dict[str, float]:
         """The error of statistics whose true values are known."""
-        method, train = method_for(study), self._comparison.train
+        method = method_for(study)
         if study.task != "statistics" or not method.knows_exact:
             return {}
         exact = method.exact_release(pooled(study, train))

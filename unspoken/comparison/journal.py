@@ -31,7 +31,10 @@ class Journal:
         self.path = table.with_name(table.name + ".journal")
         self._comparison = comparison
         self._found: list[Run] = []
-        facts = {"split": comparison.kind, "seed": comparison.seed, **comparison.digests()}
+        facts: dict[str, Any] = {"split": comparison.kind, "seed": comparison.seed, **comparison.digests()}
+        # Later additions: without them a journal is as it was.
+        facts |= {} if comparison.hold_out is None else {"hold_out": comparison.hold_out}
+        facts |= {"resplit": True} if comparison.resplit else {}
         self._header = json.dumps({"journal": "unspoken/comparison/1", **facts}, sort_keys=True)
         try:
             self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)

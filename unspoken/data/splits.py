@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 from unspoken.errors import UnspokenError
-from unspoken.types import Integers, Labels
+from unspoken.types import Flags, Integers, Labels
 
 
 class SplitError(UnspokenError, ValueError):
@@ -54,6 +54,20 @@ def split(kind: str, labels: Labels, parties: int, seed: int) -> Integers:
         f"the split is {kind!r}, but should be iid, by-class, dirichlet:A with A above 0, such as dirichlet:0.5, or "
         "(unless labels are numbers) classes:K, such as classes:6."
     )
+
+
+def stratified(labels: Labels, share: float, seed: int) -> Flags:
+    """A flag for each record: a random part of this share, of each class as large as of the others.
+
+    Labels that are real numbers are no classes: then it is a part of all.
+    """
+    rng, chosen = np.random.default_rng(seed), np.zeros(len(labels), dtype=bool)
+    classes = [np.arange(len(labels))]
+    if labels.dtype.kind != "f":
+        classes = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    for rows in classes:
+        chosen[rng.permutation(rows)[: round(share * len(rows))]] = True
+    return chosen
 
 
 def _cut(order: Integers, parties: int) -> Integers:

@@ -22,7 +22,7 @@ from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
 from unspoken.data.federation import BLOCK_PARTIES, ArrayFederation
 from unspoken.data.records import DataError, Records
-from unspoken.data.splits import split
+from unspoken.data.splits import split, stratified
 from unspoken.learners import sgd
 from unspoken.learners.scores import classify
 from unspoken.methods.base import Choice, Trials
@@ -101,10 +101,7 @@ def _best(study: Study, epsilon: float, tried: list[tuple[_Candidate, Floats]]) 
 
 def _part(study: Study, public: Records, how: str, seed: int) -> _Part:
     """Records to learn from and to measure on, class by class in the same shares."""
-    rng, learnt = np.random.default_rng(seed), np.zeros(len(public), dtype=bool)
-    for label in np.unique(public.labels):
-        rows = rng.permutation(np.flatnonzero(public.labels == label))
-        learnt[rows[: round(_LEARNT * len(rows))]] = True
+    learnt = stratified(public.labels, _LEARNT, seed)
     if learnt.all() or len(np.unique(public.labels)) < 2:
         raise DataError(
             f"there are {len(public)} public records of {len(np.unique(public.labels))} classes, too few to learn from "
