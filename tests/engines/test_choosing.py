@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -69,3 +72,34 @@ def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnspokenError, match=r"the engine ray needs ray, which is not installed.*\[ray\]"):
         session.ray()
+
+
+@pytest.fixture
+def interrupts() -> Iterator[None]:
+    """Interrupts are what they were, afterwards."""
+    before = signal.getsignal(signal.SIGINT)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_an_interrupt_while_a_cluster_starts_comes_when_it_has_started() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    started: list[bool] = []
+
+    def start() -> None:
+        with session._interrupts_later():
+            os.kill(os.getpid(), signal.SIGINT)
+            started.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert started
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interrupts")
+def test_a_program_that_ignores_interrupts_does_so_while_a_cluster_starts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with session._interrupts_later():
+        os.kill(os.getpid(), signal.SIGINT)

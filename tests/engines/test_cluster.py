@@ -245,6 +245,8 @@ def files(tmp_path: Path) -> list[str]:
 
 def start(arguments: list[str], home: Path) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    # Whoever runs the tests in the background ignores interrupts, and so would what they start.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
         [sys.executable, "-m", "unspoken", *arguments],
         stdout=subprocess.PIPE,

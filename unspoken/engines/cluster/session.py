@@ -225,9 +225,10 @@ def _own(workers: int | None) -> Iterator[None]:
 def _interrupts_later() -> Iterator[None]:
     """Keep a first interrupt until the end: Ray knows its processes, to stop them, only once all of them run.
 
-    A second interrupt is not kept.
+    A second interrupt is not kept. A program that ignores interrupts, as in the background of a script, goes on to.
     """
-    if threading.current_thread() is not threading.main_thread():
+    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
         yield
         return
     kept: list[int] = []
