@@ -15,6 +15,7 @@ TIMES = {
     "helmet.local_training": "5 min",
     "helmet.million": "3 min",
     "moments.accuracy": "10 min",
+    "moments.noise": "2 min",
     "network.speed": "5 min",
     "public.accuracy": "90 min",
     "public.scattering": "4 min",

@@ -182,6 +182,11 @@ def test_moments_learn_without_tuning_and_more_epsilon_does_not_hurt() -> None:
     assert found["monotone"][0]["holds"], found
 
 
+@pytest.mark.usefixtures("only_with_soak")
+def test_where_noise_is_warned_of_models_are_little_better_than_a_constant() -> None:
+    assert all(each["holds"] for each in claims(run("moments.noise"))["warned"])
+
+
 def test_on_no_data_set_of_the_page_does_more_epsilon_cost_accuracy_beyond_chance() -> None:
     accuracy = importlib.import_module("benchmarks.moments.accuracy")
     kept = json.loads(accuracy.RESULTS.read_text("utf-8"))

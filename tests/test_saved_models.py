@@ -20,6 +20,7 @@ import torch
 from factories import make
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
+from unspoken.data.tables import Table
 from unspoken.estimators import PrivateClassifier, PrivateRegressor
 from unspoken.methods.registry import METHODS
 from unspoken.methods.releases import LinearModel, Release
@@ -234,3 +235,26 @@ def test_the_file_of_a_model_has_neither_times_nor_places_in_memory(monkeypatch:
         kept.append(model.estimator(study))  # takes places in memory
         made.add(model.to_bytes(study))
     assert len(made) == 1
+
+
+@pytest.mark.parametrize("unit", ["ns", "us", "s"])
+@pytest.mark.parametrize("missing", [None, "indicator", "2020-01-01"])
+def test_days_of_a_data_frame_are_the_same_days_as_text(unit: str, missing: str | None) -> None:
+    """A study takes a frame's datetime64 as it is; the scikit-learn model, saved or not, takes these days as text."""
+    days = pd.to_datetime("2018-06-01") + pd.to_timedelta(np.arange(60) * 45.3, unit="D")
+    frame = pd.DataFrame({"visited": days, "died": ["no", "yes", "yes"] * 20}).astype(
+        {"visited": f"datetime64[{unit}]"}
+    )
+    frame.loc[7, "visited"] = days[8] if missing is None else pd.NaT
+    column = {"min": "2019-01-01", "max": "2024-12-31", **({} if missing is None else {"missing": missing})}
+    data = {"label": "died", "classes": ["no", "yes"], "columns": {"visited": column}}
+    study = make("moments", data=data, parties={"count": 3, "records": 20}, summation="ideal", delta=1e-3)
+    records = Table(frame, "the frame").records(study)
+    done = simulate_records(study, records, np.arange(60) % 3)
+    expected = done.outcome.release.probabilities(study, records.features)
+    text = frame.assign(visited=frame["visited"].dt.strftime("%Y-%m-%d").fillna(""))
+    saved = skops.io.loads(done.outcome.release.to_bytes(study), trusted=[])
+    for model in (done.model, saved):
+        np.testing.assert_allclose(model.predict_proba(text), expected, rtol=1e-9, atol=1e-9)
+        with pytest.raises(TypeError, match="expected string"):
+            model.predict_proba(frame)

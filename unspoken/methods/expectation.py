@@ -6,12 +6,13 @@ make one of length n/2 at most. The noise is on d features of K classes, of whic
 classes have in common tell none apart: so it has length √(d(K − 1))·n/X. Below X = 2√(d(K − 1)) it is longer than any
 total of these records, whatever they are.
 
-Measured, 40 runs each: on wine (3 parties), iris (3 parties) and three columns of breast cancer (5 parties) accuracy
-below that is at most 14 points above the most frequent class's share, at ε up to 0.3, 0.2 and 0.02. It may take three
-times as much until a model is of use, where classes are hard to tell apart: all columns of breast cancer have 71 % (of
-63 %) at X = 6.4√(d(K − 1)), where wine has 83 % (of 40 %) at 5.3.
+So it follows from public facts; but of two bounds that do, this one was kept after a look at wine. Digits and clouds of
+points had no say, and `benchmarks/moments/noise.py` measures what it is worth on them and on iris: below it, models are
+at most 15 points above the most frequent class, on average. It may take four to eight times as much until a model is of
+use, where classes are hard to tell apart: no warning is no promise.
 
-A label that is a number takes more: on diabetes, R² is below a tenth up to X = 10√d, and of two columns up to 15√d.
+A label that is a number takes more, which is measured and not derived: on diabetes, R² is below a tenth up to X = 10√d,
+and of two columns up to 15√d.
 """
 
 from __future__ import annotations
