@@ -69,6 +69,8 @@ class Conductor(Generic[Way]):
         self.signatures = coordinator.log.signatures
         """The certificate's signatures by participants, or nothing for those that decline"""
         self._until, self._since = 0.0, time.monotonic()
+        self._quiet: dict[str, float] = {}
+        """Until when nobody is told again of what these do"""
         self._turn = asyncio.Lock()
         """The relay does one thing at a time; what may take long is done off the event loop, which answers pings"""
 
@@ -208,6 +210,14 @@ class Conductor(Generic[Way]):
                 self._woken(await asyncio.to_thread(self.relay.arrived, address, arrived))
             self._moved.set()
         except Rejected as reason:
-            self._events.told(f"a message of {address} is ignored: {reason}")
+            self._complain(address, f"a message of {address} is ignored: {reason}")
         except UnspokenError as ended:
             self._failed = ended
+
+    def _complain(self, who: str, line: str) -> None:
+        """Tell what a participant, or a stranger, does that is refused. If it comes again and again, one line a second
+        is enough: nobody can fill the coordinator's log."""
+        now = time.monotonic()
+        if now >= self._quiet.get(who, 0.0):
+            self._quiet[who] = now + 1.0
+            self._events.told(line)

@@ -55,7 +55,7 @@ class Server(Conductor[Presence]):
     ) -> None:
         super().__init__(coordinator, identity, roster, terms, events)
         self._door: Door | None = None
-        self._refused, self._told_until = 0, 0.0
+        self._refused = 0
 
     async def listen(
         self, host: str, port: int, *, encrypted: bool = True, viewers: Viewers | None = None
@@ -118,7 +118,7 @@ class Server(Conductor[Presence]):
         except (ConnectionClosed, asyncio.CancelledError):
             pass
         except Rejected as reason:
-            self._events.told(f"the connection of {address} is ended: {reason}")
+            self._complain(address, f"the connection of {address} is ended: {reason}")
         finally:
             self._close(address, connection)
 
@@ -171,11 +171,7 @@ class Server(Conductor[Presence]):
             self._close(address, before)
 
     def _tell_refused(self, reason: str) -> None:
-        """Of strangers who come again and again, one line a second is enough."""
-        now = time.monotonic()
-        if now >= self._told_until:
-            self._told_until = now + 1.0
-            self._events.told(f"a connection is refused: {reason}")
+        self._complain("", f"a connection is refused: {reason}")
 
     async def _send(self, address: str, connection: Presence) -> None:
         with suppress(ConnectionClosed):
