@@ -95,7 +95,7 @@ def signed(tmp_path: Path) -> tuple[Study, dict[str, Any]]:
 def nudged(study: Study, factor: float, monkeypatch: pytest.MonkeyPatch) -> Plan:
     """The plan of a machine whose arithmetic gives another μ."""
     monkeypatch.setattr(budget, "mu_for", lambda epsilon, delta: mu_for(epsilon, delta) * factor)
-    return method_for(study).planned
+    return method_for(study).agreed_plan
 
 
 def test_other_last_digits_of_an_honest_machine_are_no_other_promise(
@@ -110,7 +110,7 @@ def test_other_last_digits_of_an_honest_machine_are_no_other_promise(
 
 def test_a_participant_says_where_a_certificate_promises_something_else(signed: tuple[Study, dict[str, Any]]) -> None:
     study, content = signed
-    plan = method_for(study).planned
+    plan = method_for(study).agreed_plan
     for lie, place in (
         ({"rounds": 2}, '"rounds" is 2, but its study makes 1 of it'),
         ({"guarantee": content["guarantee"] | {"epsilon": content["guarantee"]["epsilon"] * 0.999}}, '"guarantee.epsi'),
@@ -127,7 +127,7 @@ def test_a_participant_says_where_a_certificate_promises_something_else(signed: 
 
 def test_a_participant_signs_nothing_that_it_knows_nothing_of(signed: tuple[Study, dict[str, Any]]) -> None:
     study, content = signed
-    plan = method_for(study).planned
+    plan = method_for(study).agreed_plan
     check_certificate(plan, canonical(content | {"model_sha256": "00"}), {})
     for key in ("audited", "statistics_sha256", "\x1b[2J"):
         with pytest.raises(Refused, match="says something that no certificate of this study says") as refused:
@@ -181,7 +181,7 @@ TOLD_LIES: list[tuple[dict[str, Any], str]] = [
 
 def test_a_participant_signs_nothing_of_what_happened_that_cannot_be(signed: tuple[Study, dict[str, Any]]) -> None:
     study, content = signed
-    plan = method_for(study).planned
+    plan = method_for(study).agreed_plan
     lies = [({"happened": content["happened"] | lie}, told) for lie, told in LIES]
     for lie, told in [*lies, *TOLD_LIES]:
         with pytest.raises(Refused, match=re.escape(f"says something that cannot be: {told}").replace("be:", "be:.*")):
@@ -190,7 +190,7 @@ def test_a_participant_signs_nothing_of_what_happened_that_cannot_be(signed: tup
 
 def test_versions_are_those_of_any_library_that_the_study_rests_on(signed: tuple[Study, dict[str, Any]]) -> None:
     study, content = signed
-    plan = method_for(study).planned
+    plan = method_for(study).agreed_plan
     for version in ("3.13.0rc1+", "2.13.0+cpu", "1.0.dev3", "0.2.0.post1", "24.1"):
         other = content | {"versions": content["versions"] | {"python": version, "torch": version}}
         check_certificate(plan, canonical(other), {})

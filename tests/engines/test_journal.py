@@ -218,7 +218,7 @@ def test_a_full_disk_is_told_in_one_sentence_and_the_journal_stays(tmp_path: Pat
     # SQLite itself says that the disk is full.
     journal._base.execute(f"PRAGMA max_page_count={journal._base.execute('PRAGMA page_count').fetchone()[0]}")
     total = Total(np.zeros(100_000), np.empty(0, dtype=np.int64), 1, 0.0)
-    plan = method_for(make_study(small())).planned
+    plan = method_for(make_study(small())).agreed_plan
     entry = Entry(KeptAnswer.of(Tokens(), total, Totals(plan)), 0, 0, 0)
     with pytest.raises(
         UnspokenError, match=r"run\.checkpoint: cannot be written to \(database or disk is full\); make "

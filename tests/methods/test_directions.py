@@ -115,7 +115,7 @@ def test_a_party_by_itself_maps_its_records_as_a_simulation_does(file: Path) -> 
 
 def test_helpers_plan_without_the_file() -> None:
     method = method_for(study(data={"public": "elsewhere.npz", "public_sha256": "0" * 64}))
-    assert any("of 12 directions" in note for note in method.planned.notes)
+    assert any("of 12 directions" in note for note in method.agreed_plan.notes)
 
 
 def test_records_that_were_not_mapped_are_refused(file: Path) -> None:
@@ -145,7 +145,7 @@ def test_moments_do_without_public_records_where_their_own_say_more(file: Path) 
     for epsilon, used in ((0.5, True), (20.0, False)):
         method = method_for(study({"name": "moments"}, {"public": str(file)}, epsilon=epsilon))
         assert (method.directions is not None) == used
-        assert any("makes no use of the public records here" in note for note in method.planned.notes) != used
+        assert any("makes no use of the public records here" in note for note in method.agreed_plan.notes) != used
 
 
 def test_the_signal_is_the_records_over_the_noise() -> None:

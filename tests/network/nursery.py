@@ -215,7 +215,7 @@ def planned(method: Method) -> Plan:
 
 COMMANDS = typer.main.get_command(app)
 PLANS: dict[str, Plan] = {}
-Method.planned = property(planned)  # type: ignore[assignment]
+Method.agreed_plan = property(planned)  # type: ignore[assignment]
 
 
 def main() -> None:

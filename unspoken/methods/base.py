@@ -261,7 +261,7 @@ class Method(Description, ABC):
 
     @abstractmethod
     def plan(self) -> Plan:
-        """Make the plan, without data: all that will be released, and what it promises. Others ask for `planned`."""
+        """Make the plan, without data: all that will be released, and what it promises. Others use `agreed_plan`."""
 
     @cached_property
     def directions(self) -> PublicDirections | None:
@@ -269,10 +269,10 @@ class Method(Description, ABC):
         none unless the model is linear and the study has public records."""
         if self.study.data.public is None or not self.learns_directions(self.study):
             return None
-        return directions_of(self.study, self.planned)
+        return directions_of(self.study, self.agreed_plan)
 
     @cached_property
-    def planned(self) -> Plan:
+    def agreed_plan(self) -> Plan:
         """The plan that everybody uses: `plan`, made once, with notes on the study's public records."""
         plan = self.plan()
         if not isinstance(plan, Plan):

@@ -62,7 +62,7 @@ class FedSgd(TrainingMethod):
 
     @cached_property
     def _planned(self) -> PlannedSum:
-        return self.planned.planned(NAME)
+        return self.agreed_plan.planned(NAME)
 
     @property
     def _deviation(self) -> float:

@@ -38,7 +38,7 @@ def plan_for(study: Study) -> Plan:
 def checked_plan(method: Method) -> Plan:
     """The plan of a method, once its study's public records were read."""
     with answerable(method.study):
-        plan = method.planned
+        plan = method.agreed_plan
         if method.directions is None and not method.votes_on_public:
             check_public(method.study)
         return plan

@@ -165,7 +165,7 @@ def _check_promise(found: _Certificate, agreed: Study, done: Verified) -> None:
     """The plan is what the study makes of it, and so is the statement."""
     try:
         with answerable(agreed):
-            plan = method_for(agreed).planned
+            plan = method_for(agreed).agreed_plan
     except UnspokenError as error:
         done.unchecked.append(f"The promise, which cannot be computed here: {error}")
         return

@@ -61,7 +61,7 @@ class Coordinator:
         """`noise_of` gives the stream of an attempt's noise where the total is made in the clear (simulations): the
         operating system's randomness, unless a test injects another."""
         self._method, self._identity, self._roster = method, identity, roster
-        self.plan = plan or method.planned
+        self.plan = plan or method.agreed_plan
         self._noise_of = noise_of or (lambda attempt, request: SecretStream())
         self._conversation = method.coordinate(self.plan)
         self.totals = Totals(self.plan)

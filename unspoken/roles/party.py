@@ -123,7 +123,7 @@ class Party(Role[_State]):
         to make it again."""
         self._records, self._identity, self._roster = records, identity, roster
         self._index = _place(identity, roster)
-        self._plan = plan or method.planned
+        self._plan = plan or method.agreed_plan
         if ledger is not None:
             self._plan.check_hidden()  # what leaves in the clear has no cost that could be charged
         check_bounded(self._plan.study, records)

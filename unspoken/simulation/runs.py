@@ -176,7 +176,7 @@ def _simulated(
     if chosen.private_analysis:
         method.check_analysis()
     with answerable(study), ExitStack() as stack:
-        plan = method.planned
+        plan = method.agreed_plan
         journal = None
         if chosen.checkpoint is not None:
             name = _run_name(study, federation, chosen)

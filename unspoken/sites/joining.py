@@ -154,7 +154,7 @@ def helper_of(study: Study, key: Path | None) -> Iterator[Participant]:
     """A helper of the study, in the state of its store."""
     roster = Roster.of(study)
     file, identity = find_identity(study, {bytes(known).hex() for known in roster.helpers}, key)
-    plan = method_for(study).planned
+    plan = method_for(study).agreed_plan
     check_helpers(study, plan, roster)
     index = [bytes(known) for known in roster.helpers].index(identity.public)
 

@@ -65,7 +65,7 @@ def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[t
     roster = Roster.of(study)
     file, identity = find_identity(study, {roster.coordinator.hex()}, key)
     method = method_for(study)
-    plan = method.planned
+    plan = method.agreed_plan
     plan.check_hidden()
     events.planned(plan)
     check_helpers(study, plan, roster)
