@@ -10,14 +10,16 @@ The same studies in one process and on a Ray cluster of 1 and 2 workers on this 
     task      what a start, an empty task and an idle cluster cost
     folder    parties that are read from a folder of Parquet files
 
-Each is run with as many parties as --share says; the rest is a projection by parties. Processor seconds say more than
-those by the clock if the machine is busy. What 100 cores would take is a projection, too: the longest of the driver's
+Each is run with as many parties as --share says; the rest is a projection by parties. With --only and --engines, what
+other engines took for as many parties stays as it is. Processor seconds say more than those by the clock if the
+machine is busy. What 100 cores would take is a projection, too: the longest of the driver's
 seconds, of the busiest helper's, and of all tasks' seconds over the cores that are left.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import tempfile
 import time
@@ -27,7 +29,17 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Numbers, claim, conclude, measure_parts, resident_bytes, run_options, say, show_table
+from benchmarks.common import (
+    Numbers,
+    claim,
+    conclude,
+    measure_parts,
+    read_numbers,
+    resident_bytes,
+    run_options,
+    say,
+    show_table,
+)
 from benchmarks.helmet.million import CLASSES, FEATURES, RECORDS, GeneratedFederation
 from benchmarks.scale.processes import Watch
 from benchmarks.secure_sum.store import study as long_study
@@ -45,6 +57,7 @@ from unspoken.noise.stream import SecretStream
 FILE = Path(__file__).with_name("engines.json")
 WHOLE = {"ideal": 1_000_000, "nodes": 100_000, "secagg": 10_000, "long": 100_000}
 QUICK = {"ideal": 4_000, "nodes": 600, "secagg": 40, "long": 8}
+ENGINES = ("local", "ray1", "ray2")
 CORES = 100
 KEY = bytes(32)
 
@@ -101,16 +114,24 @@ def sizes(name: str, arguments: argparse.Namespace) -> Numbers:
     parties = QUICK[name] if arguments.quick else max(200, round(arguments.share * WHOLE[name]))
     agreed, federation = setting(name, parties, arguments.quick)
     few = setting(name, QUICK[name], arguments.quick)
-    found: Numbers = {"parties": parties, "whole": WHOLE[name], "engines": {}}
-    totals = []
+    known = known_runs(name, parties, arguments)
     for how in arguments.engines.split(","):
         say(f"{name}, {parties:,} parties, {how} …")
-        run, released = timed(how, agreed, federation, few)
-        totals.append(released)
-        found["engines"][how] = run
-        say(f"{run['seconds']:.1f} s")
-    found["same_totals"] = len(set(totals)) == 1
-    return found
+        known[how] = timed(how, agreed, federation, few)
+        say(f"{known[how]['seconds']:.1f} s")
+    runs = {how: known[how] for how in ENGINES if how in known}
+    same = len({run["release_sha256"] for run in runs.values()}) == 1
+    return {"parties": parties, "whole": WHOLE[name], "engines": runs, "same_totals": same}
+
+
+def known_runs(name: str, parties: int, arguments: argparse.Namespace) -> Numbers:
+    """What other runs of a setting took with as many parties, if only some parts are measured."""
+    file: Path | None = arguments.results or (None if arguments.quick else arguments.file)
+    if not arguments.only or file is None or not file.exists():
+        return {}
+    part = read_numbers(file).get(name, {})
+    runs: Numbers = part.get("engines", {}) if part.get("parties") == parties else {}
+    return {how: run for how, run in runs.items() if "release_sha256" in run}
 
 
 def planned(agreed: Study) -> tuple[Method, Plan]:
@@ -118,11 +139,10 @@ def planned(agreed: Study) -> tuple[Method, Plan]:
     return method, method.plan()
 
 
-def timed(
-    how: str, agreed: Study, federation: Federation, few: tuple[Study, Federation] | None = None
-) -> tuple[Numbers, bytes]:
-    """One run: how long it took whom, and what was released. Before it there is one with few parties, after which
-    everyone has imported and compiled what it needs."""
+def timed(how: str, agreed: Study, federation: Federation, few: tuple[Study, Federation] | None = None) -> Numbers:
+    """One run: how long it took whom, and a digest of what was released.
+
+    Before it there is one with few parties, after which everyone has imported and compiled what it needs."""
     method, plan = planned(agreed)
     memory: list[float] = []
 
@@ -153,11 +173,13 @@ def timed(
         "peak_mb": watch.peak_mb,
         "driver_mb": memory,
         "bytes": outcome.bytes,
+        "load": os.getloadavg()[0],
+        "release_sha256": hashlib.sha256(outcome.release.to_bytes(agreed)).hexdigest(),
     }
     if how != "local":
         longest = max(seconds["driver"], watch.slowest, seconds["tasks"] / (CORES - helpers - 1))
         run["projected_parties_a_second"] = parties / longest
-    return run, outcome.release.to_bytes(agreed)
+    return run
 
 
 def warm(cluster: Any) -> None:
@@ -208,7 +230,7 @@ def folder(parties: int) -> Numbers:
         began = time.perf_counter()
         federation = FolderFederation(agreed, Path(place))
         opened = time.perf_counter() - began
-        run, _ = timed("local", agreed, federation)
+        run = timed("local", agreed, federation)
     return {"parties": parties, "opening_seconds": opened, **run}
 
 

@@ -152,15 +152,16 @@ def test_engines_agree_bit_for_bit(case: Case, public: Path, runs: Callable[[int
 def test_a_cluster_agrees_bit_for_bit(
     case: Case, public: Path, runs: Callable[[int, int], int], seeded: Callable[[], None]
 ) -> None:
-    """Some baselines draw noise by themselves, so both begin with the same seed."""
+    """And so do the bytes that are moved. Some baselines draw noise by themselves, so both begin with the same seed."""
     study, plan = prepared(public, case)
     drops = sorted({0, study.dropouts})
     for drop in drops if runs(0, 1) else [drops[-1 - CASES.index(case) % 2 % len(drops)]]:
         seeded()
-        _, here = run("local", public, case, drop)
+        expected, here = run("local", public, case, drop)
         seeded()
         outcome, there = run("ray", public, case, drop)
         assert there == here
+        assert (outcome.bytes, outcome.party_bytes) == (expected.bytes, expected.party_bytes)
         assert outcome.survivors == (plan.senders or PARTIES - drop)
 
 

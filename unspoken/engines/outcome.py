@@ -39,6 +39,8 @@ class Outcome:
     seconds: float
     """The duration. It depends on records, so it is only for the person who ran it."""
     bytes: int
+    """The bytes of all messages. In simulations of many parties without what the coordinator asks helpers while vectors
+    come in, as that depends on how many parties are simulated at a time."""
     party_bytes: int
     """The largest number of bytes that a party sent"""
     counted: dict[str, Flags]
