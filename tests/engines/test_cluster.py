@@ -289,17 +289,38 @@ def test_the_command_starts_a_cluster_and_stops_it_and_leaves_nothing(files: lis
     assert not list(home.iterdir())
 
 
-def test_an_interrupt_ends_the_command_and_its_cluster(files: list[str], home: Path) -> None:
-    process = start(files, home)
-    children: list[int] = []
+def with_a(kind: str, process: subprocess.Popen[str]) -> list[int]:
+    """The processes of a command, once one of them is of this kind."""
+    found: list[int] = []
     until = time.monotonic() + SECONDS
-    while time.monotonic() < until and not any("raylet" in _read(Path(f"/proc/{child}/comm")) for child in children):
-        time.sleep(0.05)
-        children = descendants(process.pid)
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=SECONDS)
-    assert process.returncode in (1, 130), errors
-    assert "Traceback" not in errors
+    while time.monotonic() < until and not named(kind, found) and process.poll() is None:
+        time.sleep(0.02)
+        found = descendants(process.pid)
+    return found
+
+
+def named(kind: str, processes: list[int]) -> list[int]:
+    return [process for process in processes if kind in _read(Path(f"/proc/{process}/comm"))]
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind", "status", "word"),
+    [
+        (signal.SIGINT, "raylet", 130, "interrupted"),
+        (signal.SIGTERM, "raylet", 143, "stopped"),
+        (signal.SIGTERM, "ray::", 143, "stopped"),
+    ],
+)
+def test_a_signal_ends_the_command_and_its_cluster(
+    sent: signal.Signals, kind: str, status: int, word: str, files: list[str], home: Path
+) -> None:
+    """While the cluster starts, and when it runs."""
+    process = start([*files, "--json"], home)
+    children = with_a(kind, process)
+    os.killpg(process.pid, sent)
+    printed, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, printed, errors.count("\n")) == (status, "", 1), errors
+    assert errors.startswith(f"unspoken: {word}; no")
     assert_gone(children)
     assert not list(home.iterdir())
 
@@ -316,18 +337,17 @@ def test_an_address_where_no_cluster_is_costs_one_sentence_and_no_epsilon(files:
 
 
 def test_a_run_whose_cluster_was_lost_is_given_up_and_goes_on_from_its_checkpoint(files: list[str], home: Path) -> None:
+    """When its raylet is lost, Ray ends the process that uses it without a word. Somebody waits for that process."""
     checkpoint = ["--checkpoint", str(home / "checkpoint")]
     process = start([*files, *checkpoint], home)
-    victims: list[int] = []
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until and process.poll() is None and not (victims and (home / "checkpoint").exists()):
-        time.sleep(0.02)
-        victims = [child for child in descendants(process.pid) if "raylet" in _read(Path(f"/proc/{child}/comm"))]
-    for victim in victims:
+    children = with_a("ray::Helper", process)
+    for victim in named("raylet", children):
         os.kill(victim, signal.SIGKILL)
     _, errors = process.communicate(timeout=SECONDS)
-    assert process.returncode in (2, 3), errors
-    assert "Traceback" not in errors
+    assert (process.returncode, errors.count("\n")) == (3, 1), errors
+    assert "cluster" in errors
+    assert_gone(children)
+    assert [file.name for file in home.iterdir()] == ["checkpoint"]
     again = [argument if argument != "ray" else "local" for argument in files]
     process = start([*again, *checkpoint, "--json"], home)
     printed, errors = process.communicate(timeout=SECONDS)

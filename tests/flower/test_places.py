@@ -236,7 +236,12 @@ def test_paths_are_from_the_files_own_folder(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("said", "problem"),
-    [({"study": ""}, "names no study"), ({"stage-seconds": 0.0}, "stage-seconds=0.0"), ({"study": "/no"}, "/no")],
+    [
+        ({"study": ""}, "names no study"),
+        ({"stage-seconds": 0.0}, "stage-seconds=0.0"),
+        ({"study": "/no"}, "/no"),
+        ({"study": 3}, "study=3, but it should be a path in quotes"),
+    ],
 )
 def test_a_mistake_in_the_runs_configuration_is_one_sentence(
     towns: Callable[..., SiteTown], said: dict[str, Any], problem: str

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unspoken import writing
+from unspoken.cli.apart import apart
 from unspoken.cli.program import (
     Address,
     AsJson,
@@ -20,6 +21,7 @@ from unspoken.cli.program import (
     load_parties,
     print_json,
     remark,
+    stoppable,
     study_for,
 )
 from unspoken.errors import UnspokenError
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 
 @explained
+@stoppable()
+@apart
 def compare(
     path: StudyFile,
     data: Data,
@@ -160,8 +164,8 @@ def _runs(compared: Comparison, table: Path | None, progress: Any, force: bool, 
         runs = compare(compared, **how, done=journal.runs, keep=journal.keep, progress=progress)
         write_table(table, rows_of(runs, _facts(compared)), replace=force)
         journal.end(runs)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the same command goes on from {journal.path}") from None
+    except KeyboardInterrupt as stopped:
+        raise type(stopped)(f"the same command goes on from {journal.path}") from None
     finally:
         journal.close()
     return runs

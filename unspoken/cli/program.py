@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -86,9 +88,42 @@ Split = Annotated[
 
 INTERRUPTED = 130
 """The exit status after an interrupt from the keyboard"""
+STOPPED = 143
+"""The exit status after a signal to end"""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+class Stopped(KeyboardInterrupt):
+    """A signal to end came (SIGTERM). It is answered as an interrupt from the keyboard is."""
+
+
+@contextmanager
+def stoppable() -> Iterator[None]:
+    """Let a signal to end leave by the way of every error, for a command that starts processes and should end them.
+
+    If somebody handles that signal already, they go on to do so.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
+        yield
+        return
+
+    came: list[int] = []
+
+    def stop(number: int, _: object) -> None:
+        came.append(number)
+        raise Stopped
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    except KeyboardInterrupt as stopped:
+        # Ray makes one of its own of whatever a handler raises.
+        raise Stopped(*stopped.args) if came else stopped from None
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -108,8 +143,9 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
             raise typer.Exit(error.exit_status) from None
         except KeyboardInterrupt as stopped:
             left = stopped.args[0] if stopped.args else "nothing is half written, and what was finished stays"
-            print(f"unspoken: interrupted; {left}.", file=sys.stderr)
-            raise typer.Exit(INTERRUPTED) from None
+            is_stopped = isinstance(stopped, Stopped)
+            print(f"unspoken: {'stopped' if is_stopped else 'interrupted'}; {left}.", file=sys.stderr)
+            raise typer.Exit(STOPPED if is_stopped else INTERRUPTED) from None
         except BrokenPipeError:
             raise typer.Exit(1) from None
 
@@ -118,11 +154,11 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
 @contextmanager
 def leaving(told: Callable[[], str]) -> Iterator[None]:
-    """What an interrupt from the keyboard leaves behind, for whoever reads what `explained` says of it."""
+    """What an interrupt or a signal to end leaves behind, for whoever reads what `explained` says of it."""
     try:
         yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(told()) from None
+    except KeyboardInterrupt as stopped:
+        raise type(stopped)(told()) from None
 
 
 def _print_blame(error: UnspokenError) -> None:

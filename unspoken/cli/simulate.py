@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unspoken import writing
+from unspoken.cli.apart import apart
 from unspoken.cli.ledger import Dataset, ledger_for
 from unspoken.cli.program import (
     Address,
@@ -25,6 +26,7 @@ from unspoken.cli.program import (
     load_parties,
     print_json,
     remark,
+    stoppable,
     study_for,
 )
 from unspoken.errors import UnspokenError
@@ -37,6 +39,8 @@ if TYPE_CHECKING:
 
 
 @explained
+@stoppable()
+@apart
 def simulate(
     path: StudyFile,
     data: Data,

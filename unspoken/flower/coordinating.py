@@ -17,18 +17,18 @@ from unspoken.report import terminal
 from unspoken.report.live import progress
 from unspoken.study import read_study
 
-_TERMS = {"stage": 600.0, "join": 86400.0, "grace": 120.0}
+_TERMS = {"stage": 1800.0, "join": 86400.0, "grace": 120.0}
 """How long to wait, in seconds, unless the run's configuration says otherwise: an exchange takes some of them"""
 
 
 def coordinate(grid: Grid, config: Mapping[str, Any]) -> sites.Served:
     """Coordinate a study, from everyone's joining to the signed certificate. `config` is the run's configuration."""
-    if config.get("home"):
-        os.environ["UNSPOKEN_HOME"] = str(config["home"])
-    if not config.get("study"):
+    if (folder := _path(config, "home")) is not None:
+        os.environ["UNSPOKEN_HOME"] = str(folder)
+    if (file := _path(config, "study")) is None:
         raise UnspokenError('--run-config names no study; it should have study="/path/of/study.toml".')
-    study, key = read_study(Path(config["study"])), Path(config["keys"]) if config.get("keys") else None
-    output = Path(config["output"]) if config.get("output") else home() / "results"
+    study, key = read_study(file), _path(config, "keys")
+    output = _path(config, "output") or home() / "results"
     writing.check_folder(output)
     terms = sites.Terms(*(_seconds(config, f"{name}-seconds", usual) for name, usual in _TERMS.items()))
     with (
@@ -45,6 +45,15 @@ def coordinate(grid: Grid, config: Mapping[str, Any]) -> sites.Served:
     terminal.show_run(served.plan, served.outcome, {}, served.find(output) or served.save(output))
     print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.", flush=True)
     return served
+
+
+def _path(config: Mapping[str, Any], key: str) -> Path | None:
+    given = config.get(key, "")
+    if not isinstance(given, str):
+        raise UnspokenError(
+            f'--run-config has {key}={given!r}, but it should be a path in quotes: {key}="/a/path".'
+        )
+    return Path(given) if given else None
 
 
 def _seconds(config: Mapping[str, Any], key: str, usual: float) -> float:

@@ -2,7 +2,8 @@
 
 A cluster of our own listens on this machine's loopback addresses only, takes work only from who has its token, has no
 dashboard, and reports nothing to anybody. Its processes are children of this one and end with it. (If this one is
-killed, some of Ray's take a minute or two to notice, and the folder of the cluster stays.)
+killed, some of Ray's take a minute or two to notice, and the folder of the cluster stays. Ray kills it if a raylet is
+lost; so commands have somebody who waits for such a process, ends what is left and removes the folder: `cli.apart`.)
 """
 
 from __future__ import annotations
@@ -11,11 +12,9 @@ import os
 import re
 import secrets
 import shutil
-import signal
 import socket
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from unspoken.engines.answering import HelperLost
+from unspoken.engines.cluster.signals import FOLDER, ends_cleanly, signals_later
 from unspoken.engines.environment import environment
 from unspoken.errors import UnspokenError, missing_package
 
@@ -42,6 +42,8 @@ _RETRIES = 5
 """How often a task is done again whose process or machine was lost"""
 _ANSWERING = 10.0
 """The seconds within which a cluster's head must answer"""
+_STARTS = 2
+"""How often a cluster is tried to be started"""
 _LEAVING = 10.0
 """The seconds within which the last of a cluster's processes lets go of its folder"""
 
@@ -158,7 +160,7 @@ def _is_connected() -> bool:
 @contextmanager
 def _joined(address: str) -> Iterator[None]:
     here = {_INTERFACES: "0"} if _is_loopback(address) else {}
-    with _environment(_SILENT | here):
+    with _environment(_SILENT | here), ends_cleanly(ray()):
         try:
             _check_answers(address)
             ray().init(address=address, log_to_driver=False, logging_level="ERROR")
@@ -194,7 +196,7 @@ def _check_answers(address: str) -> None:
 def _own(workers: int | None) -> Iterator[None]:
     """A cluster on this machine, for as long as it is needed."""
     # Ray lets everyone write to its folder, so that has a parent for its owner alone. Sockets have short paths.
-    parent = Path(tempfile.mkdtemp(prefix="unspoken-"))
+    parent = Path(os.environ.pop(FOLDER, "") or tempfile.mkdtemp(prefix="unspoken-"))
     folder, token = parent / "r", parent / "token"
     file = os.open(token, os.O_CREAT | os.O_WRONLY, 0o600)
     with os.fdopen(file, "w") as written:
@@ -210,40 +212,17 @@ def _own(workers: int | None) -> Iterator[None]:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     try:
-        with _environment(own):
+        with _environment(own), ends_cleanly(ray()):
             try:
-                with _interrupts_later():
+                with signals_later():
                     _start(folder, workers)
                 yield
             finally:
-                ray().shutdown()
+                with signals_later():
+                    ray().shutdown()
     finally:
-        _remove(parent)
-
-
-@contextmanager
-def _interrupts_later() -> Iterator[None]:
-    """Keep a first interrupt until the end: Ray knows its processes, to stop them, only once all of them run.
-
-    A second interrupt is not kept. A program that ignores interrupts, as in the background of a script, goes on to.
-    """
-    ignored = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    if ignored or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    kept: list[int] = []
-
-    def keep(number: int, _: object) -> None:
-        kept.append(number)
-        signal.signal(signal.SIGINT, before)
-
-    before = signal.signal(signal.SIGINT, keep)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-    if kept:
-        raise KeyboardInterrupt
+        with signals_later():
+            _remove(parent)
 
 
 def _remove(folder: Path) -> None:
@@ -256,24 +235,32 @@ def _remove(folder: Path) -> None:
 
 
 def _start(folder: Path, workers: int | None) -> None:
-    try:
-        ray().init(
-            address="local",
-            num_cpus=workers,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level="ERROR",
-            _temp_dir=str(folder),
-            _node_ip_address=_LOOPBACK,
-        )
-        if any(node["NodeManagerAddress"] != _LOOPBACK for node in ray().nodes()):
-            raise RuntimeError(f"it does not keep to {_LOOPBACK}")
-    except Exception as error:  # Ray's own are of no kind in particular
-        ray().shutdown()
-        raise UnspokenError(
-            f"a Ray cluster could not be started on this machine ({_first_line(error)}); see that "
-            f"{tempfile.gettempdir()} has room, or name a cluster with --address."
-        ) from None
+    """Start a cluster, and try once more if that fails: Ray waits 30 seconds, and a busy machine may take longer."""
+    for left in reversed(range(_STARTS)):
+        try:
+            _started(folder, workers)
+            return
+        except Exception as error:  # Ray's own are of no kind in particular
+            ray().shutdown()
+            if not left:
+                raise UnspokenError(
+                    f"a Ray cluster could not be started on this machine ({_first_line(error)}); see that it is not "
+                    f"too busy and that {tempfile.gettempdir()} has room, or name a cluster with --address."
+                ) from None
+
+
+def _started(folder: Path, workers: int | None) -> None:
+    ray().init(
+        address="local",
+        num_cpus=workers,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level="ERROR",
+        _temp_dir=str(folder),
+        _node_ip_address=_LOOPBACK,
+    )
+    if any(node["NodeManagerAddress"] != _LOOPBACK for node in ray().nodes()):
+        raise RuntimeError(f"it does not keep to {_LOOPBACK}")
 
 
 @contextmanager
