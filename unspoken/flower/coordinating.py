@@ -50,9 +50,7 @@ def coordinate(grid: Grid, config: Mapping[str, Any]) -> sites.Served:
 def _path(config: Mapping[str, Any], key: str) -> Path | None:
     given = config.get(key, "")
     if not isinstance(given, str):
-        raise UnspokenError(
-            f'--run-config has {key}={given!r}, but it should be a path in quotes: {key}="/a/path".'
-        )
+        raise UnspokenError(f'--run-config has {key}={given!r}, but it should be a path in quotes: {key}="/a/path".')
     return Path(given) if given else None
 
 
