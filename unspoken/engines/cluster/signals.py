@@ -60,8 +60,8 @@ def signals_later() -> Iterator[None]:
     """Keep a first interrupt or signal to end until this is done.
 
     Ray knows its processes, to stop them, only once all of them run; and what is being stopped should not be left
-    half-way. A second signal is not kept. What a program ignores, as interrupts in the background of a script, it goes on
-    to ignore.
+    half-way. A second signal is not kept. What a program ignores, as interrupts in the background of a script, stays
+    ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
