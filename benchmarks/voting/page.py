@@ -14,6 +14,7 @@ from benchmarks.voting.findings import (
     rows_of_table,
     rows_of_votes,
 )
+from benchmarks.voting.page_papers import papers, shifts
 from benchmarks.voting.plots import draw_all
 from benchmarks.voting.runs import RESULTS
 from benchmarks.voting.votes import STUDENTS
@@ -30,7 +31,7 @@ def text(measured: Numbers) -> str:
     """The whole page."""
     result = derived(measured)
     last = [make(result) for make in (_sweep, _records, _multiparty, _short)]
-    return joined([_opening(result), *_tables(result), *last, _AGAIN])
+    return joined([_opening(result), papers(), *_tables(result), *shifts(result), *last, _AGAIN])
 
 
 def _opening(result: Numbers) -> str:

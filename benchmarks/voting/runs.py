@@ -26,7 +26,7 @@ import torch
 
 from benchmarks.common import conclude, measure_parts, run_options, runs_of, say
 from benchmarks.images import add_fashion
-from benchmarks.voting import models
+from benchmarks.voting import models, shifts
 from benchmarks.voting.data import Pictures, Setting, alike, load, shifted, six_classes
 from benchmarks.voting.findings import derived, show
 from benchmarks.voting.votes import Promise, Vote, alone, multiparty, statistics, trained, tuned, vote, votes
@@ -54,7 +54,9 @@ def main() -> None:
     quick = arguments.quick or len(pictures[0].labels) < 10_000
     parties = 20 if quick else 100
     heading = {"quick": quick, "runs": runs, "parties": parties}
-    measured = measure_parts(arguments, heading, parts(pictures, parties, quick, runs))
+    measured = measure_parts(
+        arguments, heading, parts(pictures, parties, quick, runs) | of_shifts(arguments.mnist, quick, runs)
+    )
     conclude(arguments, derived(measured), show)
 
 
@@ -65,6 +67,15 @@ def parts(pictures: Sequence[Pictures], parties: int, quick: bool, runs: int) ->
         "sets": lambda: [data_set(each, parties, quick, runs) for each in pictures],
         "secure": lambda: secure_vote(six_classes(last, parties), quick),
         "multiparty": lambda: multiparty_table(last, quick, runs),
+    }
+
+
+def of_shifts(mnist: Path | None, quick: bool, runs: int) -> dict[str, Callable[[], Any]]:
+    """Other domains, networks of several sizes, three parties."""
+    return {
+        "adapted": lambda: shifts.adapted(mnist, quick, runs),
+        "sizes": lambda: shifts.sizes(mnist, quick, runs),
+        "three": lambda: shifts.three(mnist, quick, runs),
     }
 
 

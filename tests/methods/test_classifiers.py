@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy
-from unspoken.methods.classifiers import SoftmaxRegression
+from unspoken.methods.classifiers import VOTER, Classifier, ClassifierError, SoftmaxRegression, make_classifier
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
@@ -28,3 +31,43 @@ def test_records_that_are_all_nothing_can_be_learnt_from() -> None:
     classifier = SoftmaxRegression(LinearLearner(CrossEntropy(3), 1e6, 0.01))
     fitted = classifier.fit(np.zeros((4, 2)), np.array([0, 1, 1, 2]))
     assert np.isfinite(fitted).all()
+
+
+def made(name: str, **how: Any) -> Classifier:
+    softmax = LinearLearner(CrossEntropy(10), 1.0, 0.001)
+    return make_classifier(name, softmax, 64, 10, (), replace(VOTER, **how))
+
+
+def test_a_perceptron_learns_from_few_clipped_records_with_its_defaults() -> None:
+    """Steps of a fixed size are far too short for records of norm 1; Adam's do not depend on their scale."""
+    features, labels = load_digits(return_X_y=True)
+    features = features / np.linalg.norm(features, axis=1, keepdims=True)
+    shares = {}
+    for name, how in (("softmax", {}), ("mlp", {}), ("mlp", {"optimizer": "sgd"})):
+        classifier = made(name, **how)
+        predicted = classifier.predict(classifier.fit(features[:70], labels[:70]), features[500:])
+        shares[name, *how] = float((predicted == labels[500:]).mean())
+    assert shares["mlp",] > shares["softmax",] - 0.1 > 0.5
+    assert shares["mlp", "optimizer"] < 0.5
+
+
+def test_arguments_reach_a_classifier_of_scikit_learn() -> None:
+    features, labels = load_digits(return_X_y=True)
+    one = made("sklearn.neighbors:KNeighborsClassifier", arguments={"n_neighbors": 1})
+    fitted = one.fit(features[:300], labels[:300])
+    assert fitted.n_neighbors == 1
+    assert (one.predict(fitted, features[:300]) == labels[:300]).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "problem"),
+    [
+        ("sklearn.svm:SVC", {"Cc": 1.0}, "cannot be made with Cc .*unexpected keyword argument"),
+        ("softmax", {"C": 1.0}, "takes no arguments: they are for scikit-learn's classifiers; remove them"),
+        ("mlp", {"C": 1.0}, "takes no arguments"),
+        ("beside:Module", {}, "cannot be imported here .*name its folder in PYTHONPATH"),
+    ],
+)
+def test_what_cannot_be_made_is_said_in_a_sentence(name: str, arguments: Any, problem: str) -> None:
+    with pytest.raises(ClassifierError, match=problem):
+        made(name, arguments=arguments)

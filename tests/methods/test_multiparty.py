@@ -142,7 +142,7 @@ def test_the_plan_says_whom_it_trusts_and_what_theorem_4_gives(tmp_path: Path) -
     assert plan.guarantee.delta == 0.0
     assert any("Theorem 4" in note for note in plan.notes)
     content = plan.to_json()
-    assert (content["summation"], content["rounds"]) == (None, 2)
+    assert (content["summation"], content["rounds"]) == (None, 1)
     bound = method(tmp_path).risk_bound()
     size, s = 6, method(tmp_path).sensitivity()
     expected = (0.5 + 0.1) * (s * size * math.log(size / 0.05)) ** 2 + 16 * (32 + math.log(20)) / (0.1 * 30) + 0.05

@@ -70,6 +70,11 @@ def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_
     expected = data_dependent_epsilon(totals, deviation, move, 1e-5 - done.plan.slack)
     assert done.private is not None
     assert float(done.private["epsilon"]) == pytest.approx(expected, rel=1e-6)
+    # One curious party knows its own share: the others' is what it faces.
+    hidden = share * math.sqrt(PARTIES - drop - 1)
+    curious = data_dependent_epsilon(totals, hidden, move, 1e-5 - done.plan.slack, known=share)
+    assert float(done.private["epsilon_colluding"]) == pytest.approx(curious, rel=1e-6)
+    assert expected <= curious <= done.plan.guarantee.epsilon * (1.0 + 1e-9)
     ordered = np.sort(totals, axis=1)
     assert float(done.private["median_lead"]) == float(np.median(ordered[:, -1] - ordered[:, -2]))
     if drop == 20:
@@ -148,7 +153,7 @@ def test_shares_that_are_rounded_are_counted_as_they_are_added_up(tmp_path: Path
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(voting, "data_dependent_epsilon", listening)
         unspoken.simulate(agreed, features, labels, groups, private_analysis=True)
-    ((totals, move),) = told
+    totals, move = told[0]
     units = totals * planned.encoding.scale
     assert (units == np.rint(units)).all()
     assert move >= math.sqrt(2.0) / 3 + math.sqrt(CLASSES) / planned.encoding.scale

@@ -199,7 +199,7 @@ def test_a_student_learns_from_noisy_votes(model: str, tmp_path: Path) -> None:
         ({"ballots": "neighbours", "neighbours": 6}, "needs more records"),
         ({"queries": 21}, "has 20 records only"),
         ({"public": "nowhere.npz"}, "there is no such file"),
-        ({"model": "sklearn.nowhere:Model"}, "cannot be made here"),
+        ({"model": "sklearn.nowhere:Model"}, "cannot be imported here"),
         ({"model": "sklearn.ensemble:VotingClassifier"}, "cannot be made without arguments"),
         ({"student": "sklearn.ensemble:VotingClassifier"}, r"student is .* cannot be made without arguments"),
         ({"student": "mlp", "hidden": [0]}, "sizes of 1 or more"),

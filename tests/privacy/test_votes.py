@@ -72,6 +72,38 @@ def test_a_smaller_move_is_as_more_noise_for_the_same_mistakes() -> None:
     )
 
 
+@pytest.mark.parametrize(("honest", "known"), [(4.0, 1.0), (3.0, 3.0), (6.0, 2.0)])
+@pytest.mark.parametrize("totals", [(40, 5), (60, 20), (30, 28)])
+def test_no_neighbour_is_further_away_than_the_bound_for_those_who_know_a_part_of_the_noise(
+    totals: tuple[int, int], honest: float, known: float
+) -> None:
+    """The exact expectation over the known noise, for two labels: only the difference of both noises matters."""
+    here = np.array(totals, dtype=float)
+    bound = votes._spent_before_colluders(here[None], honest, honest, known)
+    x, step = np.linspace(-12.0, 12.0, 1201, retstep=True)
+    weights = np.exp(-x * x / 2.0) * step / math.sqrt(2.0 * math.pi)
+    moved = math.sqrt(2.0) * known * x
+    largest = np.zeros(len(votes._ORDERS))
+    for change in (2.0, -2.0):
+        lead, there = here[0] - here[1] + moved, here[0] - here[1] + change + moved
+        p, q = (np.stack([log_ndtr(z), log_ndtr(-z)]) for z in (v / (math.sqrt(2.0) * honest) for v in (lead, there)))
+        for place in range(0, len(votes._ORDERS), 16):
+            order = votes._ORDERS[place]
+            inner = logsumexp(order * p + (1.0 - order) * q, axis=0)
+            exact = logsumexp(inner, b=weights) / (order - 1.0)
+            largest[place] = max(largest[place], exact)
+    low = votes._ORDERS <= 64.0  # beyond it the quadrature ends before the integrand does
+    assert (largest[low] <= bound[low] * (1.0 + 1e-9) + 1e-9).all()
+
+
+def test_those_who_know_more_of_the_noise_are_promised_less() -> None:
+    clear = np.tile([95.0, 5.0, 0.0], (8, 1))
+    found = [data_dependent_epsilon(clear, 12.0, math.sqrt(2.0), 1e-5, known=known) for known in (0.0, 0.1, 4.0, 12.0)]
+    assert found == sorted(found)
+    assert found[2] < 0.7 * epsilon_of(math.sqrt(16.0) / 12.0, 1e-5)
+    assert found[1] == pytest.approx(found[0], rel=0.1)
+
+
 def test_the_chance_of_a_mistake_is_never_too_small() -> None:
     for totals in ((20, 0, 0), (12, 6, 2), (9, 8, 3), (3, 3, 3, 3)):
         here = np.array(totals, dtype=float)

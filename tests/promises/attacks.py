@@ -103,10 +103,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
             ("average", "svm", "gaussian"),
             ("average", "softmax", "laplace"),
         ]
-    ],
+    ]
+    + [{"model": "sklearn.neighbors:KNeighborsClassifier", "model_options": {"n_neighbors": 1}, **_STRONG}],
     "voting": [
         {"queries": QUERIES, "asking": "first", "spreading": False, **ballots}
-        for ballots in ({}, {"ballots": "neighbours", "neighbours": 2})
+        for ballots in ({}, {"ballots": "neighbours", "neighbours": 2}, {"adaptation": "coral"})
     ],
 }
 VARIANTS |= {entry.name: entry.load() for entry in entry_points(group="unspoken.variants")}

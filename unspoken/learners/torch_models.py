@@ -151,18 +151,19 @@ class TorchModel:
         batch: int,
         rate: float,
         order: np.random.Generator,
+        adam: bool = False,
     ) -> Floats:
-        """The weights after plain SGD from the given ones on one party's records (for FedAvg)."""
+        """The weights after plain SGD, or Adam, from the given ones on one party's records."""
         module = self._with(flat)
         weights = [tensor.requires_grad_() for _, tensor in trained_weights(module.module)]
-        inputs, targets = self._inputs(features), self._targets(labels)
+        inputs, targets, steps = self._inputs(features), self._targets(labels), _Steps(adam)
         with _one_thread():
             for _ in range(epochs):
                 for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
                     losses = self._losses(module(inputs[rows]), targets[rows])
                     slopes = torch.autograd.grad(losses.mean(), weights, materialize_grads=True)
-                    for tensor, slope in zip(weights, slopes, strict=True):
-                        tensor.data.sub_(rate * slope)
+                    for tensor, step in zip(weights, steps.of(slopes), strict=True):
+                        tensor.data.sub_(rate * step)
                     module.hold()
         return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().cpu().numpy()
 
@@ -326,6 +327,29 @@ class TorchModel:
             return Stateless(module)
         except NotCopiedError as error:
             raise ModelError(name, str(error)) from None
+
+
+class _Steps:
+    """The direction of each step: the gradient itself, or Adam's average of it over its root mean square."""
+
+    def __init__(self, adam: bool) -> None:
+        self._adam, self._count = adam, 0
+        self._means: list[Tensor] = []
+        self._squares: list[Tensor] = []
+
+    def of(self, slopes: Sequence[Tensor]) -> Sequence[Tensor]:
+        if not self._adam:
+            return slopes
+        self._count += 1
+        if not self._means:
+            self._means, self._squares = ([torch.zeros_like(slope) for slope in slopes] for _ in range(2))
+        found = []
+        for slope, mean, square in zip(slopes, self._means, self._squares, strict=True):
+            mean.mul_(0.9).add_(slope, alpha=0.1)
+            square.mul_(0.999).addcmul_(slope, slope, value=0.001)
+            spread = (square / (1.0 - 0.999**self._count)).sqrt()
+            found.append(mean / (1.0 - 0.9**self._count) / (spread + 1e-8))
+        return found
 
 
 @contextmanager

@@ -6,11 +6,12 @@ Each kind says how it learns from public records and what is then released. Nobo
 from __future__ import annotations
 
 import importlib
+import inspect
 import math
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from unspoken.learners.torch_models import TorchModel
 
 _MODULES = ("linear", "mlp", "cnn")
+_STEPS = {"adam": 0.01, "sgd": 0.1}
 _LOOSENESS = 100.0
 """The factor on a certified minimiser's tolerance: it changes no predicted class and halves the time."""
 
@@ -43,29 +45,52 @@ class ClassifierError(UnspokenError):
         self.problem = problem
 
 
+Arguments = dict[str, bool | int | float | str]
+"""Arguments of a scikit-learn classifier"""
+ARGUMENTS = "a table of arguments for a scikit-learn classifier, such as { C = 10.0 }"
+
+
 @dataclass(frozen=True)
 class Training:
     """Settings for training a torch module."""
 
     epochs: int
     batch: int
-    rate: float
+    rate: float | None
+    """None: what suits the optimizer"""
     seed: int
+    optimizer: str = "sgd"
+    arguments: Arguments = field(default_factory=dict)
+    """Of a scikit-learn classifier, in place of its defaults"""
+
+    @property
+    def step(self) -> float:
+        """The step size: Adam's steps are as long whatever the records are scaled to, those of plain SGD are not."""
+        return self.rate if self.rate is not None else _STEPS[self.optimizer]
+
+
+VOTER = Training(30, 20, None, 0, "adam")
+"""Of a voter, where a study does not say"""
 
 
 class Classifier(ABC):
     """Learns from labelled records and predicts the classes of others."""
 
     @abstractmethod
-    def fit(self, features: Floats, labels: Integers) -> Any:
-        """A fitted model, which `predict` takes."""
+    def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Any:
+        """A fitted model, which `predict` takes; it may look at the public records, which have no labels."""
 
     @abstractmethod
     def predict(self, fitted: Any, features: Floats) -> Integers: ...
 
     @abstractmethod
-    def taught(self, study: Study, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
-        """The release of a student that learns from public records, which come unclipped, and their class numbers."""
+    def taught(
+        self, study: Study, records: Floats, labels: Integers, details: dict[str, Any], public: Floats | None = None
+    ) -> Release:
+        """The release of a student that learns from public records and their class numbers.
+
+        `public` are all public records; both come unclipped.
+        """
 
 
 class SoftmaxRegression(Classifier):
@@ -78,7 +103,7 @@ class SoftmaxRegression(Classifier):
     def __init__(self, learner: LinearLearner) -> None:
         self._learner = learner
 
-    def fit(self, features: Floats, labels: Integers) -> Floats:
+    def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Floats:
         largest = math.sqrt(float(np.einsum("ij,ij->i", features, features).max(initial=0.0)))
         learner = replace(self._learner, norm=min(self._learner.norm, _LOOSENESS * largest or 1.0))
         weights: Floats = learner.fit(Block(features[None], labels[None], np.array([len(labels)])))[0]
@@ -88,23 +113,31 @@ class SoftmaxRegression(Classifier):
         predicted: Integers = (features @ fitted.T).argmax(axis=1)
         return predicted
 
-    def taught(self, study: Study, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
+    def taught(
+        self, study: Study, records: Floats, labels: Integers, details: dict[str, Any], public: Floats | None = None
+    ) -> Release:
         return LinearModel(self.fit(clip_rows(records, study.data), labels), "softmax", details)
 
 
 class Estimator(Classifier):
-    """A scikit-learn classifier with default settings and a public seed: the same records give the same model."""
+    """A scikit-learn classifier with a public seed: the same records give the same model.
 
-    def __init__(self, name: str, kind: type, seed: int) -> None:
-        self._name, self._kind, self._seed = name, kind, seed
+    One whose `fit` has an argument `public` gets the public records, too, and may adapt to them.
+    """
 
-    def fit(self, features: Floats, labels: Integers) -> Any:
+    def __init__(self, name: str, kind: type, how: Training) -> None:
+        self._name, self._kind, self._seed, self._arguments = name, kind, how.seed, how.arguments
+
+    def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Any:
         # Many classifiers refuse to learn from a single class.
         if len(np.unique(labels)) == 1:
             return labels[:1]
-        made: Any = self._kind()
-        if hasattr(made, "get_params") and "random_state" in made.get_params():
+        made: Any = self._kind(**self._arguments)
+        seeded = hasattr(made, "get_params") and "random_state" in made.get_params()
+        if seeded and "random_state" not in self._arguments:
             made.set_params(random_state=self._seed)
+        if public is not None and "public" in inspect.signature(made.fit).parameters:
+            return made.fit(features, labels, public=public)
         return made.fit(features, labels)
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
@@ -112,28 +145,33 @@ class Estimator(Classifier):
             return np.repeat(fitted, len(features))
         return np.asarray(fitted.predict(features), dtype=np.int64)
 
-    def taught(self, study: Study, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
+    def taught(
+        self, study: Study, records: Floats, labels: Integers, details: dict[str, Any], public: Floats | None = None
+    ) -> Release:
         """It learns class names from unclipped records: they are public, so nothing need be clipped."""
         if len(np.unique(labels)) == 1:
             problem = 'cannot learn, as all queries have the same label; use "softmax", or raise epsilon'
             raise ClassifierError(self._name, problem)
-        return FittedEstimator(self.fit(records, np.array(study.data.class_names)[labels]), details)
+        return FittedEstimator(self.fit(records, np.array(study.data.class_names)[labels], public), details)
 
 
 class Module(Classifier):
-    """A torch module trained by plain SGD from public first weights; a fitted model is a flat vector of weights."""
+    """A torch module trained from public first weights; a fitted model is a flat vector of weights."""
 
     def __init__(self, model: TorchModel, how: Training) -> None:
         self.model, self._how = model, how
 
-    def fit(self, features: Floats, labels: Integers) -> Floats:
+    def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Floats:
         how, order = self._how, np.random.default_rng(self._how.seed)
-        return self.model.trained(self.model.initial(), features, labels, how.epochs, how.batch, how.rate, order)
+        first, adam = self.model.initial(), how.optimizer == "adam"
+        return self.model.trained(first, features, labels, how.epochs, how.batch, how.step, order, adam)
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
         return np.asarray(self.model.scores(fitted, features).argmax(axis=1))
 
-    def taught(self, study: Study, records: Floats, labels: Integers, details: dict[str, Any]) -> Release:
+    def taught(
+        self, study: Study, records: Floats, labels: Integers, details: dict[str, Any], public: Floats | None = None
+    ) -> Release:
         return TorchWeights(self.model, self.fit(clip_rows(records, study.data), labels), details)
 
 
@@ -141,17 +179,13 @@ def make_classifier(
     name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: Training
 ) -> Classifier:
     """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class"."""
+    kind = None if name in ("softmax", *_MODULES) else _imported(name)
+    if kind is not None and callable(getattr(kind, "fit", None)) and callable(getattr(kind, "predict", None)):
+        return _estimator(name, kind, how, features, classes)
+    if how.arguments:
+        raise ClassifierError(name, "takes no arguments: they are for scikit-learn's classifiers; remove them")
     if name == "softmax":
         return SoftmaxRegression(softmax)
-    kind = None if name in _MODULES else _imported(name)
-    if kind is not None and callable(getattr(kind, "fit", None)) and callable(getattr(kind, "predict", None)):
-        try:
-            kind()
-        except TypeError as error:
-            raise ClassifierError(name, f"cannot be made without arguments ({error})") from None
-        estimator = Estimator(name, kind, how.seed)
-        _try_out(name, estimator, features, classes)
-        return estimator
     from unspoken.learners.torch_models import TorchModel
     from unspoken.learners.torch_modules import ModelError
 
@@ -161,13 +195,45 @@ def make_classifier(
         raise ClassifierError(name, error.problem) from None
 
 
+def votes_of(
+    classifier: Classifier,
+    features: Floats,
+    labels: Integers,
+    queries: Floats,
+    classes: int,
+    public: Floats | None = None,
+) -> Floats:
+    """The ballots of a party whose classifier learns from its records: (Q, K), a 1 for the predicted class.
+
+    A ballot is zeros where no class is predicted (−1), and all are where the classifier fails: somebody else's may
+    refuse some records, and nobody may see that.
+    """
+    try:
+        predicted = classifier.predict(classifier.fit(features, labels, public), queries)
+    except Exception:
+        return np.zeros((len(queries), classes))
+    return np.asarray(predicted[:, None] == np.arange(classes), dtype=np.float64)
+
+
+def _estimator(name: str, kind: type, how: Training, features: int, classes: int) -> Estimator:
+    """A scikit-learn classifier that was made, and tried out."""
+    try:
+        kind(**how.arguments)
+    except Exception as error:
+        given = f"with {', '.join(how.arguments)}" if how.arguments else "without arguments"
+        raise ClassifierError(name, f"cannot be made {given} ({error})") from None
+    estimator = Estimator(name, kind, how)
+    _try_out(name, estimator, features, classes)
+    return estimator
+
+
 def _try_out(name: str, estimator: Estimator, features: int, classes: int) -> None:
     """Train and predict on made-up records, to find failures before real records are touched."""
     records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(_MADE_UP * classes, features))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            estimator.predict(estimator.fit(records, np.arange(len(records)) % classes), records)
+            estimator.predict(estimator.fit(records, np.arange(len(records)) % classes, records), records)
         except Exception as error:
             reason = str(error).split("\n", maxsplit=1)[0]
             raise ClassifierError(name, f"cannot be trained on {features} features ({reason})") from None
@@ -180,5 +246,6 @@ def _imported(name: str) -> type:
     except (ImportError, AttributeError, ValueError) as error:
         raise ClassifierError(
             name,
-            f'cannot be made here ({error}); name "softmax", "mlp", "cnn", or a class as "package.module:Class"',
+            f"cannot be imported here ({error}); install its package, name its folder in PYTHONPATH (nothing is "
+            'imported from the folder of a study), or use "softmax", "mlp" or "cnn"',
         ) from None

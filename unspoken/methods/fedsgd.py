@@ -32,6 +32,9 @@ class FedSgd(TrainingMethod):
 
     def make_workload(self) -> GradientDescent:
         self.options = self.study.options("method", FederatedOptions)
+        if self.options.adaptation != "none":
+            problem = "is for whole parties (fedavg): here one record would move all of its party's; remove it"
+            raise self.study.error("method.adaptation", problem)
         common = self.options.model_dump(include=set(TrainingOptions.model_fields), exclude_unset=True)
         return GradientDescent(self.study, GradientOptions(**common))
 

@@ -7,6 +7,9 @@ trust, minimises a regularised risk on the public records and adds noise to the 
 - `labels = "weighted"`: each label counts by its share of the votes, so that a single party matters M times less;
 - `labels = "average"`: the parties' weights are averaged, and public records are not needed.
 
+Voters may be of any kind (`model`), where they vote: what follows needs one label a record, and nothing else of them.
+Where a voter fails, or predicts no class, its vote is for the first class: nobody may see it.
+
 Formal guarantee. Replacing all records of a party may change its vote on every record. The minimiser of the λ-strongly
 convex risk then moves by at most q·c/(λM) (weighted) or q·c/λ (majority), c the norm of records and q the most that
 another label moves the slopes (`Loss.label_effect`; the paper has 2 for logistic loss, where 1 is right). An average
@@ -33,11 +36,20 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.public import PublicRecords, read_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
-from unspoken.learners.losses import SoftLabelLoss, loss_of
+from unspoken.learners.losses import CrossEntropy, SoftLabelLoss, loss_of
 from unspoken.learners.parametrization import space_for
 from unspoken.learners.scores import classify
 from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Total
 from unspoken.methods.budget import budget, trust_of
+from unspoken.methods.classifiers import (
+    ARGUMENTS,
+    VOTER,
+    Arguments,
+    Classifier,
+    ClassifierError,
+    make_classifier,
+    votes_of,
+)
 from unspoken.methods.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
 from unspoken.methods.planning import Setting, left_of_delta, plan_sum, setting_of, state_plan
@@ -64,6 +76,12 @@ class Options(Section):
     local_regularization: float = Field(
         0.01, ge=1e-6, description="a number from 1e-6 up, such as 0.01: Λ of the parties' own classifiers"
     )
+    model: str | None = Field(
+        None,
+        description='a party\'s voter: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
+        '"package.module:Class"',
+    )
+    model_options: Arguments = Field({}, description=ARGUMENTS)
     public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
     public_sha256: Sha256 = None
     noise: Literal["laplace", "gaussian"] = Field("laplace", description='"laplace" (pure epsilon) or "gaussian"')
@@ -82,6 +100,7 @@ class Multiparty(Method):
     template: ClassVar[Template] = {
         "classification": """\
 public = "{public}"         # public records without labels, with the same columns (of a matrix: NPZ with X)
+# model = "sklearn.svm:SVC"   # a voter of any kind; without it, linear ones of the learner's kind
 # public_sha256 = "…"         # of that file, as `unspoken plan` prints it: nobody can then vote on another one
 labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
 learner = "softmax"           # or "logistic", "svm"
@@ -106,6 +125,25 @@ regularization = 0.01         # larger: less noise, simpler models
         self.loss = loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing)
         strength = self.options.regularization if self.averages else self.options.local_regularization
         self.local = LinearLearner(self.loss, study.data.norm, strength)
+        self._voter = self._make_voter()
+
+    def _make_voter(self) -> Classifier | None:
+        """The parties' classifier, if the study names one; None: a linear one of the trainer's kind."""
+        name, data = self.options.model, self.study.data
+        if name is None:
+            if self.options.model_options:
+                raise self.study.error("method.model_options", "is given, but no model; name one, or remove it")
+            return None
+        if self.averages:
+            problem = f'is "{name}", but labels = "average" averages weights of linear models; remove it'
+            raise self.study.error("method.model", problem)
+        classes = len(data.class_names)
+        softmax = LinearLearner(CrossEntropy(classes), data.norm, self.options.local_regularization)
+        how = replace(VOTER, arguments=self.options.model_options)
+        try:
+            return make_classifier(name, softmax, data.dimension, classes, (), how)
+        except ClassifierError as error:
+            raise self.study.error("method.model", f'is "{name}", which {error.problem}') from None
 
     @cached_property
     def _file(self) -> PublicRecords:
@@ -138,10 +176,14 @@ regularization = 0.01         # larger: less noise, simpler models
     def risk_bound(self) -> float:
         """Theorem 4: a bound on the excess risk over any model of norm 1, which holds with probability 0.9.
 
-        (C + λ)·(s·d·log(d/δ)/ε)² + 16(32 + log(1/δ))/(λN) + λ/2, for the sensitivity s and curvature C.
+        (C + λ)·ν² + 16(32 + log(1/δ))/(λN) + λ/2, for the curvature C. ν is a norm that the noise exceeds with
+        probability δ at most: s·d·log(d/δ)/ε for the sensitivity s (Lemma 5), or where it is Gaussian, of deviation σ,
+        σ(√d + √(2·log(1/δ))), as its norm has the mean √d·σ at most and is 1-Lipschitz.
         """
         size, strength = self._size, self.options.regularization
         noise = self.sensitivity() * size * math.log(size / _FAILURE) / self.study.epsilon
+        if self.options.noise == "gaussian":
+            noise = self._noisy.total_std(1) * (math.sqrt(size) + math.sqrt(2.0 * math.log(1.0 / _FAILURE)))
         smooth = self.loss.curvature * self.study.data.norm**2 + strength
         sampled = 16.0 * (32.0 + math.log(1.0 / _FAILURE)) / (strength * len(self.public))
         return smooth * noise**2 + sampled + strength / 2.0
@@ -165,7 +207,9 @@ regularization = 0.01         # larger: less noise, simpler models
             return ()
         bound = self.risk_bound()
         worth = f"at most {bound:.3g}" + ("" if bound < 10.0 else ", a bound so large that it says nothing")
-        return (f"by Theorem 4 the excess risk over a model of norm 1 is {worth}, nine times in ten", self._file.note)
+        kind = "Laplace" if self.options.noise == "laplace" else "Gaussian"
+        told = f"by Theorem 4, for {kind} noise, the excess risk over a model of norm 1 is {worth}, nine times in ten"
+        return (told, self._file.note)
 
     @property
     def _size(self) -> int:
@@ -198,10 +242,20 @@ regularization = 0.01         # larger: less noise, simpler models
         return plan_sum(self.study, Setting(trust_of(self.study)), declared, budget(self.study, left, attempts=1))
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
+        if self._voter is not None:
+            return Contribution(np.stack([self._voted(self._voter, block, party) for party in range(len(block))]))
         models = self.local.fit(block)
         if self.averages:
             return Contribution(models.reshape(len(block), -1))
         return Contribution(np.stack([self._vote(model).ravel() for model in models]))
+
+    def _voted(self, voter: Classifier, block: Block, party: int) -> Floats:
+        """One party's votes by a classifier of its own: a label for each public record, whatever happens."""
+        count, classes = int(block.counts[party]), len(self.study.data.class_names)
+        labels = np.asarray(block.labels[party, :count], dtype=np.int64)
+        votes = votes_of(voter, block.features[party, :count], labels, self.public, classes, self.public)
+        votes[~votes.any(axis=1), 0] = 1.0
+        return votes.ravel()
 
     def _vote(self, model: Floats) -> Floats:
         """One party's votes on the public records: (N, K) indicators."""

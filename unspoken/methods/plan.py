@@ -81,7 +81,8 @@ class Plan:
     def rounds(self) -> int:
         """The number of times that parties are asked for something."""
         each = [planned.noise.prepares + planned.count * (1 + planned.noise.cancels) for planned in self.sums]
-        return sum(each) + len(self.others)
+        # What a trainer releases afterwards asks nobody for anything; a curator gets all records at once.
+        return sum(each) or len(self.others)
 
     @property
     def trust(self) -> Trust:
@@ -210,6 +211,18 @@ class Plan:
         )
         return prepared + vectors + planned.count * sampling
 
+    @cached_property
+    def party_messages(self) -> int:
+        """How often one party has something to send in all, if no attempt fails: several times for most secure sums."""
+        if self.is_pooled:
+            return 1
+        found = 0
+        for planned in self.sums:
+            carriers = [self._carrier(planned), *([self.cancellation(planned)] if planned.noise.cancels else [])]
+            found += planned.count * sum(carrier.party_messages for carrier in carriers)
+            found += self.preparation(planned).party_messages if planned.noise.prepares else 0
+        return found
+
     def _carrier(self, planned: PlannedSum, turn: int = 0) -> Protocol:
         """The protocol that carries the contributions: a secure sum, or messages in the open."""
         return self.protocol(planned, turn) if planned.noise.summed else self.collection(planned, turn)
@@ -337,6 +350,7 @@ class Plan:
             "releases": [planned.to_json(self.asked) for planned in self.sums]
             + [other.to_json() for other in self.others],
             "rounds": self.rounds,
+            "party_messages": self.party_messages,
             "attempts": self.attempts,
             "upload_bytes": self.upload_bytes,
             "summation": self.study.summation.protocol if self.is_summed else None,

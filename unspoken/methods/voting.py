@@ -20,6 +20,10 @@ them by √Q: √2 less than for a party whose records are replaced. A single re
 as a replaced one: another may become one of the k neighbours, and a model may change altogether. (At least k records
 are left, since each party must have more than k.) Who takes part is not hidden; a party without records may.
 
+Voters may look at the public records, and may move their own to where these lie first (`adaptation = "coral"`,
+Algorithm 1, line 1): a ballot of models is such a vector whatever function of a party's records it is. It is refused
+where a record is to be one of k neighbours (`learners.coral` says why).
+
 This holds for any choice of records to ask about, so parties need not trust the choice.
 
 With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
@@ -43,6 +47,7 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
 from unspoken.data.public import PublicRecords, read_public
+from unspoken.learners.coral import aligned
 from unspoken.learners.label_spreading import MOST, can_spread, spread_labels
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy
@@ -60,16 +65,18 @@ from unspoken.methods.base import (
     Vote,
 )
 from unspoken.methods.budget import budget
-from unspoken.methods.classifiers import Classifier, ClassifierError, Training, make_classifier
+from unspoken.methods.classifiers import Classifier, ClassifierError, Training, make_classifier, votes_of
+from unspoken.methods.mechanisms import Participation
 from unspoken.methods.parameters import Indices
 from unspoken.methods.plan import DeclaredSum, Plan
 from unspoken.methods.planning import make_plan, setting_of
 from unspoken.methods.releases import Release
+from unspoken.methods.voting_notes import note_on_leads
 from unspoken.methods.voting_options import Options
 from unspoken.privacy.events import Adjacency
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, continuous_deviation
-from unspoken.privacy.votes import data_dependent_epsilon, sure_lead, winning_chance
+from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.study import Study, StudyError, Template
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Flags, Floats, Integers
@@ -90,6 +97,7 @@ public = "{public}"         # public records without labels, with the same colum
 queries = 100                 # how many of them are asked about: each takes a part of epsilon
 ballots = "ensemble"          # by models of the parties' own; or "neighbours", by their nearest records
 model = "softmax"             # or "mlp", "cnn", a scikit-learn classifier or torch module as "package.module:Class"
+# model_options = { C = 10.0 } # arguments of a scikit-learn classifier; student_options likewise
 student = "softmax"           # likewise
 """
     }
@@ -115,6 +123,13 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 f"is {study.parties.records}, but with neighbours = {self.options.neighbours} each party needs more "
                 "records than that",
             )
+        if self.options.adaptation != "none" and self.options.ballots == "neighbours" and study.group is not None:
+            raise study.error(
+                "method.adaptation",
+                f'is "{self.options.adaptation}", by which one record moves all of a party\'s, so that it may replace '
+                'all neighbours and not one of k; use ballots = "ensemble", or protect whole parties '
+                '(unit = "party")',
+            )
         self._local = self._classifier("model", self.options.local_regularization)
         self._student = self._classifier("student", self.options.regularization)
 
@@ -127,10 +142,17 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 data.dimension,
                 self._classes,
                 options.hidden,
-                Training(options.epochs, options.batch, options.learning_rate, options.seed),
+                self._training(key),
             )
         except ClassifierError as error:
             raise self._unfit(key, error) from None
+
+    def _training(self, key: Literal["model", "student"]) -> Training:
+        options = self.options
+        arguments = options.model_options if key == "model" else options.student_options
+        rate = options.learning_rate
+        how = options.optimizer or ("adam" if rate is None else "sgd")
+        return Training(options.epochs, options.batch, rate, options.seed, how, arguments)
 
     def _unfit(self, key: Literal["model", "student"], error: ClassifierError) -> StudyError:
         """The error about a classifier that the study names."""
@@ -145,6 +167,11 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
     @property
     def _public(self) -> Floats:
         return self._file.features
+
+    @cached_property
+    def _clipped(self) -> Floats:
+        """The public records, bounded as the parties' are."""
+        return clip_rows(self._public, self.study.data)
 
     @cached_property
     def queries(self) -> int:
@@ -249,7 +276,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         yield f"{self.queries:,} of {len(self._public):,} public records are asked about" + (
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
         )
-        yield self._note_on_leads(plan)
+        noise, given = plan.planned("ballots").largest_total_std, self.study.privacy.noise_multiplier is not None
+        yield note_on_leads(plan.trust.parties, self._classes, noise, given)
         if not self._opens_winners_only:
             yield "the noisy totals of the ballots become known, not only the winners"
         yield self._file.note
@@ -263,22 +291,6 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 "epsilon is for all records of a party that are left out or put in (add-remove); for such as are "
                 f"replaced by others the same noise promises epsilon = {replaced:.4g}"
             )
-
-    def _note_on_leads(self, plan: Plan) -> str:
-        """The lead with which a label wins almost surely, whoever drops out; or the remark that no lead is enough."""
-        parties, noise = plan.trust.parties, plan.planned("ballots").largest_total_std
-        lead = sure_lead(self._classes, noise, 0.02)
-        if lead <= parties:
-            return (
-                f"a label wins at least 98 times in 100 if it leads every other by {math.ceil(10.0 * lead) / 10.0:,} "
-                f"of the {parties:,} votes"
-            )
-        times = math.floor(100.0 * winning_chance(parties, self._classes, noise))
-        given = self.study.privacy.noise_multiplier is not None
-        return (
-            f"even a label that gets all of the {parties:,} votes wins only {times} times in 100; have more parties, "
-            f"or {'lower noise_multiplier' if given else 'raise epsilon, or lower queries'}"
-        )
 
     def _epsilon(self, plan: Plan, group: int | None, adjacency: Adjacency | None = None) -> float:
         """The ε that the noise promises for `group` records (None: all of a party's)."""
@@ -299,16 +311,13 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         if count == 0:
             return np.zeros((len(queries), self._classes))
         features, labels = block.features[party, :count], np.asarray(block.labels[party, :count], dtype=np.int64)
+        if self.options.adaptation == "coral":
+            features = aligned(features, self._clipped)
         if self.options.ballots == "neighbours":
             # Only where whole parties are protected may there be fewer records than neighbours.
             nearest = min(self.options.neighbours, count)
             return neighbour_shares(queries, features, labels, self._classes, nearest)
-        try:
-            predicted = self._local.predict(self._local.fit(features, labels), queries)
-        except Exception:
-            # Somebody else's classifier may refuse some records: then its party abstains.
-            return np.zeros((len(queries), self._classes))
-        return np.asarray(predicted[:, None] == np.arange(self._classes), dtype=np.float64)
+        return votes_of(self._local, features, labels, queries, self._classes, self._clipped)
 
     def coordinate(self, plan: Plan) -> Conversation:
         total: Total = yield self.request
@@ -326,7 +335,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             records = self._public[self.order[: max(len(told), MOST)]]
             labels = spread_labels(clip_rows(records, self.study.data), told)
         try:
-            return self._student.taught(self.study, records, labels, details)
+            return self._student.taught(self.study, records, labels, details, self._public)
         except ClassifierError as error:
             raise self._unfit("student", error) from None
 
@@ -346,7 +355,10 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         counted: Mapping[str, Flags],
         failed: Mapping[str, int] = NONE_FAILED,
     ) -> dict[str, float | str]:
-        """The ε of the winners on these very records, without colluders. It is as secret as the records themselves.
+        """The ε of the winners on these very records. It is as secret as the records themselves.
+
+        `epsilon` is against someone who knows nobody's noise, `epsilon_colluding` against as many colluders as the
+        study allows (a single curious party, if it allows none), who draw their noise as agreed.
 
         Parties that dropped out bring neither votes nor noise. That only the winners become known rests on talliers
         that compute as agreed. Of a vote that failed nobody knows who was in it: it costs what it may cost at most.
@@ -358,19 +370,19 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             ballots = self.contribute(self.request, block).noisy[voters[parties]]
             totals += planned.encoding.decode(planned.encoding.encode(ballots)).sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
-        scale, drawn = planned.encoding.scale, planned.total_std(int(voters.sum()))
-        found = data_dependent_epsilon(
-            totals,
-            continuous_deviation(drawn * scale) / scale,
-            # One query's part of it, with what rounding adds.
-            planned.sensitivity / math.sqrt(self.queries),
-            self.study.privacy.delta - plan.slack,
-            drawn,
-            failed.get("ballots", 0) * planned.mu**2,
-        )
+        count, scale = int(voters.sum()), planned.encoding.scale
+        drawn, hidden = planned.total_std(count), planned.hidden_std(Participation(count, count))
+
+        def epsilon(worth: float, unknown: float, known: float = 0.0) -> float:
+            # One query's part of the sensitivity, with what rounding adds.
+            move, left = planned.sensitivity / math.sqrt(self.queries), self.study.privacy.delta - plan.slack
+            others = failed.get("ballots", 0) * planned.mu**2
+            return data_dependent_epsilon(totals, worth, move, left, unknown, others, known)
+
         return {
             "warning": "private: it depends on the records, and no noise protects it; never publish it",
-            "epsilon": found,
+            "epsilon": epsilon(continuous_deviation(drawn * scale) / scale, drawn),
+            "epsilon_colluding": epsilon(hidden, hidden, math.sqrt(max(drawn**2 - hidden**2, 0.0))),
             "median_lead": float(np.median(first - second)),
         }
 

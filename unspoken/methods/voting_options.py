@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from unspoken.methods.classifiers import ARGUMENTS, Arguments
 from unspoken.methods.training.options import Sizes
 from unspoken.study import Section, Sha256
 
@@ -29,6 +30,11 @@ class Options(Section):
         description='a party\'s own model: "softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as '
         '"package.module:Class"',
     )
+    adaptation: Literal["none", "coral"] = Field(
+        "none",
+        description='"none" or "coral" (a party moves its records to where the public ones lie before it votes)',
+    )
+    model_options: Arguments = Field({}, description=ARGUMENTS)
     local_regularization: float = Field(
         0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of the parties' softmax models"
     )
@@ -36,6 +42,7 @@ class Options(Section):
         "softmax",
         description='"softmax", "mlp", "cnn", or a scikit-learn classifier or torch module as "package.module:Class"',
     )
+    student_options: Arguments = Field({}, description=ARGUMENTS)
     regularization: float = Field(
         0.001, ge=1e-6, description="a number from 1e-6 up, such as 0.001: Λ of a softmax student"
     )
@@ -47,5 +54,10 @@ class Options(Section):
         30, ge=1, le=10**5, description="a whole number, 1 or more: the passes of a torch model over its records"
     )
     batch: int = Field(20, ge=1, description="a whole number, 1 or more: the records in a step of a torch model")
-    learning_rate: float = Field(0.1, gt=0.0, description="a number above 0: the step size of torch models")
+    optimizer: Literal["adam", "sgd"] | None = Field(
+        None, description='"adam" (the default, unless learning_rate is given) or "sgd": how torch models are trained'
+    )
+    learning_rate: float | None = Field(
+        None, gt=0.0, description="a number above 0: the step size of torch models (0.01 for adam, 0.1 for sgd)"
+    )
     seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")

@@ -10,8 +10,18 @@ that a query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ�
     ε(λ) ≤ log((1 − q)·A^(λ−1) + q·B^(λ−1)) / (λ − 1),
     A = (1 − q) / (1 − (q·e^(μ₂/s²))^(1−1/μ₂)),    B = e^(μ₁/s²) / q^(1/(μ₁−1)),
 
-if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. The adversary sees only the labels, and knows no part of
-the noise.
+if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. The adversary sees only the labels.
+
+Colluders know their own part c of the noise, which is independent of everybody else's records. For what they see, c and
+the label y, and any neighbouring records (primed),
+
+    e^((λ−1)·D_λ((c, y) ‖ (c, y′))) = E_c e^((λ−1)·D_λ(y | c ‖ y′ | c)).
+
+Given c, the label is that of a vote whose totals are moved by c, under the honest parties' noise alone (σ_h in s). If c
+moves no other label towards the leader by more than t, every lead is t smaller at most: the bound above holds with q
+for such leads. It moves one by more with a probability of at most η = Σ Φ(−t/(√2·σ_c)), and then λ/s² holds. So the
+expectation is at most e^((λ−1)·bound) + η·e^((λ−1)λ/s²), for every t. This takes colluders who
+draw their noise as agreed.
 """
 
 from __future__ import annotations
@@ -25,16 +35,25 @@ from unspoken.privacy.gaussian import epsilon_of
 from unspoken.types import Floats
 
 _ORDERS = np.concatenate([np.arange(1.5, 10.0, 0.25), np.geomspace(10.0, 10_000.0, 200)])
+_MOVED = np.linspace(0.05, 0.95, 19)
+"""The shares of a lead that are tried for t"""
 
 
 def data_dependent_epsilon(
-    totals: Floats, deviation: float, move: float, delta: float, drawn: float | None = None, others: float = 0.0
+    totals: Floats,
+    deviation: float,
+    move: float,
+    delta: float,
+    drawn: float | None = None,
+    others: float = 0.0,
+    known: float = 0.0,
 ) -> float:
     """ε of the labels of all queries, for these totals of ballots: (Q, K), without noise.
 
     `drawn` is the deviation of the noise in each total, `deviation` that of the continuous Gaussian it is worth (a
     little less); `move` is the L2 sensitivity of one query's ballots to the protected unit. `others` is μ² of further
-    Gaussian releases, whose totals are not known. The result never exceeds the ε that holds for all data.
+    Gaussian releases, whose totals are not known. `known` is the deviation of further noise in each total, which the
+    adversary knows. The result never exceeds the ε that holds for all data.
 
     >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
     >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
@@ -43,20 +62,41 @@ def data_dependent_epsilon(
     4.38
     """
     scale = deviation * math.sqrt(2.0) / move
-    spent = sum(renyi_bound(float(log_q), scale, _ORDERS) for log_q in log_mistake(totals, drawn or deviation))
+    if known:
+        spent = _spent_before_colluders(totals, scale, drawn or deviation, known)
+    else:
+        mistakes = log_mistake(totals, drawn or deviation)
+        spent = np.sum([renyi_bound(float(log_q), scale, _ORDERS) for log_q in mistakes], axis=0)
     spent = spent + _ORDERS * others / 2.0
     whatever = epsilon_of(math.sqrt(len(totals) * (move / deviation) ** 2 + others), delta)
     return min(_epsilon_from_renyi(np.asarray(spent), delta), whatever)
 
 
-def log_mistake(totals: Floats, deviation: float) -> Floats:
+def _spent_before_colluders(totals: Floats, scale: float, deviation: float, known: float) -> Floats:
+    """Rényi divergences of all labels, by order, for who knows noise of the deviation `known`: the least over t."""
+    whatever, rivals = _ORDERS / scale**2, totals.shape[1] - 1
+    ordered = np.sort(totals, axis=1)
+    spent = np.zeros_like(_ORDERS)
+    for total, lead in zip(totals, ordered[:, -1] - ordered[:, -2], strict=True):
+        best = whatever
+        for moved in lead * _MOVED:
+            log_missed = math.log(rivals) + float(log_ndtr(-moved / (math.sqrt(2.0) * known)))
+            log_q = float(log_mistake(total[None], deviation, moved)[0])
+            clear = (_ORDERS - 1.0) * renyi_bound(log_q, scale, _ORDERS)
+            found = np.logaddexp(clear, log_missed + (_ORDERS - 1.0) * whatever) / (_ORDERS - 1.0)
+            best = np.minimum(best, found)
+        spent += best
+    return spent
+
+
+def log_mistake(totals: Floats, deviation: float, moved: float = 0.0) -> Floats:
     """The log of an upper bound, for each query, on the probability that noise makes another label than the leader win.
 
     A label overtakes the leader if the difference of two noises, of deviation √2·σ, exceeds the lead; the bound is the
-    sum over all other labels.
+    sum over all other labels. `moved` is taken off every lead.
     """
     leader = totals.argmax(axis=1)
-    leads = totals.max(axis=1, keepdims=True) - totals
+    leads = totals.max(axis=1, keepdims=True) - totals - moved
     chances = log_ndtr(-leads / (math.sqrt(2.0) * deviation))
     chances[np.arange(len(totals)), leader] = -np.inf
     return np.asarray(logsumexp(chances, axis=1))

@@ -46,7 +46,9 @@ def _upload(plan: Plan) -> str:
         return f"at least {size(plan.upload_bytes)} per party: its records"
     rounds = "1 round" if plan.rounds == 1 else f"{plan.rounds} rounds"
     more = "" if plan.attempts == 1 else f"; up to {plan.attempts} times as much if attempts fail"
-    return f"{size(plan.upload_bytes)} per party, in {rounds}{more}"
+    several = plan.party_messages > plan.rounds
+    sent = f", {plan.party_messages:,} messages one after the other" if several else ""
+    return f"{size(plan.upload_bytes)} per party, in {rounds}{sent}{more}"
 
 
 def _data(study: Study) -> str:

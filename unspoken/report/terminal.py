@@ -165,8 +165,9 @@ def show_private_analysis(found: dict[str, float | str]) -> None:
     out.rule("[bold red]PRIVATE[/] · do not publish what follows", style="red")
     out.print(
         f"On these records the winners cost epsilon = {found['epsilon']:.4g}, against someone who is no party and "
-        f"knows nobody's noise; half of the queries were won by more than {found['median_lead']:.3g} votes. Both "
-        "numbers depend on the records and no noise protects them. No certificate contains them."
+        f"knows nobody's noise, and epsilon = {found['epsilon_colluding']:.4g} against the colluders that the study "
+        f"allows, or one curious party; half of the queries were won by more than {found['median_lead']:.3g} votes. "
+        "All of these depend on the records and no noise protects them. No certificate contains them."
     )
     out.rule(style="red")
 

@@ -346,6 +346,11 @@ class Protocol(ABC):
         """The most bytes that one party sends if nobody drops out, computed without keys or vectors."""
 
     @property
+    def party_messages(self) -> int:
+        """How often a party has something to send, one after the other, if nobody drops out."""
+        return 1
+
+    @property
     def longest_words(self) -> int:
         """The most bytes of numbers in one message: a vector, unless helpers send each other more."""
         return self.session.vector_bytes

@@ -333,6 +333,10 @@ class NeighbourProtocol(Protocol):
         label = sizes.of_text(self.session.label())
         return sum(sizes.of_message(Framed, label, last, sizes.of_bytes(body)) for body in bodies)
 
+    @property
+    def party_messages(self) -> int:
+        return 1 + len(self._later_sizes())
+
     @abstractmethod
     def _later_sizes(self) -> list[int]:
         """The sizes of the messages that a party sends after its keys."""

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
 from unspoken.data.block import Block
+from unspoken.data.bounding import clip_rows
+from unspoken.data.public import read_public
+from unspoken.learners.coral import aligned
 from unspoken.methods.base import Contribution, Conversation, PartyContext
 from unspoken.methods.plan import DeclaredSum, RecordSampling, contributions_apart
-from unspoken.methods.training.base import Training
+from unspoken.methods.training.base import Training, is_linear
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import FederatedOptions
@@ -24,13 +28,31 @@ _LARGEST_MODEL = 1e6
 
 
 class LocalTraining(Training[FederatedOptions]):
-    """Every party trains the model on its own records."""
+    """Every party trains the model on its own records, moved to where public ones lie if the study says so.
+
+    What it sends is a function of its own records, and bounded afterwards, if anything is promised (`learners.coral`).
+    """
+
+    @cached_property
+    def _public(self) -> Floats | None:
+        """The public records that a party adapts its own to."""
+        if self.options.adaptation == "none":
+            return None
+        if is_linear(self.study):
+            raise self.study.error(
+                "method.adaptation", 'is for models other than "linear", which learn in directions of public records'
+            )
+        if (found := read_public(self.study)) is None:
+            raise self.study.error("data", "lacks public: a file with public records, without labels, to adapt to")
+        return clip_rows(found.features, self.study.data)
 
     def trained(self, weights: Floats, block: Block, party: int, secrets: SecretStream) -> Floats:
         """The weights after a party's own training, with its records in an order that only the party knows."""
         options, count = self.options, int(block.counts[party])
         order = np.random.default_rng(int(secrets.words(1)[0]))
         features, labels = block.features[party, :count], block.labels[party, :count]
+        if self._public is not None:
+            features = aligned(features, self._public)
         return self.model.trained(weights, features, labels, options.epochs, options.batch, options.local_rate, order)
 
 
@@ -43,7 +65,7 @@ class ClippedUpdates(LocalTraining):
             raise study.error("privacy.unit", f'should be "party" with "{name}", which protects whole parties')
 
     def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
-        options, adjacency = self.options, study.privacy.adjacency
+        options, adjacency, _ = self.options, study.privacy.adjacency, self._public
         declared = DeclaredSum(
             name="update",
             dimension=self.model.size,

@@ -108,6 +108,11 @@ class FederatedOptions(TrainingOptions):
     epochs: int = Field(1, ge=1, description="a whole number, 1 or more: a party's passes over its records in a round")
     batch: int = Field(20, ge=1, description="a whole number, 1 or more: the records in a party's own batches")
     local_rate: float = Field(0.1, gt=0.0, description="a number above 0: the step size of a party's own steps")
+    adaptation: Literal["none", "coral"] = Field(
+        "none",
+        description='"none" or "coral" (fedavg: a party moves its records to where the public ones lie before it '
+        "trains)",
+    )
     local_steps: int = Field(
         5, ge=1, description="a whole number, 1 or more: a party's noisy steps in a round (fedsgd)"
     )

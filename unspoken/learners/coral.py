@@ -1,0 +1,58 @@
+"""CORAL: a party's records moved to where public records lie (Sun, Feng & Saenko 2016), before its model is trained.
+
+A party's features often have another mean and other second moments than the records that are asked about: another
+scanner, another region. With means m, m₀ and covariances C, C₀ of the party's and of the public records, a row becomes
+
+    x ↦ m₀ + (C₀ + ρI)^½ (C + ρI)^−½ (x − m),
+
+ρ a tenth of the mean variance of the public records (where those do not vary at all, the mean alone is moved). Labels
+are not used, and the public records stay as they are: so the model that is trained on the moved rows is asked about
+them directly.
+
+Formal guarantee. The map is made of all records of a party, so one record may move all of its rows: whatever is learnt
+from these may change altogether with one record. It stays at the party, and is a function of the party's own records
+and of public ones. Where a sensitivity holds for any function of a party's records, it holds after the map: ballots of
+models (shares that add up to 1, or zeros: √2, whatever made them), ballots of neighbours where whole parties are
+protected, and updates of whole parties, which are clipped. It does not hold for k neighbours of which a single record
+replaces one: after the map one record may replace them all.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from unspoken.types import Floats
+
+_RIDGE = 0.1
+_TINY = 1e-12
+
+
+def aligned(rows: Floats, public: Floats) -> Floats:
+    """The rows with the mean and, nearly, the covariance of the public ones.
+
+    >>> rng = np.random.default_rng(0)
+    >>> public, rows = rng.normal(3.0, 2.0, size=(500, 2)), rng.normal(-1.0, 0.5, size=(500, 2))
+    >>> moved = aligned(rows, public)
+    >>> bool(np.allclose(moved.mean(axis=0), public.mean(axis=0)))
+    True
+    >>> bool(np.allclose(moved.std(axis=0), public.std(axis=0), rtol=0.3))
+    True
+    """
+    centred, goal = rows - rows.mean(axis=0), public.mean(axis=0)
+    target = _covariance(public)
+    ridge = _RIDGE * float(np.trace(target)) / len(target)
+    if ridge < _TINY:
+        return np.asarray(goal + centred)
+    moved = centred @ _power(_covariance(rows), ridge, -0.5) @ _power(target, ridge, 0.5)
+    return np.asarray(goal + moved)
+
+
+def _covariance(rows: Floats) -> Floats:
+    centred = rows - rows.mean(axis=0)
+    return np.asarray(centred.T @ centred / len(rows))
+
+
+def _power(covariance: Floats, ridge: float, exponent: float) -> Floats:
+    """(C + ρI)^e, by the eigenvalues, which rounding must not make negative."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray((vectors * (np.maximum(values, 0.0) + ridge) ** exponent) @ vectors.T)
