@@ -18,7 +18,7 @@ import unspoken
 from factories import make
 from unspoken.learners.projected_gradients import after_projection
 from unspoken.learners.stateless import Stateless
-from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_models import Passes, TorchModel
 from unspoken.learners.torch_modules import ModelError
 from unspoken.methods.registry import method_for
 from unspoken.study import StudyError
@@ -248,11 +248,11 @@ def test_scores_and_plain_training_do_not_depend_on_what_went_through_before(kin
     made, (features, labels) = model(kind), examples(30)
     weights = made.initial()
     scores = made.scores(weights, features)
-    trained = made.trained(weights, features, labels, 2, 10, 0.1, np.random.default_rng(0))
+    trained = made.trained(weights, features, labels, Passes(2, 10, 0.1), np.random.default_rng(0))
     made.scores(weights, features * 100.0)
     made.clipped_gradients(weights, features * 100.0, labels, np.array([30]), 1.0)
     np.testing.assert_array_equal(made.scores(weights, features), scores)
-    again = made.trained(weights, features, labels, 2, 10, 0.1, np.random.default_rng(0))
+    again = made.trained(weights, features, labels, Passes(2, 10, 0.1), np.random.default_rng(0))
     np.testing.assert_array_equal(again, trained)
 
 

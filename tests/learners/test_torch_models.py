@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from unspoken.errors import UnspokenError
 from unspoken.learners import torch_models
 from unspoken.learners.projected_gradients import after_projection
-from unspoken.learners.torch_models import TorchModel
+from unspoken.learners.torch_models import Passes, TorchModel
 from unspoken.learners.torch_modules import ModelError, make_module
 
 FEATURES, OUTPUTS = 6, 3
@@ -326,7 +326,7 @@ def test_the_frozen_part_of_cnn_is_not_trained() -> None:
     trained = {name: value for name, value in state.items() if name.startswith("classifier.")}
     assert model.size == sum(value.size for value in trained.values()) < sum(value.size for value in state.values())
     order = np.random.default_rng(0)
-    moved = model.state(model.trained(weights, features, labels, 2, 3, 0.5, order))
+    moved = model.state(model.trained(weights, features, labels, Passes(2, 3, 0.5), order))
     for name, value in state.items():
         assert np.array_equal(moved[name], value) == (name not in trained)
 
@@ -334,7 +334,7 @@ def test_the_frozen_part_of_cnn_is_not_trained() -> None:
 def test_plain_training_is_torch_s_own_sgd() -> None:
     model, (features, labels) = make("mlp"), examples("mlp", 10)
     weights = model.initial()
-    found = model.trained(weights, features, labels, 3, 5, 0.1, np.random.default_rng(7))
+    found = model.trained(weights, features, labels, Passes(3, 5, 0.1), np.random.default_rng(7))
     module = make_module("mlp", FEATURES, OUTPUTS, [5, 4])
     module.load_state_dict({name: torch.from_numpy(value) for name, value in model.state(weights).items()})
     optimizer, order = torch.optim.SGD(module.parameters(), lr=0.1), np.random.default_rng(7)
@@ -536,5 +536,5 @@ def test_frozen_weights_are_released_as_they_were_made() -> None:
     model = make(here(Teacher))
     weights, (features, labels) = model.initial(), examples(here(Teacher), 20)
     model.clipped_gradients(weights, features, labels, np.array([20]), 0.5)
-    model.trained(weights, features, labels, 1, 5, 0.1, np.random.default_rng(0))
+    model.trained(weights, features, labels, Passes(1, 5, 0.1), np.random.default_rng(0))
     assert not model.state(weights)["mean"].any()

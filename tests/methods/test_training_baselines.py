@@ -15,6 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.learners.torch_models import Passes
 from unspoken.methods import mechanisms
 from unspoken.methods.base import Collect, PartyContext, Sum
 from unspoken.methods.baselines import Central, NonPrivate
@@ -273,7 +274,7 @@ def test_none_is_the_average_of_models_that_parties_train() -> None:
     weights, order = method.workload.model.initial(), np.random.default_rng(0)
     for _ in range(3):
         models = [
-            method.workload.model.trained(weights, features, labels, 2, 10, 0.2, order)
+            method.workload.model.trained(weights, features, labels, Passes(2, 10, 0.2), order)
             for features, labels in zip(block.features, block.labels, strict=True)
         ]
         weights = np.mean(models, axis=0)

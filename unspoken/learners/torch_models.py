@@ -18,6 +18,7 @@ import math
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,16 @@ _CHUNK_ROWS = 1024
 """The number of examples that go through a module at once, which bounds memory"""
 _MAKING = threading.Lock()
 """Modules draw their first weights from torch's only generator, so threads take turns."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """How a party trains on its own records."""
+
+    epochs: int
+    batch: int
+    rate: float
+    adam: bool = False
 
 
 class TorchModel:
@@ -143,27 +154,19 @@ class TorchModel:
         )
 
     def trained(
-        self,
-        flat: Floats,
-        features: Floats,
-        labels: Labels,
-        epochs: int,
-        batch: int,
-        rate: float,
-        order: np.random.Generator,
-        adam: bool = False,
+        self, flat: Floats, features: Floats, labels: Labels, passes: Passes, order: np.random.Generator
     ) -> Floats:
         """The weights after plain SGD, or Adam, from the given ones on one party's records."""
         module = self._with(flat)
         weights = [tensor.requires_grad_() for _, tensor in trained_weights(module.module)]
-        inputs, targets, steps = self._inputs(features), self._targets(labels), _Steps(adam)
+        inputs, targets, steps = self._inputs(features), self._targets(labels), _Steps(passes.adam)
         with _one_thread():
-            for _ in range(epochs):
-                for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // batch)):
+            for _ in range(passes.epochs):
+                for rows in np.array_split(order.permutation(len(inputs)), max(1, len(inputs) // passes.batch)):
                     losses = self._losses(module(inputs[rows]), targets[rows])
                     slopes = torch.autograd.grad(losses.mean(), weights, materialize_grads=True)
                     for tensor, step in zip(weights, steps.of(slopes), strict=True):
-                        tensor.data.sub_(rate * step)
+                        tensor.data.sub_(passes.rate * step)
                     module.hold()
         return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().cpu().numpy()
 

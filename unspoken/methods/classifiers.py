@@ -162,9 +162,11 @@ class Module(Classifier):
         self.model, self._how = model, how
 
     def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Floats:
+        from unspoken.learners.torch_models import Passes
+
         how, order = self._how, np.random.default_rng(self._how.seed)
-        first, adam = self.model.initial(), how.optimizer == "adam"
-        return self.model.trained(first, features, labels, how.epochs, how.batch, how.step, order, adam)
+        passes = Passes(how.epochs, how.batch, how.step, how.optimizer == "adam")
+        return self.model.trained(self.model.initial(), features, labels, passes, order)
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
         return np.asarray(self.model.scores(fitted, features).argmax(axis=1))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -22,6 +23,9 @@ from unspoken.methods.workloads import Asker, Query, given
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 from unspoken.types import Floats
+
+if TYPE_CHECKING:
+    from unspoken.learners.torch_models import Passes
 
 _LARGEST_MODEL = 1e6
 """No model's weights are expected to have a larger norm."""
@@ -48,12 +52,18 @@ class LocalTraining(Training[FederatedOptions]):
 
     def trained(self, weights: Floats, block: Block, party: int, secrets: SecretStream) -> Floats:
         """The weights after a party's own training, with its records in an order that only the party knows."""
-        options, count = self.options, int(block.counts[party])
+        count = int(block.counts[party])
         order = np.random.default_rng(int(secrets.words(1)[0]))
         features, labels = block.features[party, :count], block.labels[party, :count]
         if self._public is not None:
             features = aligned(features, self._public)
-        return self.model.trained(weights, features, labels, options.epochs, options.batch, options.local_rate, order)
+        return self.model.trained(weights, features, labels, self._passes, order)
+
+    @cached_property
+    def _passes(self) -> Passes:
+        from unspoken.learners.torch_models import Passes
+
+        return Passes(self.options.epochs, self.options.batch, self.options.local_rate)
 
 
 class ClippedUpdates(LocalTraining):
