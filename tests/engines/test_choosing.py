@@ -17,6 +17,7 @@ import unspoken
 from factories import maker
 from unspoken.cli import app
 from unspoken.engines.cluster import session
+from unspoken.engines.cluster.signals import signals_later
 from unspoken.errors import UnspokenError
 from unspoken.study import Study, StudyError
 from unspoken.summation.keys import Identity
@@ -83,14 +84,17 @@ def interrupts() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("interrupts")
-def test_an_interrupt_while_a_cluster_starts_comes_when_it_has_started() -> None:
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_interrupt_while_a_cluster_starts_comes_when_it_has_started_or_failed(fails: bool) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     started: list[bool] = []
 
     def start() -> None:
-        with session._interrupts_later():
+        with signals_later():
             os.kill(os.getpid(), signal.SIGINT)
             started.append(True)
+            if fails:
+                raise UnspokenError("it takes too long")
 
     with pytest.raises(KeyboardInterrupt):
         start()
@@ -101,5 +105,5 @@ def test_an_interrupt_while_a_cluster_starts_comes_when_it_has_started() -> None
 @pytest.mark.usefixtures("interrupts")
 def test_a_program_that_ignores_interrupts_does_so_while_a_cluster_starts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with session._interrupts_later():
+    with signals_later():
         os.kill(os.getpid(), signal.SIGINT)

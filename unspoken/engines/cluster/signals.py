@@ -81,5 +81,6 @@ def signals_later() -> Iterator[None]:
         yield
     finally:
         restore()
-    for number in kept:
-        signal.raise_signal(number)
+        # Also where what was done has failed: nobody asks for it any more.
+        for number in kept:
+            signal.raise_signal(number)
