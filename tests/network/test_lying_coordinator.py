@@ -48,7 +48,7 @@ def lied_to(town: Town, *lies: Lie) -> tuple[sites.Joined, list[str], list[str],
     said: list[str] = []
     ledger = Ledger(town.folder / "ledger.sqlite", "records")
     with Liar(town, *lies) as liar:
-        joined = town.join(NAMES[0], liar.port, ledger, told=sites.Told(line=said.append)).result(60)
+        joined = town.join(NAMES[0], liar.port, ledger, told=sites.Told(line=said.append)).result(300)
     return joined, said, liar.vectors(), len(ledger.account().charges)
 
 

@@ -51,9 +51,9 @@ def test_a_party_notices_that_others_have_signed_another_model(town: Town, monke
     monkeypatch.setattr(relay.Peer, "end", lambda self, body: told(self, forked(body, self.address, hub)))
     serving, port = town.serve()
     joining = [town.join(name, port) for name in NAMES]
-    serving.result(120)
+    serving.result(300)
     for name, each in zip(NAMES, joining, strict=True):
-        found, others = each.result(120).signers(), [other for other in NAMES if other != name]
+        found, others = each.result(300).signers(), [other for other in NAMES if other != name]
         assert (found.signed, found.unsigned) == (["hub", name], others)
         assert sorted(found.misfits) == sorted(others)
 
