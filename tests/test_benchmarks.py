@@ -116,6 +116,16 @@ def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
     assert {row["unit"] for row in result["digits"]["rows"]} == {"record", "party"}
 
 
+@pytest.mark.usefixtures("only_with_soak")
+def test_the_figures_of_dp_helmet_are_measured_and_drawn(tmp_path: Path) -> None:
+    # Two runs each: 8 points lost from one party to 20, with a standard deviation of 3, so that 28 are never lost.
+    result = run_and_write("helmet", tmp_path)
+    assert claims(result)["spread"][0]["holds"], result["claims"]
+    assert {"digits-table2", "digits-figure5", "digits-federated"} <= result.keys()
+    assert "### Where the paper is here" in (tmp_path / "helmet.md").read_text(encoding="utf-8")
+    assert has_pictures(tmp_path, *(f"helmet_digits_figure{number}" for number in (3, 4, 5, 8)))
+
+
 def test_every_benchmark_is_listed_with_its_claim() -> None:
     listed = call("__main__")
     programs = [file for file in (ROOT / "benchmarks").glob("*/*.py") if '__name__ == "__main__"' in file.read_text()]

@@ -48,26 +48,34 @@ def _line(panel: Any, rows: list[dict[str, Any]], by: str, label: str, **style: 
     panel.errorbar(
         [row[by] for row in rows],
         [row["accuracy"] for row in rows],
-        [row["deviation"] for row in rows],
+        [row["deviation"] or 0.0 for row in rows],
         capsize=2,
         label=label,
         **style,
     )
 
 
-def _axes(panel: Any, label: str) -> None:
+def _axes(panel: Any, label: str, values: list[float]) -> None:
     panel.set_xscale("log")
     panel.set_xlabel(label)
+    ticks = sorted(set(values))
+    panel.set_xticks(ticks, [f"{value:,g}" for value in ticks])
+    panel.minorticks_off()
     panel.grid(alpha=0.25)
+
+
+def _not_private(panel: Any, numbers: Numbers, name: str) -> None:
+    if f"{name}-plain" in numbers:
+        panel.axhline(numbers[f"{name}-plain"], color="0.2", ls="-.", lw=1.3, label="not private")
 
 
 def draw_spread(numbers: Numbers, name: str) -> Any:
     """A panel for each learner, with federated learning and DP-SGD in both."""
     found, others = numbers[f"{name}-figure3"], numbers.get(f"{name}-federated", [])
-    learners = list(dict.fromkeys(row["method"] for row in found["rows"]))
+    learners = list(dict.fromkeys(row["method"] for row in found))
     figure, panels = pyplot().subplots(1, len(learners), figsize=(11.0, 5.4), sharey=True, layout="constrained")
     for panel, learner in zip(panels, learners, strict=True):
-        rows = [row for row in found["rows"] if row["method"] == learner] + others
+        rows = [row for row in found if row["method"] == learner] + others
         counts = sorted({row["parties"] for row in rows})
         for method, parties in dict.fromkeys((row["method"], row["parties"]) for row in rows):
             part = [row for row in rows if (row["method"], row["parties"]) == (method, parties)]
@@ -75,9 +83,9 @@ def draw_spread(numbers: Numbers, name: str) -> Any:
             told = method if method.startswith("helmet") else {"central": "DP-SGD"}.get(method, f"DP-FL ({method})")
             dash = "-" if method.startswith("helmet") else "--"
             _line(panel, part, "epsilon", f"{told}, {many}", marker=MARKERS[counts.index(parties) % 5], ls=dash)
-        panel.axhline(found["not private"], color="0.2", ls="-.", lw=1.3, label="not private")
+        _not_private(panel, numbers, name)
         panel.set_title(learner, fontsize=11)
-        _axes(panel, "ε")
+        _axes(panel, "ε", [row["epsilon"] for row in rows])
     panels[0].set_ylabel("accuracy, %")
     legend_below(figure, list(panels), 4)
     return figure
@@ -90,10 +98,7 @@ def draw_growing(numbers: Numbers, name: str) -> Any:
         part = [row for row in rows if row["method"] == method]
         label = {"local": "DP-FL (local)", "independent-models, softmax": "naive average, softmax"}.get(method, method)
         _line(panel, part, "parties", label, marker=MARKERS[number])
-    _axes(panel, f"parties of 50 records, ε = {rows[0]['epsilon']:g}")
-    counts = sorted({row["parties"] for row in rows})
-    panel.set_xticks(counts, [f"{count:,}" for count in counts])
-    panel.minorticks_off()
+    _axes(panel, f"parties of 50 records, ε = {rows[0]['epsilon']:g}", [row["parties"] for row in rows])
     panel.set_ylabel("accuracy, %")
     legend_below(figure, [panel], 2)
     return figure
@@ -127,9 +132,9 @@ def draw_alone(numbers: Numbers, name: str) -> Any:
         for number, method in enumerate(dict.fromkeys(row["method"] for row in part)):
             label = "DP-SGD (central)" if method == "central" else method
             _line(panel, [row for row in part if row["method"] == method], "epsilon", label, marker=MARKERS[number])
-        panel.axhline(numbers[f"{name}-figure3"]["not private"], color="0.2", ls="-.", lw=1.3, label="not private")
+        _not_private(panel, numbers, name)
         panel.set_title(f"δ = {delta:g}", fontsize=11)
-        _axes(panel, "ε")
+        _axes(panel, "ε", [row["epsilon"] for row in part])
     panels[0].set_ylabel("accuracy, %")
     legend_below(figure, [panels[0]], 4)
     return figure
