@@ -221,6 +221,16 @@ def test_no_noise_is_opened_for_survivors_that_are_none(corrupt: set[int]) -> No
         stage.signatures(proposal)
 
 
+@pytest.mark.parametrize("sent", [8, 9, 10])
+def test_noise_is_opened_for_as_many_as_are_in_the_list_and_no_more(sent: int) -> None:
+    schedule = NoiseSchedule.plan(10, 1, 2, 1e6, 1.0)
+    stage = NodeStage(session(10, 2, schedule=schedule), corrupt={1, 2})
+    stage.post(range(sent))
+    part: PartialTotal = stage.say(0, Reveal(stage.signatures(stage.proposal(range(sent)))))
+    assert len(part.opened) == 32 * len(schedule.opened(sent)) * sent
+    assert len(schedule.opened(8)) < len(schedule.opened(10))
+
+
 # Two splittings
 
 

@@ -20,7 +20,7 @@ from unspoken.summation.introductions import Introduce, introduced
 from unspoken.summation.pairwise import Options as PairwiseOptions
 from unspoken.summation.pairwise import Pairwise
 from unspoken.summation.secagg import Options, SecAgg, quorum_of
-from unspoken.summation.secagg_messages import agreed_statement
+from unspoken.summation.secagg_messages import SHARE_BYTES, agreed_statement
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 
@@ -155,6 +155,18 @@ def test_a_list_of_survivors_that_did_not_all_send_opens_nothing(sent: int) -> N
     agree_and_open(stage, dict.fromkeys(range(sent), everyone), everyone)
     assert stage.opened
     assert stage.sums() == ([] if sent < 10 else [everyone - {0}])
+
+
+@pytest.mark.parametrize("sent", [8, 9, 10])
+def test_noise_is_opened_for_as_many_as_are_in_the_list_and_no_more(sent: int) -> None:
+    schedule = NoiseSchedule.plan(10, 1, 2, 1e6, 1.0)
+    stage = Stage(session(10, 1, 2, schedule=schedule), colluders={0})
+    stage.set_up()
+    survivors = set(range(sent))
+    agree_and_open(stage, dict.fromkeys(survivors, survivors), set(range(10)))
+    size = SHARE_BYTES * (1 + len(schedule.opened(sent)))
+    assert len(stage.opened) == sent
+    assert all(len(opened.alive_shares) == size * len(opened.alive) > 0 for _, _, opened in stage.opened)
 
 
 def test_nothing_of_one_attempt_is_worth_anything_in_another() -> None:
