@@ -50,7 +50,7 @@ def halve_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 def count_rounding_once(patch: pytest.MonkeyPatch) -> None:
     right = planning._with_fineness
-    patch.setattr(planning, "_with_fineness", lambda *facts: right(*facts[:-1], 1))
+    patch.setattr(planning, "_with_fineness", lambda *facts: right(*facts[:-2], 1, facts[-1]))
 
 
 def divide_by_survivors(patch: pytest.MonkeyPatch) -> None:
