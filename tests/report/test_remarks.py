@@ -48,7 +48,7 @@ def test_a_column_of_which_a_tenth_is_clipped_is_named() -> None:
 def test_labels_that_are_clipped_are_named() -> None:
     agreed = study(task="regression", data={"label": "died", "label_bounds": [0, 0.5], "columns": COLUMNS})
     (text,) = told(agreed, WELL)
-    assert text.endswith("of the labels lie outside the study's label_bounds 0 to 0.5")
+    assert "of the labels lie outside the study's label_bounds 0 to 0.5 and were clipped" in text
 
 
 def test_records_that_are_longer_than_the_norm_are_counted() -> None:

@@ -93,7 +93,8 @@ class Custom(Function):
         if vector.shape != (self.dimension,) or not np.isfinite(vector).all():
             self.observed.saw_failure()
             return np.zeros(self.dimension)
-        self.observed.saw(float(np.linalg.norm(vector / self._bound)))
+        with np.errstate(over="ignore"):
+            self.observed.saw(float(np.linalg.norm(vector / self._bound)))
         return vector
 
     def _vector(self, rows: Floats, parameters: Floats | None) -> Floats:
