@@ -67,7 +67,7 @@ def test_adaptation_changes_no_noise(tmp_path: Path) -> None:
 def test_fedavg_adapts_networks_and_fedsgd_refuses_to(tmp_path: Path) -> None:
     own, labels, public, right = displaced()
     groups = np.arange(len(labels)) % PARTIES
-    keys = {"model": "mlp", "hidden": [8], "rounds": 12, "rate": 1.0, "local_rate": 2.0, "epochs": 3}
+    keys = {"model": "mlp", "hidden": [8], "rounds": 20, "rate": 1.0, "local_rate": 1.0, "epochs": 5}
     shares = []
     for adaptation in ("none", "coral"):
         agreed = study(tmp_path, "fedavg", adaptation=adaptation, **keys)
