@@ -36,6 +36,7 @@ CLASSIFIERS: list[tuple[str, dict[str, Any]]] = [
     ("helmet", {"learner": "softmax"}),
     ("helmet", {"learner": "logistic"}),
     ("helmet", {"learner": "svm"}),
+    ("independent-models", {}),
     ("moments", {}),
     ("moments", {"function": "discriminant"}),
     ("moments", {"function": "network", "hidden": 3, "steps": 2}),

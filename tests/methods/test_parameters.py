@@ -144,6 +144,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "voting-fussy": {"queries": 4, "model": "found_here:Fussy"},
     "voting-touchy": {"queries": 4, "model": "found_here:Touchy", "epochs": 1},
     "conv": {"task": "statistics", "function": "mean"},
+    "independent-models": {"norm": 1e3, "regularization": 1e-6},
     "local": {"task": "statistics", "function": "histogram"},
 }
 POOLED = {"central", "dp-fm", "objective-perturbation", "none"}

@@ -209,16 +209,22 @@ def warm(path: Path) -> None:
         actors.run(method_for(study), plan, federation)
 
 
-def planned(method: Method) -> Plan:
-    return PLANS.get(method.study.digest()) or method.plan()
+def plan_once() -> None:
+    """Let the methods of this process, and of those that it starts, use the plans that were made to warm it."""
+    own: Any = Method.__dict__["agreed_plan"]
+
+    def planned(method: Method) -> Plan:
+        return PLANS.get(method.study.digest()) or own.func(method)
+
+    Method.agreed_plan = property(planned)  # type: ignore[assignment]
 
 
 COMMANDS = typer.main.get_command(app)
 PLANS: dict[str, Plan] = {}
-Method.agreed_plan = property(planned)  # type: ignore[assignment]
 
 
 def main() -> None:
+    plan_once()
     for content in sys.stdin:
         said = json.loads(content)
         answer: Any = None

@@ -37,6 +37,7 @@ STUDIES: dict[str, dict[str, Any]] = {
     "fedavg": {"unit": "party", "method": {"rounds": 2, "rate": 0.5}},
     "fedsgd": {"method": {"rounds": 1, "local_steps": 2}},
     "conv": {"task": "statistics"},
+    "independent-models": {"norm": 1000.0, "method": {"regularization": 1e-6}},
     "local": {"task": "statistics", "method": {"function": "histogram"}},
     "central": {"method": {"function": "network", "steps": 2}},
     "central-training": {"method": {"model": "linear", "rounds": 2}},
