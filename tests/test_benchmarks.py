@@ -82,6 +82,7 @@ def claims(result: dict[str, Any]) -> dict[str, list[dict[str, Any]]]:
     return named
 
 
+@pytest.mark.long
 def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None:
     made = claims(run("helmet.local_training"))
     for name in ("gradient", "difference", "memory", "seconds"):

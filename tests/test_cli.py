@@ -141,6 +141,7 @@ def changed(folder: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new), encoding="utf-8")
 
 
+@pytest.mark.long
 def test_the_demo_learns_and_says_what_privacy_costs(tmp_path: Path) -> None:
     text = shown(tmp_path, "demo")
     private, pooled, alone = (
@@ -556,6 +557,7 @@ def test_every_method_plans_and_runs_every_task_that_it_fits(
 
 
 @pytest.mark.parametrize(("method", "task"), FITTING)
+@pytest.mark.long
 def test_every_method_is_explained_to_people(tasks: Callable[..., Path], method: str, task: str) -> None:
     folder = tasks(task, method)
     told = shown(folder, "plan", "study.toml")

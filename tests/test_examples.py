@@ -55,7 +55,7 @@ def example(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
 
 
 def test_every_folder_is_an_example_that_can_be_installed() -> None:
-    folders = [path for path in (ROOT / "examples").iterdir() if path.is_dir()]
+    folders = [path for path in (ROOT / "examples").iterdir() if path.is_dir() and path.name != "__pycache__"]
     assert sorted(folders) == EXAMPLES
     assert METHODS
 
@@ -78,6 +78,7 @@ def test_the_commands_of_the_readme_run(example: Path) -> None:
     assert json.loads(certificate.read_text())["versions"][facts["name"]] == facts["version"]
 
 
+@pytest.mark.long
 def test_its_own_tests_pass(example: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "error"]
     done = subprocess.run(command, cwd=example, capture_output=True, text=True, check=False)
@@ -85,6 +86,7 @@ def test_its_own_tests_pass(example: Path) -> None:
     assert " passed" in done.stdout
 
 
+@pytest.mark.long
 def test_the_promise_suite_attacks_its_method(example: Path) -> None:
     """As someone does who installs it beside a clone."""
     entries = tomllib.loads((example / "pyproject.toml").read_text())["project"]["entry-points"]

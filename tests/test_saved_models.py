@@ -238,7 +238,7 @@ def test_the_file_of_a_model_has_neither_times_nor_places_in_memory(monkeypatch:
     assert len(made) == 1
 
 
-@pytest.mark.parametrize("unit", ["ns", "us", "s"])
+@pytest.mark.parametrize("unit", ["ns", *(pytest.param(unit, marks=pytest.mark.long) for unit in ("us", "s"))])
 @pytest.mark.parametrize("missing", [None, "indicator", "2020-01-01"])
 def test_days_of_a_data_frame_are_the_same_days_as_text(unit: str, missing: str | None) -> None:
     """A study takes a frame's datetime64 as it is; the scikit-learn model, saved or not, takes these days as text."""

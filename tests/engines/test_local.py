@@ -179,6 +179,7 @@ class Endless(Federation):
         return Block(features, rng.integers(0, 3, (100, 4)), np.full(100, 4))
 
 
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:
     """Peak of Python's allocations for 200 and 1,000 parties with a real secure sum. Seen: 0.76 of it for five times as
     many parties."""

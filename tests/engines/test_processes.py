@@ -175,6 +175,7 @@ def test_a_tallier_that_hangs_ends_the_vote_at_the_deadline() -> None:
     assert_gone(list(children.values()), within=0.0)
 
 
+@pytest.mark.long
 def test_a_message_that_a_hanging_tallier_does_not_read_ends_at_the_deadline() -> None:
     """Larger than what the connection holds: it is the sending that waits."""
     with separate(vote(deadline=0.5)) as helpers:

@@ -78,6 +78,7 @@ def test_a_projection_and_its_lift_are_the_identity_on_average(kind: Vectors, di
 
 
 @pytest.mark.parametrize("size", [4, 11, 24])
+@pytest.mark.long
 def test_layers_projected_and_lifted_are_the_identity_on_average(size: int, runs: Callable[[int, int], int]) -> None:
     """False alarms: 1 in 1,000 for each case (1,521 entries at 5 deviations)."""
     products = []
@@ -248,6 +249,7 @@ def test_the_transform_is_the_walsh_hadamard_matrix(length: int) -> None:
     np.testing.assert_allclose(transformed, hadamard(length) @ vector, atol=1e-12)
 
 
+@pytest.mark.long
 def test_norms_of_projected_layers_concentrate_and_the_spread_is_as_stated(runs: Callable[[int, int], int]) -> None:
     """Means over all turns within 5 deviations; false alarms: 1 in 10⁵."""
     rng, shapes = np.random.default_rng(1), [(30, 40), (3, 31)]

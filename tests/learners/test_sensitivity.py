@@ -143,7 +143,7 @@ def test_replacing_a_record_moves_an_sgd_model_within_its_sensitivity_and_close_
     assert max(ratios) >= 0.6
 
 
-@pytest.mark.parametrize("solver", ["certified", "sgd"])
+@pytest.mark.parametrize("solver", ["certified", pytest.param("sgd", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", LOSSES)
 def test_replacing_several_records_moves_a_model_within_so_many_sensitivities(
     name: str, solver: str, runs: Callable[[int, int], int]

@@ -68,7 +68,7 @@ def largest_distance(method: Moments, parameters: np.ndarray | None, trials: int
 
 
 @pytest.mark.parametrize("turn", ["mean", "first step", "later step"])
-@pytest.mark.parametrize("classes", [2, 5])
+@pytest.mark.parametrize("classes", [2, pytest.param(5, marks=pytest.mark.long)])
 def test_no_turn_of_softmax_moves_by_more_than_its_sensitivity_and_each_can_reach_it(turn: str, classes: int) -> None:
     """Two records on opposite sides of the origin; in a later step both are classified wrongly, and surely."""
     method = moments(study(data=data(classes), method={"function": "softmax"}))

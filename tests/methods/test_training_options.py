@@ -106,6 +106,7 @@ def test_a_curator_and_a_party_alone_draw_batches_without_replacement(name: str)
     assert 0.0 <= done.metrics["accuracy"] <= 1.0
 
 
+@pytest.mark.long
 def test_the_plan_says_what_tokens_cost_and_what_needs_none() -> None:
     keys = {"sampling": "without-replacement", "rate": 0.2, "rounds": 60}
     plan = plan_for(study(keys, parties=(10, 5_000, 5_000)))

@@ -52,6 +52,7 @@ def test_every_kind_of_study_runs_across_processes(scene: str, vectors: int, wor
     assert {each["spent"]["vectors"] for each in parties} == {vectors}
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_killed_when_vectors_leave_goes_on_with_another_attempt(world: World) -> None:
     """Two attempts are planned. Its second record says that vectors may leave."""
     run = played(world, Fault("secagg+", 2, "coordinator", "kill", "FileStore.sync", 2, False, 0.1))

@@ -100,6 +100,7 @@ def test_the_stated_advantage_holds_for_an_adversary_that_turns_adaptively(
     assert 1.03 * former_delta(sigma, rate, count, 0.0) < reached <= stated < 1.25 * reached
 
 
+@pytest.mark.long
 def test_rounds_with_different_noise_hold_against_an_adversary_that_turns_adaptively() -> None:
     rate, noises = 0.2, [2.0] * 6 + [3.0] * 8 + [1.5] * 2
     rounds = [Rounds(2.0, rate, 6), Rounds(3.0, rate, 8), Rounds(1.5, rate, 2)]

@@ -232,9 +232,9 @@ NODES = [
     (6, 1, 1, 3, 3),
     (6, 2, 1, 3, 3),
     (7, 1, 1, 3, 2),
-    (7, 1, 1, 4, 3),
+    pytest.param(7, 1, 1, 4, 3, marks=pytest.mark.long),
     (6, 2, 0, 5, 3),
-    (6, 1, 2, 3, 2),
+    pytest.param(6, 1, 2, 3, 2, marks=pytest.mark.long),
 ]
 
 
