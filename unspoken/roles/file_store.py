@@ -3,8 +3,7 @@
 The journal is a header and records. Every record is sealed with AES-256-GCM under a key of the file alone, derived by
 HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. It is bound to its
 number and to a digest of all records before it (the chain). Nonces are random: a record that was torn by a crash is
-written again with another one. A snapshot is a new file that takes the old one's place at once. It is on disk before;
-that its name is, too, and that the witness knows, can wait until something leaves that depends on it.
+written again with another one. A snapshot is a new file that takes the old one's place at once.
 
 The witness is a small file at another path, for example beside the identity's secret. It has the number of records and
 the chain, authenticated by the same identity. It is written when the journal is on disk, before the message leaves that
@@ -126,8 +125,6 @@ class FileStore(Store):
         self._size = 0
         self._seen, self._rest = True, 0
         """Whether the witness's mark was met when the file was read, and the bytes after the last whole record"""
-        self._is_synced = self._is_named = False
-        """Whether the file is on disk as it is, and whether its folder is, since it took the place of another"""
         self._broken = ""
         try:
             self._lock = _locked(path)
@@ -156,21 +153,14 @@ class FileStore(Store):
         self._check_whole()
         self._settle(self._flush)
         if self._mark != self._witness.mark:
-            self._settle(self._sync)
+            self._settle(lambda: self._disk.sync(self._file))
             self._settle(lambda: self._witness.write(self._mark))
 
-    def _sync(self) -> None:
-        """Have the journal on disk, and its name."""
-        if not self._is_synced:
-            self._disk.sync(self._file)
-        if not self._is_named:
-            self._disk.sync_folder(self._path.parent)
-        self._is_synced = self._is_named = True
-
-    def put(self, snapshot: bytes) -> None:
+    def replace(self, snapshot: bytes) -> None:
         self._check_whole()
         self._begin(snapshot)
         self._waiting, self._size = [], 0
+        self._settle(lambda: self._witness.write(self._mark))
 
     def close(self) -> None:
         if not self._broken:
@@ -191,7 +181,6 @@ class FileStore(Store):
             if seen.records:
                 self._refuse(f"is gone, but its witness {self._witness.path} counts {seen.records} records; {_REMEDY}")
             self._begin(None)
-            self._settle(self._sync)
         else:
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
             if not self._read() and self._mark.records:
@@ -216,7 +205,7 @@ class FileStore(Store):
         if self._file >= 0:
             os.close(self._file)
         self._file, self._key, self._mark = file, key, mark
-        self._is_synced, self._is_named = True, False
+        self._settle(lambda: self._disk.sync_folder(self._path.parent))
 
     def _read(self) -> list[bytes]:
         """All whole records, from the first on."""
@@ -279,7 +268,7 @@ class FileStore(Store):
             mark = mark.after(frames[-1])
         if frames:
             self._disk.write(self._file, b"".join(frames))
-            self._mark, self._waiting, self._size, self._is_synced = mark, [], 0, False
+            self._mark, self._waiting, self._size = mark, [], 0
 
     def _settle(self, kept: Callable[[], None]) -> None:
         """Keep something. If that fails, nobody knows what is kept: only a new beginning can tell."""
