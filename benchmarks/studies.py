@@ -12,7 +12,7 @@ from unspoken.data.splits import split
 from unspoken.engines import local
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import method_for
 from unspoken.methods.releases import LinearModel, Release
 from unspoken.noise.stream import SecretStream

@@ -19,7 +19,7 @@ from unspoken.engines.network.frames import packed
 from unspoken.engines.network.participant import Finished, Told
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.methods.base import Method
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 
 

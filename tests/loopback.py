@@ -16,7 +16,7 @@ from unspoken.engines.network.frames import Ending
 from unspoken.engines.network.server import Server, Terms
 from unspoken.engines.outcome import Outcome, vanishing_parties
 from unspoken.methods.base import Method
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Envelope
 

@@ -13,7 +13,7 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Conversation, Method, Total
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study, StudyError

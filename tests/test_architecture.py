@@ -171,6 +171,16 @@ def test_imports_point_down() -> None:
     assert len(list(imports())) > 100
 
 
+def test_what_methods_share_knows_none_of_them() -> None:
+    """Plans and releases are below the methods: they import each other's room at most."""
+    shared = ("methods/planning/", "methods/releases/")
+    for file, tree in trees().items():
+        if file.startswith(shared):
+            found = {module for node in ast.walk(tree) for module in _imported(node)}
+            methods = {module.removeprefix("unspoken.") for module in found if module.startswith("unspoken.methods")}
+            assert all(f"{module.replace('.', '/')}/".startswith(shared) for module in methods), file
+
+
 def test_no_file_is_too_long() -> None:
     lines = {str(path.relative_to(ROOT)): len(path.read_text().splitlines()) for path in ROOT.rglob("*.py")}
     assert {file for file, count in lines.items() if count > MOST_LINES_OF_A_FILE} == set(LONG_FILES)

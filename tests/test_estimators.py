@@ -14,7 +14,7 @@ from sklearn.utils.estimator_checks import estimator_checks_generator, parametri
 
 import unspoken
 from unspoken.estimators import PrivacyWarning, PrivateClassifier, PrivateRegressor
-from unspoken.methods import mechanisms
+from unspoken.methods.planning import mechanisms
 
 LEARNERS = ["softmax", "logistic", "svm"]
 

@@ -23,7 +23,7 @@ from unspoken.learners.second_moments import SecondMoments
 from unspoken.learners.solving import solve
 from unspoken.methods.cape import Cape
 from unspoken.methods.functions import FunctionOptions
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.planning import Plan, PlannedSum
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.secrets import PartySecrets
 from unspoken.summation.base import Envelope, Protocol

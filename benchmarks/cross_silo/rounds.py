@@ -19,10 +19,9 @@ from benchmarks.studies import ArrayFederation, Floats, Integers, Records, Study
 from unspoken.data.block import Block
 from unspoken.engines import local
 from unspoken.learners.torch_models import TorchModel
-from unspoken.methods import mechanisms
 from unspoken.methods.base import Method, PartyContext, Sum
-from unspoken.methods.mechanisms import NoiseSource, Participation
-from unspoken.methods.plan import PlannedSum
+from unspoken.methods.planning import PlannedSum, mechanisms
+from unspoken.methods.planning.mechanisms import NoiseSource, Participation
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Envelope, Protocol
 from unspoken.summation.simulated_keys import SimulatedEndpoints

@@ -1,8 +1,9 @@
 """Claim: where noise is longer than any total of the records, models are little better than a constant.
 
 `plan` and `simulate` warn where the signal X (records over the noise of a total that one record moves by 1) is below
-2√(d(K − 1)), for d features of K classes: `methods.expectation` derives it from public facts. Here ε is chosen so that
-X is so many times √(d(K − 1)), on iris, digits, and normal clouds of points. Numbers are means over runs of the engine.
+2√(d(K − 1)), for d features of K classes: `methods.planning.expectation` derives it from public facts. Here ε is chosen
+so that X is so many times √(d(K − 1)), on iris, digits, and normal clouds of points. Numbers are means over runs of the
+engine.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import numpy as np
 from benchmarks.common import Numbers, claim, conclude, options, say, show_table
 from benchmarks.moments.data import Split
 from benchmarks.studies import Records, Study, deal, plan_of, run_records, share_right, study
-from unspoken.methods.directions import signal_of
-from unspoken.methods.expectation import doubt
+from unspoken.methods.planning.directions import signal_of
+from unspoken.methods.planning.expectation import doubt
 
 TIMES = (1.0, 1.9, 2.1, 4.0, 8.0, 16.0)
 """X over √(d(K − 1))"""

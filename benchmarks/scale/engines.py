@@ -51,7 +51,7 @@ from unspoken.engines import local
 from unspoken.engines.cluster import engine
 from unspoken.engines.cluster.session import connected, ray
 from unspoken.methods.base import Method
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 
 FILE = Path(__file__).with_name("engines.json")

@@ -16,7 +16,7 @@ from sklearn.svm import SVC
 
 from benchmarks.studies import Floats, Integers, Release
 from unspoken.methods.base import Conversation, Total
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.voting import Voting
 
 KNOWN = 0.2

@@ -41,7 +41,7 @@ _VOTING = [
     ),
     (
         "noise shares σ²/N",
-        "`methods/mechanisms.py`",
+        "`methods/planning/mechanisms.py`",
         "sized for the honest parties that are left when colluders' shares are known and others dropped out; whole "
         "numbers, added after rounding",
     ),

@@ -30,8 +30,7 @@ from unspoken.data.block import Block
 from unspoken.data.files import Records
 from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
 from unspoken.methods.functions.columns import columns_of
-from unspoken.methods.plan import DeclaredSum, Plan
-from unspoken.methods.planning import make_plan
+from unspoken.methods.planning import DeclaredSum, Plan, make_plan
 from unspoken.methods.releases import Statistics
 from unspoken.study import LARGEST_NORM, Section, Study, Template
 from unspoken.types import Floats

@@ -16,9 +16,8 @@ from cast import Cast
 from small_studies import public_file, small
 from unspoken.engines.outcome import NETWORK, Outcome
 from unspoken.engines.signing import canonical
-from unspoken.methods import budget
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan, budget
 from unspoken.methods.registry import method_for
 from unspoken.privacy.gaussian import mu_for
 from unspoken.report.certificate import certificate

@@ -27,7 +27,7 @@ from small_studies import small
 from unspoken.engines.actors import Vanishing
 from unspoken.methods.base import Cancel, Collect, Sum, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.roles.contributor import Contributor
 from unspoken.roles.file_store import Disk, FileStore
 from unspoken.roles.messages import Ask, Assist, Carried, Over, ask_for

@@ -22,7 +22,7 @@ from unspoken.data.block import Block
 from unspoken.methods.base import Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.methods.training.batches import FixedBatches
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.messages import Carried, ask_for, carried

@@ -32,7 +32,7 @@ from small_studies import (
 from unspoken.engines import actors, local
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.outcome import Outcome
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study

@@ -15,7 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
 from unspoken.engines.local import run
-from unspoken.methods.mechanisms import Participation
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.registry import method_for
 from unspoken.noise.discrete_gaussian import sample
 from unspoken.noise.stream import SecretStream

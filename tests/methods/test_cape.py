@@ -22,10 +22,10 @@ from unspoken.engines.outcome import vanishing_parties
 from unspoken.methods.base import Cancel
 from unspoken.methods.baselines import IndependentMessages, Local
 from unspoken.methods.cape import Cape
-from unspoken.methods.correlated_noise import CorrelatedNoise
 from unspoken.methods.functions import Custom, FunctionMethod
-from unspoken.methods.mechanisms import IndependentNoise, Participation
 from unspoken.methods.parameters import Refused
+from unspoken.methods.planning.correlated_noise import CorrelatedNoise
+from unspoken.methods.planning.mechanisms import IndependentNoise, Participation
 from unspoken.methods.workloads import Query
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.accounting import epsilon_of

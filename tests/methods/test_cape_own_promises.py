@@ -9,7 +9,7 @@ import pytest
 
 from factories import maker
 from unspoken.methods.cape import Cape
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.ledger import after

@@ -28,14 +28,13 @@ from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.learners.projected_gradients import BeforeProjection
 from unspoken.learners.random_projection import projected_bound
-from unspoken.methods import mechanisms
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.baselines import Central
-from unspoken.methods.budget import trust_of
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import DeclaredSum
-from unspoken.methods.planning import Setting, plan_sum
+from unspoken.methods.planning import DeclaredSum, mechanisms
+from unspoken.methods.planning.budget import trust_of
+from unspoken.methods.planning.making import Setting, plan_sum
 from unspoken.methods.registry import method_for
 from unspoken.methods.training import batches
 from unspoken.methods.training.batches import poisson_sample

@@ -16,7 +16,7 @@ from unspoken.data.bounding import clip_rows
 from unspoken.methods.base import Sum, Total
 from unspoken.methods.helmet import Helmet
 from unspoken.methods.helmet_rules import score_noise
-from unspoken.methods.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.methods.registry import method_for
 from unspoken.privacy.gaussian import delta_of, epsilon_of
 from unspoken.study import make_study

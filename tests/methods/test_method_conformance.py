@@ -19,7 +19,7 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.methods.base import Collect, PartyContext, PartyRequest, Sum
-from unspoken.methods.plan import PlannedSum
+from unspoken.methods.planning import PlannedSum
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream

@@ -43,7 +43,7 @@ from unspoken.methods.base import (
 )
 from unspoken.methods.functions import Custom
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range, Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.methods.releases import Statistics
 from unspoken.methods.training.batches import PoissonBatches

@@ -16,14 +16,14 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.learners.torch_models import Passes
-from unspoken.methods import mechanisms
 from unspoken.methods.base import Collect, PartyContext, Sum
 from unspoken.methods.baselines import Central, NonPrivate
 from unspoken.methods.fedavg import FedAvg
 from unspoken.methods.fedsgd import FedSgd
 from unspoken.methods.functions import FunctionOptions
 from unspoken.methods.functions.regression import LeastSquares
-from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, Participation, PreNoised
+from unspoken.methods.planning import mechanisms
+from unspoken.methods.planning.mechanisms import CuratorNoise, IndependentNoise, Participation, PreNoised
 from unspoken.methods.registry import method_for
 from unspoken.methods.training.averaging import AveragedModels
 from unspoken.methods.training.gradients import GradientDescent

@@ -32,7 +32,7 @@ from unspoken.engines.network.link import Link
 from unspoken.engines.network.loading import load
 from unspoken.engines.network.relay import Relay
 from unspoken.methods.base import Method, PartyRequest
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import method_for, plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import results, terminal  # noqa: F401

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from network.town import NAMES, Town
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.policy import refusal

@@ -13,7 +13,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from small_studies import public_file
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.events import Event, Gaussian, SubsampledGaussian
 from unspoken.privacy.ledger import Ledger

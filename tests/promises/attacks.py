@@ -22,7 +22,7 @@ from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
 from unspoken.methods.base import Collect, Method, Pool, Request, Sum, Total, Vote
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.stream import SecretStream

@@ -16,10 +16,10 @@ from attacks import Case
 from unspoken.data import federation
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.public_directions import PublicDirections
-from unspoken.methods import planning
 from unspoken.methods.functions import Function
 from unspoken.methods.helmet import Helmet
 from unspoken.methods.multiparty import Multiparty
+from unspoken.methods.planning import making
 from unspoken.methods.voting import Voting
 from unspoken.summation import adding, incoming, secagg
 from unspoken.summation.graph import Degree
@@ -49,8 +49,8 @@ def halve_the_sensitivity(patch: pytest.MonkeyPatch) -> None:
 
 
 def count_rounding_once(patch: pytest.MonkeyPatch) -> None:
-    right = planning._with_fineness
-    patch.setattr(planning, "_with_fineness", lambda *facts: right(*facts[:-2], 1, facts[-1]))
+    right = making._with_fineness
+    patch.setattr(making, "_with_fineness", lambda *facts: right(*facts[:-2], 1, facts[-1]))
 
 
 def divide_by_survivors(patch: pytest.MonkeyPatch) -> None:

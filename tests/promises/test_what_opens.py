@@ -19,8 +19,8 @@ import pytest
 
 import factories
 from adversaries.lying_nodes import NodeStage, session
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.registry import method_for
 from unspoken.privacy import accounting
 from unspoken.privacy.events import Spend

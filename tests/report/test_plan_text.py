@@ -10,9 +10,9 @@ import pytest
 
 from factories import maker
 from unspoken.methods.moments import Moments
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.scales import Scale, scales
 from unspoken.methods.registry import plan_for
-from unspoken.methods.scales import Scale, scales
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.report.plan_text import plan_rows
 from unspoken.study import Study

@@ -21,7 +21,7 @@ from disks import Folder, PowerCut
 from small_studies import KEY, federation_of, methods_and_tasks, records_of, small
 from unspoken.engines.actors import Actors, Vanishing
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Event, Gaussian

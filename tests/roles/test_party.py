@@ -22,7 +22,7 @@ from unspoken.data.block import Block
 from unspoken.data.files import DataError
 from unspoken.methods.base import Method, Sum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.planning import Plan, PlannedSum
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import draws_by_tokens

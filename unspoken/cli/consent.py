@@ -11,7 +11,7 @@ import typer
 from unspoken.cli.program import AsJson, explained, print_json
 
 if TYPE_CHECKING:
-    from unspoken.methods.plan import Plan
+    from unspoken.methods.planning import Plan
     from unspoken.privacy.ledger import Ledger
     from unspoken.report.promise_text import Seat
     from unspoken.study.policy import Policy

@@ -26,7 +26,7 @@ def plan(
     planned = plan_for(study)
     table = planned.weakening() if weakening and planned.guarantee.is_promise and not planned.is_pooled else []
     if as_json:
-        from unspoken.methods.scales import scales
+        from unspoken.methods.planning.scales import scales
 
         told = {"computes": study.described.told(study), "scales": [scale.to_json() for scale in scales(planned)]}
         print_json({**planned.to_json(), **told, **({"weakening": table} if weakening else {})})

@@ -14,7 +14,7 @@ from unspoken.comparison.variants import method_of, study_for
 from unspoken.data.files import Records
 from unspoken.data.splits import split, stratified
 from unspoken.errors import UnspokenError
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import method_for, plan_for
 from unspoken.report.remarks import on_noise, on_predictions
 from unspoken.simulation import simulate_records

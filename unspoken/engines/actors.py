@@ -15,7 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import Federation
 from unspoken.engines.outcome import Outcome, Progress, early_and_late, vanishing_at, vanishing_parties
 from unspoken.methods.base import Method, Request, Sum, Vote
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.helper import Helper

@@ -38,8 +38,8 @@ from unspoken.methods.base import (
     ZeroSum,
     release_of,
 )
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.contributor import Contributor
 from unspoken.roles.secrets import PartySecrets, common_root

@@ -13,7 +13,7 @@ from unspoken.engines.remembering import Remembered
 from unspoken.engines.threads import ThreadedCrowd
 from unspoken.engines.work import Work
 from unspoken.methods.base import Method, Vote
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 
 _ENGINE = "local: all parties in one process"

@@ -9,8 +9,8 @@ from datetime import datetime
 import numpy as np
 
 from unspoken.methods.base import Collect, Request, Tokens, ZeroSum
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
 from unspoken.types import Flags
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from unspoken.data.federation import BLOCK_PARTIES, Federation
 from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, TokenPositions, ZeroSum
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import protocol_for
 from unspoken.roles.contributor import Contributor

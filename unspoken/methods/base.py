@@ -17,9 +17,9 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.data.records import Records
 from unspoken.learners.public_directions import PublicDirections
-from unspoken.methods.directions import directions_of, with_notes
 from unspoken.methods.parameters import NO_INDICES, NO_PARAMETERS, Indices, Parameters, Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.directions import directions_of, with_notes
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Description, Study

@@ -13,11 +13,11 @@ from typing import ClassVar
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Collect, Conversation, PartyContext, PartyRequest, Pool, Total
-from unspoken.methods.budget import trust_of
 from unspoken.methods.functions import FunctionMethod
-from unspoken.methods.mechanisms import CuratorNoise, IndependentNoise, NoNoise
-from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import Setting, plan_sum, state_plan
+from unspoken.methods.planning import OtherRelease, Plan
+from unspoken.methods.planning.budget import trust_of
+from unspoken.methods.planning.making import Setting, plan_sum, state_plan
+from unspoken.methods.planning.mechanisms import CuratorNoise, IndependentNoise, NoNoise
 from unspoken.methods.training.averaging import AveragedModels
 from unspoken.methods.training.base import is_linear
 from unspoken.methods.training.batches import PooledBatches

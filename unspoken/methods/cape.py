@@ -26,11 +26,12 @@ from pydantic import Field
 
 from unspoken import defaults
 from unspoken.methods.base import Cancel, Collect, Conversation, Total, ZeroSum
-from unspoken.methods.budget import epsilon_for
-from unspoken.methods.correlated_noise import CorrelatedNoise
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
-from unspoken.methods.mechanisms import NoiseShares, Participation
-from unspoken.methods.plan import Plan, agreed_protocol
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.budget import epsilon_for
+from unspoken.methods.planning.correlated_noise import CorrelatedNoise
+from unspoken.methods.planning.mechanisms import NoiseShares, Participation
+from unspoken.methods.planning.plan import agreed_protocol
 from unspoken.methods.workloads import Answering, Query
 from unspoken.privacy.accounting import epsilon_of
 from unspoken.privacy.gaussian import mu_for

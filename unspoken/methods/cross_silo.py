@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from unspoken.methods.mechanisms import NoiseShares
+from unspoken.methods.planning.mechanisms import NoiseShares
 from unspoken.methods.training.base import TrainingMethod
 from unspoken.methods.training.batches import FixedBatches
 from unspoken.methods.training.gradients import GradientDescent

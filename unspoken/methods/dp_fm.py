@@ -24,10 +24,10 @@ from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.data.block import Block
 from unspoken.learners.second_moments import SecondMoments
 from unspoken.methods.base import Conversation, Pool, PooledMethod
-from unspoken.methods.budget import epsilon_for, trust_of
-from unspoken.methods.mechanisms import CURATOR
-from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import Setting, state_plan
+from unspoken.methods.planning import OtherRelease, Plan
+from unspoken.methods.planning.budget import epsilon_for, trust_of
+from unspoken.methods.planning.making import Setting, state_plan
+from unspoken.methods.planning.mechanisms import CURATOR
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.discrete_laplace import DISTANCE, LARGEST_SCALE, sample
 from unspoken.noise.stream import SecretStream

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from unspoken.methods.mechanisms import NoiseShares
+from unspoken.methods.planning.mechanisms import NoiseShares
 from unspoken.methods.training.averaging import ClippedUpdates
 from unspoken.methods.training.base import TrainingMethod
 from unspoken.methods.training.options import FederatedOptions

@@ -11,8 +11,8 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Conversation, PartyContext, PartyRequest
-from unspoken.methods.mechanisms import Participation, PreNoised
-from unspoken.methods.plan import DeclaredSum, Plan, PlannedSum
+from unspoken.methods.planning import DeclaredSum, Plan, PlannedSum
+from unspoken.methods.planning.mechanisms import Participation, PreNoised
 from unspoken.methods.training.base import TrainingMethod
 from unspoken.methods.training.gradients import NAME, GradientDescent
 from unspoken.methods.training.options import FederatedOptions, GradientOptions, TrainingOptions

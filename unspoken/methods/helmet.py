@@ -35,9 +35,8 @@ from unspoken.methods.base import (
 )
 from unspoken.methods.helmet_rules import choose_constant, choose_radius, choose_regularization, total_sensitivity
 from unspoken.methods.helmet_tuning import choose
-from unspoken.methods.mechanisms import IndependentNoise, Mechanism, NoiseShares
-from unspoken.methods.plan import DeclaredSum, Plan
-from unspoken.methods.planning import make_plan
+from unspoken.methods.planning import DeclaredSum, Plan, make_plan
+from unspoken.methods.planning.mechanisms import IndependentNoise, Mechanism, NoiseShares
 from unspoken.methods.releases import LinearModel
 from unspoken.study import Section, Study, Template
 

@@ -32,7 +32,7 @@ from bisect import bisect_left
 from dataclasses import replace
 
 from unspoken.learners.linear import LinearLearner
-from unspoken.methods.budget import budget, expected_noise
+from unspoken.methods.planning.budget import budget, expected_noise
 from unspoken.study import Study
 
 _RECORDS, _PARTIES = (0.1, 0.1), (0.5, 0.05)

@@ -17,7 +17,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
-from unspoken.methods.mechanisms import NoiseShares
+from unspoken.methods.planning.mechanisms import NoiseShares
 from unspoken.study import Study, Template
 
 _CHOSEN = {"classification": "softmax", "regression": "linear-regression"}

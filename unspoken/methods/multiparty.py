@@ -40,7 +40,6 @@ from unspoken.learners.losses import CrossEntropy, SoftLabelLoss, loss_of
 from unspoken.learners.parametrization import space_for
 from unspoken.learners.scores import classify
 from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Total
-from unspoken.methods.budget import budget, trust_of
 from unspoken.methods.classifiers import (
     ARGUMENTS,
     VOTER,
@@ -50,9 +49,10 @@ from unspoken.methods.classifiers import (
     make_classifier,
     votes_of,
 )
-from unspoken.methods.mechanisms import CuratorNoise, NoNoise
-from unspoken.methods.plan import DeclaredSum, OtherRelease, Plan, PlannedSum
-from unspoken.methods.planning import Setting, left_of_delta, plan_sum, setting_of, state_plan
+from unspoken.methods.planning import DeclaredSum, OtherRelease, Plan, PlannedSum
+from unspoken.methods.planning.budget import budget, trust_of
+from unspoken.methods.planning.making import Setting, left_of_delta, plan_sum, setting_of, state_plan
+from unspoken.methods.planning.mechanisms import CuratorNoise, NoNoise
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream

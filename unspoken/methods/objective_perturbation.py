@@ -27,10 +27,10 @@ from scipy.special import expit
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Conversation, Pool, PooledMethod
-from unspoken.methods.budget import trust_of
-from unspoken.methods.mechanisms import CURATOR
-from unspoken.methods.plan import OtherRelease, Plan
-from unspoken.methods.planning import Setting, state_plan
+from unspoken.methods.planning import OtherRelease, Plan
+from unspoken.methods.planning.budget import trust_of
+from unspoken.methods.planning.making import Setting, state_plan
+from unspoken.methods.planning.mechanisms import CURATOR
 from unspoken.methods.releases import LinearModel
 from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream

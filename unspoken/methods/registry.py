@@ -10,7 +10,7 @@ from unspoken import plugins
 from unspoken.data.public import check_public
 from unspoken.methods.base import Method
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.study import Section, Study, Task
 from unspoken.study.explaining import shown
 

@@ -64,12 +64,12 @@ from unspoken.methods.base import (
     Total,
     Vote,
 )
-from unspoken.methods.budget import budget
 from unspoken.methods.classifiers import Classifier, ClassifierError, Training, make_classifier, votes_of
-from unspoken.methods.mechanisms import Participation
 from unspoken.methods.parameters import Indices
-from unspoken.methods.plan import DeclaredSum, Plan
-from unspoken.methods.planning import make_plan, setting_of
+from unspoken.methods.planning import DeclaredSum, Plan, make_plan
+from unspoken.methods.planning.budget import budget
+from unspoken.methods.planning.making import setting_of
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
 from unspoken.methods.voting_notes import note_on_leads
 from unspoken.methods.voting_options import Options

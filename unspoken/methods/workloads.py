@@ -38,10 +38,9 @@ from unspoken.methods.base import (
     Total,
     release_of,
 )
-from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import NO_PARAMETERS, Parameters
-from unspoken.methods.plan import DeclaredSum, Plan
-from unspoken.methods.planning import make_plan
+from unspoken.methods.planning import DeclaredSum, Plan, make_plan
+from unspoken.methods.planning.mechanisms import Mechanism
 from unspoken.methods.releases import Release
 from unspoken.study import Study
 from unspoken.types import Floats

@@ -15,7 +15,7 @@ from typing import Any
 
 from unspoken import plugins
 from unspoken.engines.outcome import Outcome, is_on_a_cluster
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release
 from unspoken.report.results import ResultFile
 from unspoken.study import plain

@@ -9,7 +9,7 @@ from typing import Any
 
 from unspoken.engines.signing import canonical, parsed
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release, Statistics
 from unspoken.report.agreement import ROUNDING, difference
 from unspoken.report.certificate import FORMAT, statement

@@ -10,7 +10,7 @@ from typing import Any
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.signing import Signature, signers, with_signatures
 from unspoken.errors import printable
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.report import results
 from unspoken.report.results import ResultFile
 from unspoken.study import Study

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from unspoken.engines.outcome import FLOWER, NETWORK
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.report.agreement import ROUNDING, difference, told
 from unspoken.report.certificate import LARGEST, is_number, libraries
 from unspoken.study.explaining import shown

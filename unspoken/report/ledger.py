@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from rich.table import Table
 
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.privacy.events import Event
 from unspoken.privacy.guarantee import unit_in_words
 from unspoken.privacy.ledger import Ledger, Limit, Run, total_of

@@ -19,7 +19,7 @@ from rich.text import Text
 from unspoken.engines.network.frames import News
 from unspoken.engines.network.status import STAGES, duration, with_names
 from unspoken.errors import printable
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.report.plan_text import size
 from unspoken.study import Study
 from unspoken.summation.addresses import names_by_address

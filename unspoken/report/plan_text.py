@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from unspoken.methods.plan import Plan, PlannedSum
-from unspoken.methods.scales import scales
+from unspoken.methods.planning import Plan, PlannedSum
+from unspoken.methods.planning.scales import scales
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.guarantee import unit_in_words
 from unspoken.study import Study

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.privacy.ledger import Ledger, Limit, total_of
 from unspoken.privacy.ledger_totals import covers
 from unspoken.study.explaining import shown, where

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from rich.console import Console
 from rich.markup import escape
 
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import ledger as ledgers
 from unspoken.report.plan_text import Row, plan_rows

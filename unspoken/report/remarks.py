@@ -10,8 +10,8 @@ from unspoken.data.bounding import lengths_of
 from unspoken.data.checking import MANY
 from unspoken.data.columns import percent
 from unspoken.data.records import Records
-from unspoken.methods.expectation import doubt
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.expectation import doubt
 from unspoken.methods.releases import Release
 from unspoken.study import Study
 

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.outcome import Progress as ProgressCall
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.report.certificate import simulation
 from unspoken.report.plan_text import plan_rows, size, way
 from unspoken.report.verification import Verified

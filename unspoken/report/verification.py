@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from unspoken.engines.signing import SIGNATURES, canonical, is_signature, parsed, signers
 from unspoken.errors import UnspokenError
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import answerable, method_for
 from unspoken.report.agreement import difference, told
 from unspoken.report.certificate import FORMAT, statement

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from unspoken.methods.base import Cancel, Collect, Method, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.planning import Plan, PlannedSum
 from unspoken.roles.messages import largest_ask, largest_carried
 from unspoken.summation.base import NO_ATTEMPT, Protocol
 

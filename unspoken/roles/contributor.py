@@ -11,8 +11,8 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, Method, PartyContext, PartyRequest
-from unspoken.methods.mechanisms import NoiseSource
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.planning import Plan, PlannedSum
+from unspoken.methods.planning.mechanisms import NoiseSource
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import check_planned
 from unspoken.roles.secrets import PartySecrets

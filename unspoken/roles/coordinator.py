@@ -29,7 +29,7 @@ from unspoken.methods.base import (
     ZeroSum,
     release_of,
 )
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import largest_message, largest_of_study, protocol_for

@@ -6,7 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.planning import Plan, PlannedSum
 from unspoken.summation import evidence as of_a_sum
 from unspoken.summation.base import ATTEMPT_BYTES, Protocol, Rejected, Roster, SignedStatement
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.roles.attempts import check_planned, largest_assist, largest_of_study, protocol_for
 from unspoken.roles.messages import Assist, Carried, Over, assisted, largest_carried

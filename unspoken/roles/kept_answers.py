@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unspoken.methods.base import Collect, Request, Total, ZeroSum
-from unspoken.methods.mechanisms import Participation
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.roles.totals import CommonNoise, Messages, Totals
 
 

@@ -22,7 +22,8 @@ from unspoken.data.block import Block
 from unspoken.data.federation import check_bounded
 from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, Request, TokenPositions, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import FREE_ATTEMPTS, Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.privacy.events import Event
 from unspoken.privacy.ledger import Charges, OverLimit, Run

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from unspoken.methods.base import PartyContext, TokenPositions
-from unspoken.methods.mechanisms import NoiseSource
+from unspoken.methods.planning.mechanisms import NoiseSource
 from unspoken.noise.stream import SecretStream
 
 

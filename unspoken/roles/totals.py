@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from unspoken.methods.base import Cancel, Collect, PartyRequest, Request, Sum, Total, Vote, ZeroSum
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.plan import Plan, PlannedSum
+from unspoken.methods.planning import Plan, PlannedSum
+from unspoken.methods.planning.mechanisms import Participation
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Coordinator, address_of
 from unspoken.summation.collection import CollectionCoordinator

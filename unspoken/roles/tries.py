@@ -28,8 +28,9 @@ from collections import Counter
 from collections.abc import Mapping
 
 from unspoken.methods.base import Cancel, Collect, PartyRequest, Request, Tokens, ZeroSum
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.plan import FREE_ATTEMPTS, Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.mechanisms import Participation
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.roles.attempts import draws_by_tokens
 from unspoken.summation.base import ATTEMPT_BYTES, Aborted
 

@@ -23,7 +23,7 @@ from unspoken.engines.cluster import session
 from unspoken.engines.journal import Journal
 from unspoken.engines.outcome import ON_A_CLUSTER, Outcome, Progress
 from unspoken.methods.base import Method
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import answerable, method_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import results

@@ -24,7 +24,7 @@ from unspoken.engines.signing import is_signature, sign, valid, without
 from unspoken.errors import printable
 from unspoken.methods.base import Method
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import checked_plan, method_for
 from unspoken.privacy.ledger import Charges
 from unspoken.report.countersigning import check_certificate, largest_ending, received

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from unspoken.engines.network.cards import CardError, home
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.roles.file_store import FileStore
 from unspoken.roles.store import not_kept
 from unspoken.study import Study

@@ -149,7 +149,7 @@ class Description:
     @classmethod
     def learns_directions(cls, study: Study) -> bool:
         """Whether the model is a classifier that is linear in the study's bounded vectors, so that it can be learnt on
-        mapped ones and mapped back: see `methods.directions`."""
+        mapped ones and mapped back: see `methods.planning.directions`."""
         return False
 
     @classmethod

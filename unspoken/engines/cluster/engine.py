@@ -18,7 +18,7 @@ from unspoken.engines.outcome import ON_A_CLUSTER, Outcome, Progress, vanishing_
 from unspoken.engines.remembering import Remembered
 from unspoken.engines.work import Work
 from unspoken.methods.base import Method
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 

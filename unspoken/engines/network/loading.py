@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from unspoken.methods.plan import Plan, agreed_protocol
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.plan import agreed_protocol
 from unspoken.noise import discrete_gaussian
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 

@@ -9,7 +9,7 @@ from typing import Any
 from unspoken.engines.network.frames import Ending, News
 from unspoken.engines.network.link import Arrived
 from unspoken.methods.parameters import Refused
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 from unspoken.roles.messages import is_carried
 from unspoken.roles.party import LimitReached
 from unspoken.roles.role import Role

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from unspoken.engines.network.frames import News
 from unspoken.errors import UnspokenError
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning import Plan
 
 
 @dataclass(frozen=True)

@@ -31,11 +31,11 @@ from unspoken.learners.scores import Link
 from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, Triangle
 from unspoken.learners.softmax_steps import clipped_residuals
 from unspoken.methods.base import Conversation, Request
-from unspoken.methods.budget import expected_noise
 from unspoken.methods.functions.base import NAME, NamedFunction, PreliminarySum
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.functions.regression import LeastSquares, exact_model
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range
+from unspoken.methods.planning.budget import expected_noise
 from unspoken.methods.releases import LinearModel, Release
 from unspoken.methods.workloads import Asker, Query, given
 from unspoken.study import Study

@@ -18,8 +18,8 @@ from unspoken import defaults
 from unspoken.data.block import Block
 from unspoken.methods.base import Contribution, PartyContext
 from unspoken.methods.functions.options import FunctionOptions
-from unspoken.methods.mechanisms import Mechanism
-from unspoken.methods.plan import DeclaredSum
+from unspoken.methods.planning import DeclaredSum
+from unspoken.methods.planning.mechanisms import Mechanism
 from unspoken.methods.workloads import Query, Workload
 from unspoken.study import Study
 from unspoken.types import Floats

@@ -8,10 +8,10 @@ import numpy as np
 
 from unspoken.learners.softmax_steps import SoftmaxSteps, chosen_steps
 from unspoken.methods.base import Conversation
-from unspoken.methods.budget import budget
 from unspoken.methods.functions.base import NAME, NamedFunction
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range
+from unspoken.methods.planning.budget import budget
 from unspoken.methods.releases import LinearModel
 from unspoken.methods.workloads import Asker, Query
 from unspoken.study import Study

@@ -14,7 +14,8 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.public import read_public
 from unspoken.learners.coral import aligned
 from unspoken.methods.base import Contribution, Conversation, PartyContext
-from unspoken.methods.plan import DeclaredSum, RecordSampling, contributions_apart
+from unspoken.methods.planning import DeclaredSum, RecordSampling
+from unspoken.methods.planning.sums import contributions_apart
 from unspoken.methods.training.base import Training, is_linear
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from unspoken.methods.mechanisms import Mechanism
 from unspoken.methods.parameters import Parameters, weight_parameters
+from unspoken.methods.planning.mechanisms import Mechanism
 from unspoken.methods.releases import TorchWeights
 from unspoken.methods.training import pretrained
 from unspoken.methods.training.options import TrainingOptions

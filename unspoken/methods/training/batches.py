@@ -9,8 +9,8 @@ from typing import ClassVar
 import numpy as np
 
 from unspoken.methods.base import PartyContext, TokenPositions
-from unspoken.methods.budget import trust_of
-from unspoken.methods.plan import RecordSampling
+from unspoken.methods.planning import RecordSampling
+from unspoken.methods.planning.budget import trust_of
 from unspoken.methods.training.options import GradientOptions
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.subsampled import effective_rate, largest_rate

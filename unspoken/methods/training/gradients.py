@@ -9,8 +9,9 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.learners.projected_gradients import BeforeProjection, Plain, Projection, after_projection
 from unspoken.methods.base import Contribution, Conversation, PartyContext, Tokens, Total
-from unspoken.methods.mechanisms import Mechanism
-from unspoken.methods.plan import DeclaredSum, contributions_apart
+from unspoken.methods.planning import DeclaredSum
+from unspoken.methods.planning.mechanisms import Mechanism
+from unspoken.methods.planning.sums import contributions_apart
 from unspoken.methods.training.base import Training
 from unspoken.methods.training.batches import SLACK, Batches, OwnBatches, PoissonBatches, PooledBatches
 from unspoken.methods.training.optimizer import Optimizer

@@ -19,8 +19,9 @@ from small_studies import KEY, Recording, federation_of, method_of, public_file,
 from unspoken.engines import actors, local
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.plan import FREE_ATTEMPTS, Plan
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.mechanisms import Participation
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.accounting import epsilon_of

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 from unspoken.arithmetic import MOST_POOLED, floating_point_slack
-from unspoken.methods.budget import budget, epsilon_for, trust_of
-from unspoken.methods.expectation import doubt
-from unspoken.methods.plan import FREE_ATTEMPTS, DeclaredSum, OtherRelease, Plan, PlannedSum, agreed_protocol
-from unspoken.methods.scales import scales
-from unspoken.methods.sums import contributions_apart, drawn_by
+from unspoken.methods.planning.budget import budget, epsilon_for, trust_of
+from unspoken.methods.planning.expectation import doubt
+from unspoken.methods.planning.plan import FREE_ATTEMPTS, Plan, agreed_protocol
+from unspoken.methods.planning.scales import scales
+from unspoken.methods.planning.sums import DeclaredSum, OtherRelease, PlannedSum, contributions_apart, drawn_by
 from unspoken.noise.encoding import Encoding
 from unspoken.privacy import integer
 from unspoken.privacy.accounting import Terms, epsilon_of, guarantee_of

@@ -14,9 +14,8 @@ from small_studies import PARTIES, RECORDS, federation_of
 from unspoken.data.block import Block
 from unspoken.engines import local
 from unspoken.methods.base import Contribution, Conversation, Method, PartyContext, PartyRequest, Sum
-from unspoken.methods.mechanisms import NoiseShares, NoiseSource
-from unspoken.methods.plan import DeclaredSum, Plan, RecordSampling
-from unspoken.methods.planning import make_plan
+from unspoken.methods.planning import DeclaredSum, Plan, RecordSampling, make_plan
+from unspoken.methods.planning.mechanisms import NoiseShares, NoiseSource
 from unspoken.methods.registry import method_for
 from unspoken.methods.releases import Statistics
 from unspoken.noise.stream import SecretStream

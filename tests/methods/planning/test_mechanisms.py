@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from unspoken.methods.correlated_noise import CorrelatedNoise
-from unspoken.methods.mechanisms import (
+from unspoken.methods.planning.correlated_noise import CorrelatedNoise
+from unspoken.methods.planning.mechanisms import (
     CuratorNoise,
     IndependentNoise,
     Mechanism,

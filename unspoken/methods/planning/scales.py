@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from unspoken.methods.plan import Plan
-    from unspoken.methods.sums import OtherRelease, PlannedSum
+    from unspoken.methods.planning.plan import Plan
+    from unspoken.methods.planning.sums import OtherRelease, PlannedSum
 
 _SEEN = 2.0
 """The number of deviations from which on something is seen"""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unspoken.methods.mechanisms import Mechanism, NoiseSource, Participation, drawn
+from unspoken.methods.planning.mechanisms import Mechanism, NoiseSource, Participation, drawn
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy import correlated
 from unspoken.privacy.guarantee import Trust

@@ -1,7 +1,7 @@
 """The plan of a method, derived from the study alone: its sums, their noise, and the guarantee that follows.
 
 A plan is frozen data. What it spends is a list of events; `privacy.accounting` turns them into the guarantee.
-`methods.planning` makes plans.
+`making` makes plans.
 """
 
 from __future__ import annotations
@@ -16,8 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.methods.mechanisms import Participation
-from unspoken.methods.sums import DeclaredSum, OtherRelease, PlannedSum, RecordSampling, contributions_apart, drawn_by
+from unspoken.methods.planning.mechanisms import Participation
+from unspoken.methods.planning.sums import (
+    DeclaredSum,
+    OtherRelease,
+    PlannedSum,
+    drawn_by,
+)
 from unspoken.privacy import accounting, integer
 from unspoken.privacy.events import Event, Spend
 from unspoken.privacy.guarantee import Guarantee, Trust
@@ -30,17 +35,6 @@ from unspoken.summation.record_shuffle import Options as ShuffleOptions
 from unspoken.summation.record_shuffle import RecordShuffle
 from unspoken.summation.registry import open_session, protocol_of
 from unspoken.summation.shuffle_course import ShuffleSession
-
-__all__ = [
-    "FREE_ATTEMPTS",
-    "DeclaredSum",
-    "OtherRelease",
-    "Plan",
-    "PlannedSum",
-    "RecordSampling",
-    "agreed_protocol",
-    "contributions_apart",
-]
 
 FREE_ATTEMPTS = 15
 """The number of attempts at a sum that may end before vectors leave, on top of those that the study counts. They cost

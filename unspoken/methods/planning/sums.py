@@ -1,6 +1,6 @@
 """Sums as a method declares them and as a plan sizes them: frozen data.
 
-`methods.plan` puts them together; `methods.planning` sizes them.
+`plan` puts them together; `making` sizes them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from unspoken.arithmetic import ROWS
-from unspoken.methods.mechanisms import Mechanism, NoiseShares, Participation
+from unspoken.methods.planning.mechanisms import Mechanism, NoiseShares, Participation
 from unspoken.noise.encoding import Encoding
 from unspoken.noise.schedule import COMPONENTS
 from unspoken.noise.stream import SecretStream

@@ -20,8 +20,8 @@ from __future__ import annotations
 import math
 
 from unspoken.learners.public_directions import rank_for
-from unspoken.methods.directions import signal_of
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning.directions import signal_of
+from unspoken.methods.planning.plan import Plan
 
 _LEAST = {"classification": 2.0, "regression": 10.0}
 """The least X/√(d(K − 1)), or X/√d of a regression, at which a model may learn something"""

@@ -17,7 +17,7 @@ from factories import make
 from unspoken.data.federation import ArrayFederation, party_block
 from unspoken.data.files import DataError, Records
 from unspoken.engines import actors, local
-from unspoken.methods.directions import signal_of
+from unspoken.methods.planning.directions import signal_of
 from unspoken.methods.registry import method_for, plan_for
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import mu_for

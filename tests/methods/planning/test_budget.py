@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from factories import make
-from unspoken.methods.budget import budget, epsilon_for, expected_noise
-from unspoken.methods.directions import signal_of
 from unspoken.methods.functions.auto import expected_signal
 from unspoken.methods.helmet_rules import score_noise
+from unspoken.methods.planning.budget import budget, epsilon_for, expected_noise
+from unspoken.methods.planning.directions import signal_of
 from unspoken.methods.registry import method_for
 
 PARTIES, EACH = 40, 50

@@ -19,7 +19,7 @@ from unspoken.data.bounding import clip_rows
 from unspoken.data.files import DataError
 from unspoken.data.public import PublicRecords, read_public
 from unspoken.learners.public_directions import LEAST_ROWS, PublicDirections, rank_for
-from unspoken.methods.plan import Plan
+from unspoken.methods.planning.plan import Plan
 from unspoken.study import Study
 from unspoken.types import Floats
 
