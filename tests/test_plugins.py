@@ -287,8 +287,7 @@ OWN = """\
 import math
 import numpy as np
 from unspoken.methods.base import Contribution, Method, Sum
-from unspoken.methods.plan import DeclaredSum
-from unspoken.methods.planning import make_plan
+from unspoken.methods.planning import DeclaredSum, make_plan
 from unspoken.methods.releases import Statistics
 
 class Own(Method):
@@ -343,7 +342,7 @@ def own(install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ({"set_up": "1 / 0"}, "own_package.py, line 12 (ZeroDivisionError: division by zero); repair"),
+        ({"set_up": "1 / 0"}, "own_package.py, line 11 (ZeroDivisionError: division by zero); repair"),
         ({"plan": "return None"}, 'failed (TypeError: Expected plan of "own" to return a Plan, got None); repair'),
         ({"plan": "declared['count'] = 0"}, 'Expected count of the sum "all" to be a whole number from 1, got 0)'),
         ({"plan": "declared['dimension'] = 2.0"}, "Expected dimension of"),
@@ -373,7 +372,7 @@ def test_a_method_that_cannot_plan_is_told_in_one_sentence(
 @pytest.mark.parametrize(
     ("lines", "told"),
     [
-        ({"contribute": "raise RuntimeError('two\\nlines')"}, "line 18 (RuntimeError: two lines); repair"),
+        ({"contribute": "raise RuntimeError('two\\nlines')"}, "line 17 (RuntimeError: two lines); repair"),
         ({"contribute": "return None"}, "(AttributeError:"),
         ({"coordinate": "yield Sum('all', turn=1)"}, '(Refused: "all" is asked for more often than planned'),
         ({"coordinate": "yield Sum('some')"}, '(Refused: the request is for "some", which is not in the plan)'),
