@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 from unspoken.summation.base import Envelope
 
+VICTIM = "party:0"
+"""Whom attacks and crashes are aimed at."""
 STUDIES: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]] = {
     # Requests with numbers, in several turns, for a secure sum.
     "turns": ("moments", {"function": "network", "steps": 2, "hidden": 3}, ("secagg+", "pairwise", "compute-nodes")),
@@ -69,3 +72,10 @@ class Cast(Actors):
     def kept(self, address: str) -> list[bytes]:
         """What the participant's store has."""
         return self.stores[address].read()
+
+
+@cache
+def honest(public: Path, kind: str, protocol: str) -> tuple[list[Any], int]:
+    """The totals of a run without faults, and how many bytes the victim sent."""
+    cast = Cast(study_of(public, kind, protocol))
+    return cast.totals(), cast.sent[VICTIM]

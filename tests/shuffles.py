@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from streams import fixed
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope
 from unspoken.summation.mixnet import onion_bytes, split
@@ -28,11 +28,6 @@ from unspoken.summation.simulated_keys import SimulatedKeys
 
 COUNTS = (3, 0, 4, 2)
 Tamper = Callable[[list[bytes], "Run"], list[bytes]]
-
-
-def fixed(name: str) -> SecretStream:
-    """Secret randomness that is the same in every run of the tests."""
-    return SecretStream(hashlib.sha256(name.encode()).digest())
 
 
 class Run:

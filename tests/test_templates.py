@@ -1,4 +1,4 @@
-"""The study files to start from say about records what their method takes them for. (`test_study` plans them all.)"""
+"""Study files to start from say about records what their method takes them for. (`study/test_tasks` plans them all.)"""
 
 from __future__ import annotations
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 
 import msgspec
 import numpy as np
+import pytest
 
-from unspoken.noise.stream import SecretStream
+from streams import fixed
 from unspoken.summation import ballots as messages
-from unspoken.summation.ballots import Ballot, Count, Framed, address
+from unspoken.summation.ballots import TALLIERS, Ballot, Count, Framed, address
 from unspoken.summation.base import COORDINATOR, NO_ATTEMPT, Endpoint, Envelope, Message, Session, VoteShape
 from unspoken.summation.incoming import bitmap
 from unspoken.summation.simulated_keys import SimulatedEndpoints
@@ -20,10 +20,11 @@ from unspoken.summation.tally import Options, Tally, TallyCoordinator, TallyPart
 from unspoken.summation.tally_agreement import approved
 from unspoken.types import Integers
 
-
-def fixed(name: str) -> SecretStream:
-    """Secret randomness that is the same in every run of the tests."""
-    return SecretStream(hashlib.sha256(name.encode()).digest())
+EACH_TALLIER = pytest.mark.parametrize(("talliers", "index"), [(n, i) for n in (3, 5) for i in range(n)])
+EACH_NUMBER = pytest.mark.parametrize("talliers", TALLIERS)
+MANY_ARE_LONG = pytest.mark.parametrize(
+    "talliers", [*TALLIERS[:-1], pytest.param(TALLIERS[-1], marks=pytest.mark.long)]
+)
 
 
 class Vote:

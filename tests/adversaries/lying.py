@@ -40,6 +40,8 @@ from unspoken.summation.secagg_party import SecAggParty
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 ATTEMPTS = count(1)
+LOW_ORDER = [bytes(32), bytes([1]) + bytes(31), bytes.fromhex("ec" + "ff" * 30 + "7f")]
+"""Keys that agree on the same secret with everyone."""
 
 
 def session(parties: int, colluding: int, dropouts: int, attempt: bytes | None = None, **more: Any) -> Session:

@@ -25,9 +25,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from adversaries import test_nodes, test_random_coordinator, test_state, test_tally
-from adversaries.test_state import SCENES, VICTIM, Crashing, OnDisk
-from cast import Cast, study_of
+from adversaries import lying_votes, random_nodes, test_random_coordinator
+from adversaries.on_disk import SCENES, Crashing, OnDisk, decoded
+from cast import VICTIM, Cast, honest, study_of
 from disks import PowerCut
 from small_studies import public_file
 from summation import test_faults
@@ -79,7 +79,7 @@ class Replaying(Cast):
         role: Any = {**self.parties, **self.helpers}.get(to)
         if role is None:
             return
-        message = test_state.decoded(body)
+        message = decoded(body)
         if self.rewraps and isinstance(message, Carried):
             body = msgspec.msgpack.encode(Carried(self.coordinator.attempt, message.body))
         with contextlib.suppress(Rejected, Refused):
@@ -101,7 +101,7 @@ def replays(seed: int) -> str:
         totals = cast.totals()
     except Aborted:
         return "aborted"
-    assert totals == test_state.honest(public(), kind, protocol), f"seed {seed}: another total"
+    assert totals == honest(public(), kind, protocol)[0], f"seed {seed}: another total"
     assert all(len(sent) == 1 for sent in cast.vectors.values()), f"seed {seed}: two vectors in one attempt"
     return "exact"
 
@@ -121,7 +121,7 @@ def crashes(seed: int) -> str:
             return "not begun"
         totals = cast.totals()
         cast.close()
-    assert totals == test_state.honest(public(), kind, protocol), f"seed {seed}: another total"
+    assert totals == honest(public(), kind, protocol)[0], f"seed {seed}: another total"
     assert all(len(sent) == 1 for sent in cast.vectors.values()), f"seed {seed}: two vectors in one attempt"
     return "crashed" if cast.failed else "exact"
 
@@ -157,7 +157,7 @@ def stale(seed: int) -> str:
         cast.after = put_back
         totals = cast.totals()
         cast.close()
-    assert totals == test_state.honest(public(), kind, protocol), f"seed {seed}: another total"
+    assert totals == honest(public(), kind, protocol)[0], f"seed {seed}: another total"
     return "refused" if refused else "exact"
 
 
@@ -166,11 +166,11 @@ def lies_to_parties(seed: int) -> str:
 
 
 def lies_to_nodes(seed: int) -> str:
-    return "opened" if test_nodes.play(seed) else "nothing opened"
+    return "opened" if random_nodes.play(seed) else "nothing opened"
 
 
 def lies_to_talliers(seed: int) -> str:
-    return "counted" if test_tally.play(seed).begun else "nothing counted"
+    return "counted" if lying_votes.play(seed).begun else "nothing counted"
 
 
 def faults(name: str, seed: int) -> str:

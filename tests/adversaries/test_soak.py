@@ -17,7 +17,7 @@ def test_runs_of_each_kind_end_in_the_exact_total_or_in_an_abort(kind: str, seed
 
 
 def test_what_goes_wrong_is_told_with_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(soak.test_state, "honest", lambda *_: [])
+    monkeypatch.setattr(soak, "honest", lambda *_: ([], 0))
     assert soak.one("stale", 7)[2] == "WRONG AssertionError: seed 7: another total"
 
 

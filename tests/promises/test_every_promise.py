@@ -4,7 +4,7 @@ close to it, and what is left of the noise in the smallest total that can open i
 Methods and protocols come from the registries: a new one is attacked as soon as it is there. Each method meets some
 combinations of unit, dropouts, sizes and protocol, and together they meet every pair; with `--soak` each method meets
 ten of all, and with `--soak-times 15` as well all of them. Secret votes (`tally`) show no totals that could be
-compared: tests/summation/test_tally.py has them.
+compared: tests/summation/test_tally_winners.py has them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,9 @@
-"""A party and its ledger: what is charged is what the certificate promises, before a vector leaves, and once."""
+"""A party and its ledger: what is charged is what the certificate promises."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import dp_accounting
 import msgspec
@@ -16,16 +11,15 @@ import numpy as np
 import pytest
 from dp_accounting.pld import PLDAccountant
 
-from cast import SCENES, STUDIES, study_of
-from disks import Folder, PowerCut
+from ledgered import Ledgered, expected, spent
 from small_studies import KEY, federation_of, methods_and_tasks, records_of, small
 from unspoken.engines.actors import Actors, Vanishing
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
-from unspoken.privacy.events import Event, Gaussian
-from unspoken.privacy.ledger import Ledger, LedgerError, Run
+from unspoken.privacy.events import Gaussian
+from unspoken.privacy.ledger import Ledger, LedgerError
 from unspoken.roles.party import Party
 from unspoken.roles.store import MemoryStore, StoreError
 from unspoken.simulation import simulate_records
@@ -33,34 +27,10 @@ from unspoken.study import Study
 from unspoken.summation.base import Aborted, Envelope
 
 
-class Ledgered(Actors):
-    """All participants of a study, with a ledger for each party."""
-
-    def __init__(self, study: Study, ledger: Callable[[], Ledger] = Ledger) -> None:
-        self.ledgers: dict[int, Ledger] = {}
-        self._new = ledger
-        method = method_for(study)
-        super().__init__(method, method.plan(), federation_of(study), SecretStream(KEY))
-
-    def party(self, index: int) -> Party:
-        ledger = self.ledgers.setdefault(index, self._new())
-        facts = (self._method, self._records[index], self._keys.identity(index), self._keys.roster)
-        store = self.stores[f"party:{index}"]
-        return Party(*facts, plan=self._plan, store=store, ledger=ledger, root_of=self._attempts.root_of)
-
-
 def ran(study: Study, vanishing: Sequence[int] = ()) -> Ledgered:
     actors = Ledgered(study)
     actors.run(list(vanishing))
     return actors
-
-
-def expected(plan: Plan) -> float:
-    return plan.guarantee.epsilon
-
-
-def spent(ledger: Ledger, plan: Plan) -> float:
-    return ledger.guarantee(plan.study.privacy.delta).epsilon
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
@@ -128,89 +98,6 @@ def test_many_runs_cost_what_another_library_says(method: str, task: str, runs: 
     found = spent(ledger, plan)
     assert found == pytest.approx(independent(plan, runs), rel=5e-3)
     assert found < 0.7 * runs * 0.5 or runs == 2
-
-
-class Watching(Ledger):
-    """Notes when it was charged."""
-
-    def __init__(self, said: list[str]) -> None:
-        super().__init__()
-        self.said = said
-
-    def charge(self, run: Run, attempt: str, events: Sequence[Event]) -> None:
-        super().charge(run, attempt, events)
-        self.said.append("charged")
-
-
-@pytest.mark.parametrize("kind", STUDIES)
-def test_the_charge_comes_before_the_state_and_the_state_before_the_message(kind: str, public: Path) -> None:
-    said: list[str] = []
-
-    class Noting(MemoryStore):
-        def replace(self, snapshot: bytes) -> None:
-            super().replace(snapshot)
-            said.append("kept")
-
-    study = study_of(public, kind, STUDIES[kind][2][-1])
-    actors = Ledgered(study)
-    actors.ledgers[0], actors.stores["party:0"] = Watching(said), Noting()
-    actors.parties["party:0"] = actors.party(0)
-    step = actors.step
-
-    def noted(to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:
-        before = said.count("charged")
-        envelopes = step(to, body, gone, sender)
-        if said.count("charged") > before:
-            assert envelopes
-            said.append("sent")
-        return envelopes
-
-    actors.step = noted  # type: ignore[method-assign]
-    actors.run([])
-    # What uses no records costs nothing: common noise, and lists of tokens.
-    charges = [place for place, what in enumerate(said) if what == "charged"]
-    assert all(said[place : place + 3] == ["charged", "kept", "sent"] for place in charges)
-    assert len(charges) == sum(planned.count for planned in actors.coordinator.plan.sums)
-
-
-class Cutting(Ledger):
-    """The power goes after every charge, once."""
-
-    def charge(self, run: Run, attempt: str, events: Sequence[Event]) -> None:
-        is_new = (run.identifier, attempt) not in self.account().charges
-        super().charge(run, attempt, events)
-        if is_new:
-            raise PowerCut
-
-
-HIDDEN = [(kind, protocol) for kind, protocol in SCENES if protocol != "ideal"]
-
-
-@pytest.mark.parametrize(("kind", "protocol"), HIDDEN)
-def test_a_crash_after_every_charge_charges_nothing_twice(
-    kind: str, protocol: str, public: Path, runs: Callable[[int, int], int]
-) -> None:
-    """The party comes back from its store, is told the same again, and sends: in the midst of any protocol."""
-    if not runs(HIDDEN.index((kind, protocol)) % 3 == 0, 1):
-        pytest.skip("runs with --soak")
-    actors = Ledgered(study_of(public, kind, protocol))
-    actors.ledgers[0], actors.stores["party:0"] = Cutting(), MemoryStore()
-    actors.parties["party:0"] = actors.party(0)
-    step, cuts = actors.step, []
-
-    def cut(to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:
-        try:
-            return step(to, body, gone, sender)
-        except PowerCut:
-            cuts.append(body)
-            actors.parties[to] = actors.party(0)
-            return step(to, body, gone, sender)
-
-    actors.step = cut  # type: ignore[method-assign]
-    actors.run([])
-    plan = actors.coordinator.plan
-    assert len(cuts) == len(actors.ledgers[0].account().charges) == sum(planned.count for planned in plan.sums)
-    assert spent(actors.ledgers[0], plan) == pytest.approx(expected(plan), rel=1e-9)
 
 
 def test_a_study_that_would_exceed_the_limit_is_refused_before_anything_leaves(public: Path) -> None:
@@ -348,70 +235,3 @@ def test_failed_attempts_are_charged_too(public: Path) -> None:
     for ledger in actors.ledgers.values():
         assert len(ledger.account().charges) == 2
         assert spent(ledger, plan) == pytest.approx(expected(plan), rel=1e-9)
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-sys.path[:0] = sys.argv[2:]
-import test_charges
-test_charges.killed_everywhere(Path(sys.argv[1]))
-"""
-
-
-def killed_everywhere(folder: Path) -> None:
-    """In a process of its own: kill -9 a party before and after its charge, and when its state is kept.
-
-    The ledger's limit allows its vector once.
-    """
-    study = small(folder / "public.npz", "conv", "classification", delta=1e-5)
-    actors = Actors(method_for(study), method_for(study).plan(), federation_of(study), SecretStream(KEY))
-    ask = next(envelope.body for envelope in actors.coordinator.start() if envelope.to == "party:0")
-    facts = (actors._method, actors._records[0], actors._keys.identity(0), actors._keys.roster)
-    for point in ("before the charge", "after the charge", "after the state", "nowhere"):
-        place = Folder(folder / point)
-        Ledger(place.folder / "ledger").set_limit(study.epsilon, study.privacy.delta)
-        for dies in (True, False):
-            child = os.fork()
-            if not child:
-                _receive(facts, actors._plan, place, ask, point if dies else "nowhere")
-            status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-            assert status == (-signal.SIGKILL if dies and point != "nowhere" else 0), (point, dies, status)
-            entries = len(Ledger(place.folder / "ledger").account().charges)
-            assert entries == (0 if dies and point == "before the charge" else 1), (point, dies, entries)
-        sent = sorted(place.folder.glob("sent*"))
-        assert len(sent) == (2 if point == "nowhere" else 1), (point, sent)
-        assert len({path.read_bytes() for path in sent}) == 1, point
-    print("done")
-
-
-def _receive(facts: Any, plan: Plan, place: Folder, ask: bytes, point: str) -> None:
-    """A party in a new process takes a request. It is killed at some point, or writes down what it sends."""
-
-    def die() -> None:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    class Dying(Ledger):
-        def charge(self, run: Run, attempt: str, events: Sequence[Event]) -> None:
-            if point == "before the charge":
-                die()
-            super().charge(run, attempt, events)
-            if point == "after the charge":
-                die()
-
-    party = Party(*facts, plan=plan, store=place.open(), ledger=Dying(place.folder / "ledger"))
-    envelopes = party.receive(ask)
-    if point == "after the state":
-        die()
-    (place.folder / f"sent{os.getpid()}").write_bytes(b"".join(body for _, body in envelopes))
-    os._exit(0)
-
-
-@pytest.mark.usefixtures("only_with_soak")
-def test_a_party_that_is_killed_at_any_point_has_charged_its_vector_once(public: Path) -> None:
-    root = Path(__file__).parent.parent
-    (public.parent / "killed").mkdir()
-    (public.parent / "killed" / "public.npz").write_bytes(public.read_bytes())
-    command = [sys.executable, "-c", KILLED, str(public.parent / "killed"), str(root), str(Path(__file__).parent)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=500, cwd=root.parent)
-    assert done.stdout.startswith("done"), done.stderr

@@ -1,4 +1,4 @@
-"""A helper against a coordinator that lies, and against garbage. Crashes are in `test_party`, with everyone's."""
+"""A helper against a coordinator that lies, and against garbage. Everyone's crashes are in `test_party_crashes`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The compute-nodes sum: what others know of a party, messages that are lost or doubled, and what is left at the end.
+"""The compute-nodes sum: what others know of a party, and what is left of it at the end.
 
 The adversary sees every message, holds the keys of M − 1 of the M nodes, and knows the vectors of all parties but two.
 It must not learn anything about these two beyond their sum. What a coordinator that lies may try is in
-`tests/adversaries/test_nodes.py`.
+`tests/adversaries/test_nodes_*.py`.
 """
 
 from __future__ import annotations
@@ -14,62 +14,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from unspoken.noise.schedule import NoiseSchedule
+from node_sums import NODES, Sum, asked, node_of, opened, post, run
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import COORDINATOR, Aborted, Coordinator, Envelope, Message, Rejected, Session, Unsuitable
-from unspoken.summation.compute_node import ComputeNode
-from unspoken.summation.compute_nodes import ComputeNodes, Options
+from unspoken.summation.base import Aborted, Rejected, Unsuitable
 from unspoken.summation.masks import add_masks
 from unspoken.summation.node_messages import (
     Fold,
-    Folded,
     Framed,
-    FromNode,
-    Held,
     Propose,
     Roll,
     Share,
-    ToNode,
     address,
     nodes_of,
 )
-from unspoken.summation.simulated_keys import SimulatedEndpoints
 from unspoken.types import Words
-
-NODES = 3
-
-
-class Sum(SimulatedEndpoints[ComputeNodes]):
-    """One sum, whose nodes stay."""
-
-    def __init__(self, protocol: ComputeNodes) -> None:
-        super().__init__(protocol, SecretStream())
-        self.nodes = self.helpers()
-
-
-def opened(
-    parties: int = 5,
-    dropouts: int = 1,
-    length: int = 8,
-    bits: int = 64,
-    nodes: int = NODES,
-    per_party: int | None = None,
-) -> Sum:
-    schedule = NoiseSchedule.plan(parties, 1, dropouts, 1e6, 1.0)
-    session = Session("digest", "model", parties, 1, parties - dropouts, length, bits, schedule)
-    return Sum(ComputeNodes(session, Options(nodes=nodes, per_party=per_party)))
-
-
-def post(protocol: Sum, rows: Words) -> None:
-    for party, row in enumerate(rows):
-        for envelope in protocol.party(party, SecretStream(bytes([party]) * 32)).submit(row):
-            protocol.nodes[envelope.to].step(envelope.body)
-
-
-def node_of(protocol: Sum, number: int) -> ComputeNode:
-    node = protocol.nodes[address(number)]
-    assert isinstance(node, ComputeNode)
-    return node
 
 
 def plain_share(protocol: Sum, number: int, party: int) -> Words:
@@ -79,13 +37,6 @@ def plain_share(protocol: Sum, number: int, party: int) -> Words:
     if nodes_of(party, NODES, NODES)[0] == number:
         return session.unpack(share)
     return add_masks(np.zeros(session.length, dtype=np.uint64), [(share, True)], session)
-
-
-def from_coordinator(protocol: Sum, number: int, message: Message) -> bytes:
-    """A message that a node takes for the coordinator's: the adversary plays the coordinator."""
-    channel = protocol.coordinator()._channels[number]
-    label = protocol.session.label()
-    return msgspec.msgpack.encode(Framed(label, number, memoryview(channel.wrap(msgspec.msgpack.encode(message)))))
 
 
 @pytest.mark.parametrize("honest_node", range(NODES))
@@ -130,36 +81,6 @@ def test_a_coordinator_cannot_invent_parties() -> None:
         assert share.sender == 0
 
 
-def asked(protocol: Sum, number: int, message: Message) -> Any:
-    """A node's answer."""
-    envelope = node_of(protocol, number).step(from_coordinator(protocol, number, message))[0]
-    framed = msgspec.msgpack.decode(envelope.body, type=Framed)
-    return msgspec.msgpack.decode(protocol.coordinator()._channels[number].unwrap(framed.body), type=FromNode)
-
-
-@pytest.mark.parametrize("senders", [[0, 0], [7], [-1], [0, 1, 1]])
-def test_a_node_counts_no_party_twice_and_none_it_has_not_heard_from(senders: list[int]) -> None:
-    protocol = opened()
-    post(protocol, np.ones((5, 8), dtype=np.uint64))
-    keys = {signed.sender: signed for signed in asked(protocol, 1, Roll()).keys}
-    before = node_of(protocol, 1).dump()
-    with pytest.raises(Rejected, match="a party twice, or one that this node has not heard from"):
-        asked(protocol, 1, Fold([msgspec.structs.replace(keys[0], sender=sender) for sender in senders]))
-    assert node_of(protocol, 1).dump() == before
-
-
-def test_folding_again_changes_nothing_and_is_acknowledged_again() -> None:
-    protocol = opened()
-    post(protocol, np.ones((5, 8), dtype=np.uint64))
-    held: Held = asked(protocol, 1, Roll())
-    assert asked(protocol, 1, Fold(held.keys[:3])) == Folded([0, 1, 2])
-    before = node_of(protocol, 1).dump()
-    assert asked(protocol, 1, Fold(held.keys[:3])) == Folded([0, 1, 2])
-    assert node_of(protocol, 1).dump() == before
-    assert asked(protocol, 1, Fold(held.keys[2:])) == Folded([2, 3, 4])
-    assert node_of(protocol, 1).state.waiting == {}
-
-
 def test_a_share_for_one_node_cannot_be_turned_to_another() -> None:
     protocol = opened()
     envelopes = protocol.party(0, SecretStream()).submit(np.ones(8, dtype=np.uint64))
@@ -173,137 +94,6 @@ def test_only_the_coordinator_can_ask_a_node() -> None:
     body = stranger._channels[0].wrap(msgspec.msgpack.encode(Roll()))
     with pytest.raises(Rejected, match="claims to be from the coordinator failed authentication"):
         node_of(protocol, 0).step(msgspec.msgpack.encode(Framed(protocol.session.label(), 0, memoryview(body))))
-
-
-def deliver(protocol: Sum, coordinator: Coordinator, envelopes: list[Envelope], lost: Any = ()) -> None:
-    """Deliver what the coordinator sends, and what it gives rise to, but for requests of a kind that is lost."""
-    endpoints, waiting = {**protocol.nodes, COORDINATOR: coordinator}, list(envelopes)
-    while waiting:
-        envelope = waiting.pop(0)
-        if (envelope.to, kind_of(envelope)) not in lost:
-            waiting += endpoints[envelope.to].step(envelope.body)
-
-
-def kind_of(envelope: Envelope) -> str:
-    body = msgspec.msgpack.decode(envelope.body, type=Framed).body[28:]
-    return type(msgspec.msgpack.decode(body, type=ToNode | FromNode)).__name__
-
-
-def run(protocol: Sum, *lost: tuple[str, str]) -> Words:
-    coordinator = protocol.coordinator()
-    for ask in (coordinator.settle, coordinator.agree, coordinator.finish):
-        deliver(protocol, coordinator, ask(), lost)
-    return coordinator.total()
-
-
-@pytest.mark.parametrize(
-    ("lost", "message"), [("Reveal", "no part of the total came from"), ("Propose", "did not sign the survivors")]
-)
-def test_a_missing_node_ends_in_an_abort_that_names_it(lost: str, message: str) -> None:
-    protocol = opened()
-    post(protocol, np.ones((5, 8), dtype=np.uint64))
-    with pytest.raises(Aborted, match=message) as caught:
-        run(protocol, (address(2), lost))
-    assert caught.value.blamed == ("node:2",)
-
-
-@pytest.mark.parametrize("lost", [(address(1), "Fold"), (COORDINATOR, "Folded")])
-def test_a_lost_fold_is_made_good(lost: tuple[str, str]) -> None:
-    """By the next `settle`, which tells a node what it did not acknowledge; and without one, by the list to sign."""
-    rows = np.arange(40, dtype=np.uint64).reshape(5, 8)
-    for settled_again in (False, True):
-        protocol = opened()
-        post(protocol, rows)
-        coordinator = protocol.coordinator()
-        deliver(protocol, coordinator, coordinator.settle(), [lost])
-        if settled_again:
-            again = coordinator.settle()
-            repeated = [envelope.to for envelope in again if kind_of(envelope) == "Fold"]
-            assert repeated == ([address(1)] if lost[1] == "Fold" else [address(number) for number in range(NODES)])
-            deliver(protocol, coordinator, again)
-            assert node_of(protocol, 1).state.counted.all()
-            assert [kind_of(envelope) for envelope in coordinator.settle()] == ["Roll"] * NODES
-        assert (run_from(protocol, coordinator) == rows.sum(axis=0)).all()
-
-
-def run_from(protocol: Sum, coordinator: Coordinator) -> Words:
-    for ask in (coordinator.agree, coordinator.finish):
-        deliver(protocol, coordinator, ask())
-    return coordinator.total()
-
-
-def test_lost_reports_signatures_and_parts_are_asked_for_again() -> None:
-    rows = np.arange(40, dtype=np.uint64).reshape(5, 8)
-    protocol = opened()
-    post(protocol, rows)
-    coordinator = protocol.coordinator()
-    for ask, answer in (
-        (coordinator.settle, "Held"),
-        (coordinator.agree, "Agreed"),
-        (coordinator.finish, "PartialTotal"),
-    ):
-        held_up: list[Envelope] = []
-        for envelope in ask():
-            held_up += protocol.nodes[envelope.to].step(envelope.body)
-        assert {kind_of(envelope) for envelope in held_up} == {answer}
-        # Two nodes' answers arrive, the third's is lost: the question is repeated to all.
-        deliver(protocol, coordinator, held_up[:2])
-        for envelope in ask():
-            for one in protocol.nodes[envelope.to].step(envelope.body):
-                if answer != "PartialTotal" or envelope.to == address(2):
-                    deliver(protocol, coordinator, [one])
-    assert (coordinator.total() == rows.sum(axis=0)).all()
-
-
-def test_a_part_that_comes_twice_is_added_once() -> None:
-    protocol = opened()
-    post(protocol, np.ones((5, 8), dtype=np.uint64))
-    coordinator = protocol.coordinator()
-    deliver(protocol, coordinator, coordinator.settle())
-    deliver(protocol, coordinator, coordinator.agree())
-    for envelope in coordinator.finish():
-        part = protocol.nodes[envelope.to].step(envelope.body)[0]
-        coordinator.step(part.body)
-        with pytest.raises(Rejected, match="sent its part twice"):
-            coordinator.step(part.body)
-    assert (coordinator.total() == 5).all()
-
-
-def test_a_late_report_changes_nothing_once_the_survivors_are_fixed() -> None:
-    protocol = opened()
-    rows = np.arange(40, dtype=np.uint64).reshape(5, 8)
-    post(protocol, rows[:4])
-    coordinator = protocol.coordinator()
-    deliver(protocol, coordinator, coordinator.settle())
-    proposal = coordinator.agree()
-    late = protocol.party(4, SecretStream()).submit(rows[4])
-    for envelope in late:
-        protocol.nodes[envelope.to].step(envelope.body)
-    for number in range(NODES):
-        report = node_of(protocol, number).step(from_coordinator(protocol, number, Roll()))[0]
-        assert coordinator.step(report.body) == []
-    assert coordinator.settle() == []
-    deliver(protocol, coordinator, proposal)
-    for envelope in late:
-        with pytest.raises(Rejected, match="party 4 came after the parties in the total were fixed"):
-            protocol.nodes[envelope.to].step(envelope.body)
-    deliver(protocol, coordinator, coordinator.finish())
-    assert (coordinator.total() == rows[:4].sum(axis=0)).all()
-
-
-def test_a_node_goes_on_from_an_older_state_that_has_the_same_shares() -> None:
-    """It has forgotten what it counted, reports it again, and is told again."""
-    protocol = opened()
-    rows = np.arange(40, dtype=np.uint64).reshape(5, 8)
-    post(protocol, rows)
-    before = node_of(protocol, 1).dump()
-    coordinator = protocol.coordinator()
-    deliver(protocol, coordinator, coordinator.settle())
-    assert node_of(protocol, 1).dump() != before
-    node_of(protocol, 1).load(before)
-    deliver(protocol, coordinator, coordinator.settle())
-    assert node_of(protocol, 1).state.counted.all()
-    assert (run_from(protocol, coordinator) == rows.sum(axis=0)).all()
 
 
 @pytest.mark.parametrize(("nodes", "per_party"), [(4, 3), (5, 3), (3, 3)])

@@ -4,7 +4,7 @@ Needs the extra `torch`. If all trained weights are in linear layers, a clipped 
 gradient (`ghost_clipping`). Any other module goes through torch.func, some examples at a time (`example_gradients`).
 
 An example's gradient is computed in single precision, then clipped and summed in double precision: a sum of a thousand
-in single precision loses enough for one example to move it by more than 2·clip (`test_torch_models` shows it). The
+in single precision loses enough for one example to move it by more than 2·clip (`test_clipped_sums` shows it). The
 sensitivity counts the error that double precision leaves (`arithmetic`). It does not count that a library may round an
 example's own gradient differently in another batch.
 

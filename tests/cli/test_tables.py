@@ -2,47 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from unspoken.cli import app
+from commands import answer, complaint, in_process
 
 COLUMNS = {"age": "{ min = 0, max = 110 }", "sex": '{ categories = ["f", "m"], missing = "category" }'}
-
-
-def run(folder: Path, *arguments: str) -> tuple[int, str, str]:
-    out, err = io.StringIO(), io.StringIO()
-    with (
-        contextlib.chdir(folder),
-        contextlib.redirect_stdout(out),
-        contextlib.redirect_stderr(err),
-        pytest.raises(SystemExit) as end,
-    ):
-        app(arguments, prog_name="unspoken")
-    return int(end.value.code or 0), out.getvalue(), err.getvalue()
-
-
-def answer(folder: Path, *arguments: str) -> dict[str, Any]:
-    status, out, err = run(folder, *arguments, "--json")
-    assert status == 0, err
-    return dict(json.loads(out))
-
-
-def complaint(folder: Path, *arguments: str) -> str:
-    before = sorted(folder.iterdir())
-    status, _, err = run(folder, *arguments)
-    assert sorted(folder.iterdir()) == before
-    assert (status, err.count("\n")) == (2, 1)
-    return err.removeprefix("unspoken: ").strip()
 
 
 @pytest.fixture
@@ -56,7 +27,7 @@ def folder(tmp_path: Path) -> Path:
     frame.to_csv(tmp_path / "all.csv", index=False)
     for name, rows in frame.groupby("hospital"):
         rows.drop(columns="hospital").to_csv(tmp_path / f"{name}.csv", index=False)
-    run(
+    answer(
         tmp_path,
         "new",
         "study.toml",
@@ -108,32 +79,35 @@ def test_check_is_for_the_holder_and_writes_nothing(folder: Path) -> None:
     assert found["fits"]
     assert (found["records"], [column["name"] for column in found["columns"]]) == (60, ["age", "sex"])
     assert 0.1 < found["columns"][1]["missing"] < 0.6
-    status, out, err = run(folder, "check", "study.toml", "--data", "north.csv")
-    assert (status, err) == (0, "")
+    done = in_process(folder, "check", "study.toml", "--data", "north.csv")
+    assert (done.returncode, done.stderr) == (0, "")
     for words in ("PRIVATE", "north.csv: 60 records", "age", "0 to 110", "classes: no ", "For your eyes only"):
-        assert words in out
+        assert words in done.stdout
     assert sorted(folder.iterdir()) == before
 
 
 def test_check_says_what_the_study_would_refuse(folder: Path) -> None:
     (folder / "few.csv").write_text("age,sex,died\n,f,no\n5,x,yes\n", encoding="utf-8")
-    status, out, err = run(folder, "check", "study.toml", "--data", "few.csv", "--json")
-    assert status == 2
-    assert err.startswith("unspoken: few.csv: would be refused, as there are 2 records, but the study")
-    assert len(json.loads(out)["problems"]) == 3
-    _, out, _ = run(folder, "check", "study.toml", "--data", "few.csv")
-    assert out.count("Refused:") == 3
+    done = in_process(folder, "check", "study.toml", "--data", "few.csv", "--json")
+    assert done.returncode == 2
+    assert done.stderr.startswith("unspoken: few.csv: would be refused, as there are 2 records, but the study")
+    assert len(json.loads(done.stdout)["problems"]) == 3
+    done = in_process(folder, "check", "study.toml", "--data", "few.csv")
+    assert done.stdout.count("Refused:") == 3
 
 
 def test_what_hardly_fits_is_noted_on_standard_error_and_in_no_certificate(folder: Path) -> None:
     frame = pd.read_csv(folder / "all.csv", keep_default_na=False)
     frame.assign(age=frame["age"] * 1000 + 1000).to_csv(folder / "far.csv", index=False)
     arguments = ("simulate", "study.toml", "--data", "far.csv", "--parties-by", "hospital", "--output", "out", "--json")
-    status, out, err = run(folder, *arguments)
-    assert status == 0
-    assert err.count("unspoken: note: column 'age': 100 % of the values lie outside the study's bounds 0 to 110") == 1
-    files = json.loads(out)["files"]
-    assert "note:" not in out
+    done = in_process(folder, *arguments)
+    assert done.returncode == 0
+    assert (
+        done.stderr.count("unspoken: note: column 'age': 100 % of the values lie outside the study's bounds 0 to 110")
+        == 1
+    )
+    files = json.loads(done.stdout)["files"]
+    assert "note:" not in done.stdout
     certificate = (folder / files["certificate"]).read_text("utf-8")
     assert not re.search("outside|clipped to them|100 %", certificate)
 

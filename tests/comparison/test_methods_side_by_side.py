@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from factories import maker
+from compared import records, small, study
 from unspoken.cli import app
 from unspoken.comparison import (
     Comparison,
     Point,
-    Run,
     compare,
     interval,
-    metric_of,
     points_of,
     running,
     study_for,
     with_variants,
 )
-from unspoken.comparison.journal import Journal, rows_of, write_table
-from unspoken.comparison.plots import plot
 from unspoken.comparison.points import remarks
-from unspoken.data.files import Records
 from unspoken.errors import UnspokenError
 from unspoken.study import Study, StudyError
 
-study = maker(
-    data={"features": 4, "classes": 2},
-    parties={"count": 5, "records": 60, "max_records": 60},
-    summation="ideal",
-    delta=1e-5,
-)
 TRAINING = {"name": "cross-silo", "model": "linear", "rounds": 5, "rate": 0.5}
-
-
-def records() -> Records:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(300, 4))
-    return Records(features, (features[:, 0] > 0.0).astype(np.int64))
 
 
 def test_a_method_gets_the_keys_it_knows_and_a_norm_of_its_own() -> None:
@@ -145,25 +125,6 @@ def test_what_does_not_fit_another_method_is_told_with_its_place(
         study_for(votes(tmp_path, compare=compare), "fedavg", 1.0)
 
 
-def test_what_is_shown_is_the_first_metric_that_all_methods_have() -> None:
-    points = [Point("one", 1.0, {"loss": [1.0], "mse": [2.0]}), Point("other", 1.0, {"mse": [3.0]})]
-    assert metric_of(points) == "mse"
-    with pytest.raises(UnspokenError, match=r'^what "one" and "moments" released has no metric in common: there is'):
-        metric_of([*points[:1], Point("moments", 1.0, {})])
-
-
-def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.chdir(tmp_path)
-    assert CliRunner().invoke(app, ["new", "study.toml"]).exit_code == 0
-    options = ["--data", "nowhere.csv", "--test", "nowhere.csv", "--methods", "moments", "--plot", "plot.png"]
-    done = CliRunner().invoke(app, ["compare", "study.toml", *options])
-    assert (done.exit_code, done.stdout) == (2, "")
-    assert done.stderr.startswith("unspoken: a plot needs matplotlib, which is not installed")
-
-
 STATISTICS = (
     '[study]\nname = "t"\ntask = "statistics"\n[data]\nfeatures = 2\n[parties]\ncount = 2\n'
     '[privacy]\nepsilon = 1.0\ndelta = 1e-5\n[method]\nname = "moments"\nfunction = "{}"\n'
@@ -231,149 +192,6 @@ def test_a_method_has_several_variants() -> None:
         study_for(agreed, "strongg", 1.0)
 
 
-def small(**changes: object) -> Comparison:
-    known = records()
-    asked: dict[str, object] = {"epsilons": (1.0, 2.0), "repeats": 2, **changes}
-    return Comparison(study(method="moments"), known, known, ("moments", "none"), **asked)  # type: ignore[arg-type]
-
-
-def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
-    table = tmp_path / "runs.csv"
-    journal = Journal(table, small())
-    kept: list[Run] = []
-
-    def interrupt(run: Run) -> None:
-        journal.keep(run)
-        kept.append(run)
-        if len(kept) == 3:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compare(small(), keep=interrupt)
-    with pytest.raises(UnspokenError, match=r"runs\.csv\.journal: is in use by another comparison"):
-        Journal(table, small())
-    journal.close()
-    # A crash may have torn a line.
-    with journal.path.open("a") as file:
-        file.write('{"variant": "moments", "met')
-    again = Journal(table, small())
-    assert again.runs == kept
-    new: list[Run] = []
-    runs = compare(small(), done=again.runs, keep=new.append)
-    assert (len(runs), len(new), runs[:3]) == (6, 3, kept)
-    for run in new:
-        again.keep(run)
-    again.close()
-    # More of it can be asked for; what has changed is done again.
-    more = Journal(table, small(repeats=3))
-    assert len(compare(small(repeats=3), done=more.runs)) == 9
-    assert len(more.runs) == 6
-    more.close()
-    other = Journal(table, replace(small(), study=study(method="moments", delta=1e-6)))
-    assert other.runs == []
-    other.close()
-    with pytest.raises(UnspokenError, match="is of a comparison on other records, or with another split or seed"):
-        Journal(table, small(seed=1))
-    # It goes when all that it has is in the table.
-    assert not Journal(table, small()).end(runs[1:])
-    assert journal.path.exists()
-    assert Journal(table, small()).end(runs)
-    assert not journal.path.exists()
-
-
-def test_a_full_disk_keeps_the_runs_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    table, (first, second) = tmp_path / "runs.csv", compare(small(epsilons=(1.0,), repeats=2))[:2]
-    with monkeypatch.context() as change:
-        change.setattr(os, "fsync", full)
-        with pytest.raises(UnspokenError, match=r"runs\.csv\.journal: cannot be written to \(No space left"):
-            Journal(table, small())
-    assert list(tmp_path.iterdir()) == []
-    journal = Journal(table, small())
-    journal.keep(first)
-    with monkeypatch.context() as change:
-        change.setattr(os, "fsync", full)
-        with pytest.raises(UnspokenError, match=r"takes no more runs .* but keeps those that it has; make room"):
-            journal.keep(second)
-    journal.close()
-    assert Journal(table, small()).runs == [first]
-
-
-def test_runs_in_processes_are_those_in_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("MKL_NUM_THREADS")
-    here, there = compare(small(repeats=1)), compare(small(repeats=1), jobs=2)
-    assert (os.environ["OMP_NUM_THREADS"], os.environ.get("MKL_NUM_THREADS")) == ("7", None)
-    assert [run.cell for run in here] == [run.cell for run in there]
-    assert [run.study_sha256 for run in here] == [run.study_sha256 for run in there]
-    # Without noise the result is the same, too.
-    assert here[-1].metrics == there[-1].metrics
-
-
-def test_what_goes_wrong_in_a_process_is_told_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_workers", [running.Worker(small(groups=np.arange(300) % 4))])
-    failure = running._run(running.Cell("none", 1.0, 5, 0))
-    assert isinstance(failure, running._Failure)
-    assert failure.text.startswith("party 4 has 0 records, but the study's [parties] asks for at least 60")
-    assert not failure.aborted
-
-
-def test_every_run_is_in_the_table_with_what_it_takes_to_do_it_again(tmp_path: Path) -> None:
-    runs = compare(small(seed=7))
-    facts = {**small().digests(), "version_unspoken": "1"}
-    for name in ("runs.csv", "runs.parquet"):
-        path = tmp_path / name
-        write_table(path, rows_of(runs, facts))
-        rows = pd.read_csv(path) if name.endswith("csv") else pd.read_parquet(path)
-        assert len(rows) == 6
-        assert rows["accuracy"].tolist() == [run.metrics["accuracy"] for run in runs]
-        assert set(rows["seed"]) == {7}
-        assert rows["epsilon"].isna().tolist() == [False] * 4 + [True] * 2
-        assert rows["study_sha256"][0] == study_for(study(method="moments"), "moments", 1.0).digest()
-        assert {"variant", "computes", "parties", "repeat", "split", "train_sha256", "test_sha256"} <= set(rows)
-        with pytest.raises(UnspokenError, match="exists already"):
-            write_table(path, rows_of(runs, facts))
-
-
-def test_an_epsilon_that_is_not_proven_is_said_not_to_be_shown() -> None:
-    points = points_of(compare(small(epsilons=(30.0, 100.0), repeats=1)))
-    assert [point.epsilon and round(point.epsilon) for point in points] == [30, 30, None]
-    (said,) = remarks(points)
-    assert said == (
-        "Asked for epsilon = 100, moments ran at 30: for more, the cost of drawing whole numbers is not proven, and "
-        "nothing is shown."
-    )
-
-
-def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:
-    """Of 2,000 intervals 95 % have the mean; 93.5 % or less would be 3 deviations away."""
-    draws = np.random.default_rng(0).normal(size=(2000, 3))
-    found = [interval(draw.tolist()) for draw in draws]
-    assert 0.935 < np.mean([ends is not None and ends[0] < 0.0 < ends[1] for ends in found]) < 0.965
-    assert interval([1.0, 2.0]) is None
-
-
-@pytest.mark.parametrize("by", ["epsilon", "parties", "upload"])
-def test_a_plot_takes_nobody_s_place(tmp_path: Path, by: str) -> None:
-    points = [
-        Point("moments", epsilon, {"mse": [1.0, 2.0, 3.0]}, "moments", "softmax", epsilon, parties, 1000 * parties)
-        for epsilon in (1.0, 2.0)
-        for parties in (10, 100)
-    ]
-    points.append(Point("none", None, {"mse": [1.0]}, "none", "softmax", None, 10, 100))
-    path = tmp_path / "plot.svg"
-    plot(points, "mse", path, by)  # type: ignore[arg-type]
-    drawn = path.read_bytes()
-    assert b"</svg>" in drawn
-    with pytest.raises(UnspokenError, match="exists already"):
-        plot(points, "mse", path, by)  # type: ignore[arg-type]
-    plot(points[:1], "mse", path, by, replace=True)  # type: ignore[arg-type]
-    assert path.read_bytes() != drawn
-    assert [file.name for file in tmp_path.iterdir()] == ["plot.svg"]
-
-
 def test_several_numbers_of_parties_are_compared() -> None:
     several = study(method="moments", parties={"count": 5, "records": 30})
     found = points_of(compare(replace(small(parties=(5, 10), epsilons=(1.0,), repeats=1), study=several)))
@@ -384,14 +202,6 @@ def test_several_numbers_of_parties_are_compared() -> None:
         ("none", 10),
     ]
     assert running.cores() >= 1
-
-
-def test_what_is_true_of_some_runs_only_is_said_with_their_number() -> None:
-    run = compare(small(epsilons=(1.0,), repeats=1))[0]
-    first = replace(run, remarks=["the noise hides: all", "the model predicts: this"])
-    second = replace(run, repeat=1, remarks=["the noise hides: all"])
-    (point,) = points_of([first, second])
-    assert point.remarks == ("the noise hides: all", "in 1 of 2 runs the model predicts: this")
 
 
 def test_each_repeat_may_have_a_split_of_its_own() -> None:

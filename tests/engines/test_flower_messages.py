@@ -1,0 +1,179 @@
+"""Questions and answers over a federation are known by their keys, of any size, and end with one certificate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from small_studies import KEY
+from unspoken.engines.flower.exchanges import Answering, Asking, Begins, Hello, Joins, Packet, Taken
+from unspoken.engines.flower.session import _MOST_AHEAD, Session
+from unspoken.engines.network.frames import ENDING, PIECE_BYTES, Ending, Piece, Signatures, packed
+from unspoken.engines.network.link import WINDOW_BYTES, Link
+from unspoken.engines.network.participant import Told
+from unspoken.engines.network.sign_in import SignInRefused
+from unspoken.methods.parameters import Refused
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import COORDINATOR, Envelope
+from unspoken.summation.keys import Identity
+from unspoken.summation.simulated_keys import SimulatedKeys
+
+LARGEST = 8 << 20
+"""The most bytes that were seen to pass Flower in one record"""
+
+
+@pytest.fixture
+def sides() -> tuple[Asking, Answering]:
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    asking = Asking("study", keys.coordinator, keys.roster, [])
+    return asking, Answering("study", keys.identity(1), keys.roster)
+
+
+def test_a_question_and_its_answer_are_known_by_their_keys(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    content, nonce = asking.question(Hello())
+    assert answering.read(content) == Hello()
+    address, answered = asking.answer(answering.answer(Joins(b"p")), nonce)
+    assert (address, answered) == ("party:1", Joins(b"p"))
+
+
+def test_an_answer_to_another_question_is_refused(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    _, other = asking.question(Hello())
+    answering.read(asking.question(Hello())[0])
+    with pytest.raises(SignInRefused, match="does not match"):
+        asking.answer(answering.answer(Joins(b"p")), other)
+
+
+def test_an_answer_that_was_changed_is_refused(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    content, nonce = asking.question(Hello())
+    answering.read(content)
+    changed = answering.answer(Joins(b"p")).replace(b"\xc4\x01p", b"\xc4\x01q")
+    with pytest.raises(SignInRefused, match="does not match"):
+        asking.answer(changed, nonce)
+
+
+def test_only_the_rosters_coordinator_asks(sides: tuple[Asking, Answering]) -> None:
+    _, answering = sides
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    false = Asking("study", Identity(bytes(32)), keys.roster, [])
+    with pytest.raises(SignInRefused, match="coordinator's key"):
+        answering.read(false.question(Hello())[0])
+
+
+def test_a_question_for_another_party_or_of_another_study_is_refused(sides: tuple[Asking, Answering]) -> None:
+    asking, answering = sides
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    packet = Packet(b"", (0, 0), ())
+    with pytest.raises(SignInRefused, match="somebody else"):
+        answering.read(asking.question(packet, "party:0")[0])
+    with pytest.raises(SignInRefused, match="for nobody"):
+        answering.read(asking.question(packet)[0])
+    with pytest.raises(SignInRefused, match="differs"):
+        answering.read(Asking("other", keys.coordinator, keys.roster, []).question(Hello())[0])
+
+
+class Echo:
+    """A role that sends back what it gets."""
+
+    largest = 1 << 26
+
+    def receive(self, body: bytes) -> list[Envelope]:
+        return [Envelope(COORDINATOR, body)]
+
+
+@pytest.mark.parametrize("lengths", [[1], [WINDOW_BYTES, 1], [2 * WINDOW_BYTES + 5, 7, WINDOW_BYTES - 1]], ids=str)
+def test_messages_of_any_size_take_as_many_exchanges_as_they_need(lengths: list[int]) -> None:
+    """And none of these is larger than what passes Flower, though every third answer is lost."""
+    mine = Link(lambda: Echo.largest)
+    process, came, kept, stands = b"", [], b"", (0, 0)
+    bodies = [bytes(range(251)) * (length // 251) + b"." * (length % 251) for length in lengths]
+    for body in bodies:
+        mine.put(COORDINATOR, body)
+    more = True
+    for exchange in range(200):
+        if not more and mine.is_empty:
+            break
+        session = Session(Echo(), 0, Told(), kept)  # type: ignore[arg-type]
+        if not process:
+            joins = session.answer(Hello())
+            assert isinstance(joins, Joins)
+            process, kept = joins.process, session.dump()
+            continue
+        mine.resume(stands)
+        packet = Packet(process, mine.expects, tuple(mine.pieces()))
+        assert len(packed(packet)) < LARGEST
+        taken = session.answer(packet)
+        assert isinstance(taken, Taken)
+        assert len(packed(taken)) < LARGEST
+        kept = session.dump()
+        if exchange % 3 == 2:
+            continue
+        stands, more = taken.expects, taken.more
+        mine.resume(stands)
+        for piece in taken.pieces:
+            if (piece.number, piece.offset) >= mine.expects and (arrived := mine.take(piece)[1]) is not None:
+                came.append(arrived.body)
+    assert came == bodies
+
+
+def test_a_coordinator_that_sends_more_than_was_acknowledged_is_not_heard() -> None:
+    session = Session(Echo(), 0, Told())  # type: ignore[arg-type]
+    joins = session.answer(Hello())
+    assert isinstance(joins, Joins)
+    part = memoryview(bytes(PIECE_BYTES))
+    Echo.largest, before = PIECE_BYTES, Echo.largest
+    try:
+        for number in range(2 * _MOST_AHEAD // PIECE_BYTES):
+            answer = session.answer(Packet(joins.process, (0, 0), (Piece(number, COORDINATOR, PIECE_BYTES, 0, part),)))
+            if isinstance(answer, Begins):
+                break
+        assert isinstance(answer, Begins)
+    finally:
+        Echo.largest = before
+
+
+def ending(session: Session, process: bytes, *said: Ending | Signatures) -> Taken:
+    link = Link(lambda: 1 << 20)
+    for each in said:
+        link.put(ENDING, packed(each))
+    answer = session.answer(Packet(process, (0, 0), tuple(link.pieces())))
+    assert isinstance(answer, Taken)
+    return answer
+
+
+def begun(agrees: Callable[[Ending], bytes]) -> tuple[Session, bytes]:
+    session = Session(Echo(), 1 << 20, Told(agrees=agrees))  # type: ignore[arg-type]
+    joins = session.answer(Hello())
+    assert isinstance(joins, Joins)
+    return session, joins.process
+
+
+def test_one_certificate_is_signed_and_no_other() -> None:
+    session, process = begun(lambda ending: b"signed " + ending.certificate)
+    taken = ending(session, process, Ending(b"one"), Ending(b"two"), Signatures({"party:0": b"s"}))
+    assert taken.signature == b"signed one"
+    assert session.finished is not None
+    assert session.finished.ending.certificate == b"one"
+    assert session.finished.signatures == {"party:0": b"s"}
+
+
+def test_a_certificate_that_is_not_agreed_with_is_not_signed() -> None:
+    def refuse(ending: Ending) -> bytes:
+        raise Refused("it says something else")
+
+    session, process = begun(refuse)
+    taken = ending(session, process, Ending(b"one"), Signatures({}))
+    assert taken.signature == b""
+    assert session.finished is not None
+    assert session.finished.disagrees == "it says something else"
+
+
+def test_a_study_without_a_result_ends_with_its_reason() -> None:
+    session, process = begun(lambda ending: b"never")
+    taken = ending(session, process, Ending(reason="too few"))
+    assert taken.signature == b""
+    assert session.finished is not None
+    assert session.finished.ending.reason == "too few"
