@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from attacks import SUMS
+from cases import SUMS
 
 import factories
 from unspoken.data.federation import ArrayFederation

@@ -15,9 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import attacks
+import cases
+import neighbours
 import numpy as np
 import pytest
-from attacks import SUMS, Case
+from cases import SUMS, Case
 
 from unspoken.data.federation import ArrayFederation
 from unspoken.engines import local
@@ -27,10 +29,10 @@ from unspoken.summation.base import Aborted
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return attacks.public_records(tmp_path_factory.mktemp("public"))
+    return cases.public_records(tmp_path_factory.mktemp("public"))
 
 
-@pytest.mark.parametrize("case", attacks.variants(), ids=str)
+@pytest.mark.parametrize("case", cases.variants(), ids=str)
 def test_neighbours_stay_within_the_planned_sensitivity_and_reach_half_of_it(
     case: Case, public: Path, runs: Callable[[int, int], int], seeds: Callable[[int, int], range]
 ) -> None:
@@ -38,27 +40,31 @@ def test_neighbours_stay_within_the_planned_sensitivity_and_reach_half_of_it(
     turn, where units, dropouts, sizes and protocols meet."""
     rng = np.random.default_rng(zlib.crc32(str(case).encode()))
     ratios = []
-    for setting in attacks.cheap_settings():
-        some = rng.permutation(attacks.PAIRS)[: runs(2, attacks.PAIRS)] if isinstance(setting["unit"], dict) else None
+    for setting in cases.cheap_settings():
+        some = (
+            rng.permutation(neighbours.PAIRS)[: runs(2, neighbours.PAIRS)]
+            if isinstance(setting["unit"], dict)
+            else None
+        )
         ratios.append(attacks.attacked(replace(case, **setting), public, some))
     if not any(ratios):
         pytest.skip("no such study, or no promise")
     attacks.check_reached(attacks.worst_of(ratios))
-    settings = list(attacks.all_settings() if runs(0, 1) else attacks.settings())
+    settings = list(cases.all_settings() if runs(0, 1) else cases.settings())
     for number in rng.permutation(len(settings))[: len(seeds(2, 10))]:
-        attacks.attacked(replace(case, **settings[number]), public, rng.permutation(attacks.PAIRS)[:1])
+        attacks.attacked(replace(case, **settings[number]), public, rng.permutation(neighbours.PAIRS)[:1])
 
 
 LEFT_OUT = ("voting", "fedavg", "cross-silo")
 """Methods that promise for records that are left out or put in, whose totals show what these do."""
 
 
-@pytest.mark.parametrize("case", [case for case in attacks.variants() if case.method in LEFT_OUT], ids=str)
+@pytest.mark.parametrize("case", [case for case in cases.variants() if case.method in LEFT_OUT], ids=str)
 def test_what_is_left_out_or_put_in_moves_totals_by_no_more_than_is_stated_for_it(
     case: Case, public: Path, runs: Callable[[int, int], int]
 ) -> None:
     """Whole parties, too: one without records takes part, and what it sends is empty."""
-    settings = [replace(case, **setting) for setting in attacks.settings_of_left_out()]
+    settings = [replace(case, **setting) for setting in cases.settings_of_left_out()]
     found = {str(one.unit): attacks.attacked(one, public) for one in settings}
     if not any(found.values()):
         pytest.skip("no such study")
@@ -74,34 +80,34 @@ def test_what_is_left_out_or_put_in_moves_totals_by_no_more_than_is_stated_for_i
 )
 def test_neighbours_stay_apart_by_no_more_where_a_party_uses_some_of_the_nodes(case: Case, public: Path) -> None:
     """In every run of this suite, not only where the settings above take their turns."""
-    ratios = attacks.attacked(replace(case, protocol="compute-nodes", nodes=attacks.SOME_NODES), public)
+    ratios = attacks.attacked(replace(case, protocol="compute-nodes", nodes=cases.SOME_NODES), public)
     assert ratios
     attacks.check_reached(ratios)
 
 
-@pytest.mark.parametrize("case", attacks.directed(), ids=str)
+@pytest.mark.parametrize("case", cases.directed(), ids=str)
 def test_neighbours_stay_within_the_sensitivity_after_a_map_from_public_records_too(
     case: Case, public: Path, runs: Callable[[int, int], int]
 ) -> None:
     """Records are clipped again after the map, whatever it is: here it is far from the identity."""
-    if case not in attacks.first_of_each_method(attacks.directed()) and not runs(0, 1):
+    if case not in cases.first_of_each_method(cases.directed()) and not runs(0, 1):
         pytest.skip("another variant of the method is tried; runs with --soak")
     worst: attacks.Ratios = {}
-    for setting in attacks.cheap_settings():
+    for setting in cases.cheap_settings():
         if min(worst.values(), default=0.0) < attacks.ENOUGH or runs(0, 1):
             worst = attacks.worst_of([worst, attacks.attacked(replace(case, **setting), public)])
-    found = attacks.planned(case, public) or attacks.planned(replace(case, unit="party"), public)
+    found = cases.planned(case, public) or cases.planned(replace(case, unit="party"), public)
     assert found is not None
     assert found[0].directions is not None
     assert worst
     attacks.check_reached(worst)
 
 
-@pytest.mark.parametrize("case", attacks.variants(), ids=str)
+@pytest.mark.parametrize("case", cases.variants(), ids=str)
 def test_with_as_many_colluders_as_planned_nothing_is_weakened(case: Case, public: Path) -> None:
     """The first row of that table is the promise itself, up to the coarser accounting of sampled rounds."""
     for unit in ("record", "party"):
-        found = attacks.planned(replace(case, unit=unit, protocol="secagg+"), public)
+        found = cases.planned(replace(case, unit=unit, protocol="secagg+"), public)
         if found is not None and (rows := found[1].weakening()):
             assert rows[0]["epsilon"] == pytest.approx(found[1].guarantee.epsilon, rel=0.02)
 
@@ -109,7 +115,7 @@ def test_with_as_many_colluders_as_planned_nothing_is_weakened(case: Case, publi
 TASKS_OF_METHODS = [
     pytest.param(name, task, id=f"{name} {task}")
     for name, kind in METHODS.items()
-    if name not in attacks.ELSEWHERE and name != "none"
+    if name not in cases.ELSEWHERE and name != "none"
     for task in kind.tasks
 ]
 """Every task that a method says it takes. ("none" promises nothing.)"""
@@ -119,18 +125,18 @@ TASKS_OF_METHODS = [
 def test_every_method_that_promises_something_is_attacked(method: str, task: str, public: Path) -> None:
     """Here by what it sums, or by what its trainer releases, for each task that it takes; or it is named as attacked
     elsewhere. A method whose keys have no defaults, or that takes no matrix, cannot be attacked: it says so here."""
-    cases = [case for case in attacks.variants() if (case.method, case.task) == (method, task)]
-    settings = [replace(case, unit=unit) for case in cases for unit in ("record", "party")]
-    if not any(attacks.planned(case, public) for case in settings):
-        pytest.fail(f'no study of "{method}" is attacked: {attacks.refusal(settings[0], public)}')
+    chosen = [case for case in cases.variants() if (case.method, case.task) == (method, task)]
+    settings = [replace(case, unit=unit) for case in chosen for unit in ("record", "party")]
+    if not any(cases.planned(case, public) for case in settings):
+        pytest.fail(f'no study of "{method}" is attacked: {cases.refusal(settings[0], public)}')
 
 
 @pytest.mark.parametrize("protocol", SUMS)
 def test_one_dropout_more_than_planned_for_reveals_nothing(protocol: str, public: Path) -> None:
     """The study allows one; two parties vanish while they send."""
     case = Case("moments", (), "statistics", dropouts=1, protocol=protocol)
-    found = attacks.planned(case, public)
+    found = cases.planned(case, public)
     assert found is not None
-    _, pair = next(attacks.neighbours(case, found[1]))
+    _, pair = next(neighbours.neighbours(case, found[1]))
     with pytest.raises(Aborted):
         local.run(*found, ArrayFederation(found[0].study, pair.one, pair.groups), drop=2)

@@ -7,11 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import attacks
+import cases
 import numpy as np
 import pytest
 import test_every_promise
 import test_what_opens
-from attacks import Case
+from cases import Case
 
 from unspoken.data import federation
 from unspoken.learners.linear import LinearLearner
@@ -28,9 +29,9 @@ TWO_SUMS = Case("moments", (("function", "logistic-regression"),), "classificati
 MEAN = Case("moments", (), "statistics", {"group": 3})
 SVM = Case("helmet", (("learner", "svm"), ("regularization", 20.0)), "classification")
 MAPPED = replace(SVM, directed=True)
-_VOTES = (("queries", attacks.QUERIES), ("asking", "first"), ("spreading", False))
+_VOTES = (("queries", cases.QUERIES), ("asking", "first"), ("spreading", False))
 BALLOTS = Case("voting", (*_VOTES, ("ballots", "neighbours"), ("neighbours", 2)), "classification", {"group": 3})
-LEFT_OUT = Case("voting", _VOTES, "classification", "party", sizes=attacks.SIZES[1], adjacency="add-remove")
+LEFT_OUT = Case("voting", _VOTES, "classification", "party", sizes=cases.SIZES[1], adjacency="add-remove")
 _TRAINED = (("noise", "gaussian"), ("local_regularization", 0.01), ("regularization", 20.0))
 WEIGHTED = Case("multiparty", (("labels", "weighted"), *_TRAINED), "classification", dropouts=4)
 
@@ -40,7 +41,7 @@ AVERAGE = Case("multiparty", _AVERAGE, "classification", "party")
 
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return attacks.public_records(tmp_path_factory.mktemp("public"))
+    return cases.public_records(tmp_path_factory.mktemp("public"))
 
 
 def halve_the_sensitivity(patch: pytest.MonkeyPatch) -> None:

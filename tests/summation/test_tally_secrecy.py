@@ -3,7 +3,7 @@
 The adversary, written down: t of 2t + 1 talliers keep to the protocol and put together all that they get; the
 coordinator plays as it likes and carries every message. Keys are fixed where a test is statistical, so that a failure
 is a change of the code; its false-alarm rate is for fresh keys. That the words of the rounds can be explained by any
-other totals is shown in test_replicated; here it is shown that these words are what travels.
+other totals is shown in test_replicated_secrecy; here it is shown that these words are what travels.
 """
 
 from __future__ import annotations

@@ -17,8 +17,9 @@ others, so to them the others' ζ are uniformly random except for their sum. If 
 wᵢ, and the t other words are uniform. Otherwise C may see all t + 1 words, but their sum contains R_C, from a key that
 no one in C has, so they are uniform too. All streams are fresh in every round. So for any values the whole view of C is
 uniformly random, and the view and the value determine the one share that C lacks: an opening shows the value only.
-(`tests/summation/test_replicated.py` checks this bijection for every C.) This holds for curious talliers that follow
-the protocol; one that sends wrong words changes the result, and nothing here detects it (`tally` says what it learns).
+(`tests/summation/test_replicated_secrecy.py` checks this bijection for every C.) This holds for curious talliers that
+follow the protocol; one that sends wrong words changes the result, and nothing here detects it (`tally` says what it
+learns).
 
 A computation is a generator: it yields the words for the t talliers before this one, is sent a list of the words from
 the t after it, nearest first, and returns its result. All talliers yield arrays of the same shape.
