@@ -10,6 +10,7 @@ from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
 from unspoken.data.splits import split
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
@@ -84,7 +85,7 @@ def plan_of(agreed: Study) -> Plan:
 def run(method: Method, federation: Federation, **how: Any) -> Finished:
     """Run a method from its plan to its release."""
     plan = method.plan()
-    return Finished(local.run(method, plan, federation, **how), plan)
+    return Finished(local.run(method, plan, federation, Conditions(**how)), plan)
 
 
 def run_records(agreed: Study, records: Records, groups: Integers, secrets: SecretStream | None = None) -> Finished:

@@ -11,6 +11,7 @@ from factories import maker
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.cape import Cape
 from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.noise.stream import SecretStream
@@ -34,5 +35,5 @@ def repeated(agreed: Study, dimension: int, kind: type[FunctionMethod] = Cape) -
 
 
 def totals(method: FunctionMethod, federation: ArrayFederation, **options: Any) -> np.ndarray:
-    outcome = local.run(method, method.plan(), federation, secrets=SecretStream(KEY), **options)
+    outcome = local.run(method, method.plan(), federation, Conditions(secrets=SecretStream(KEY), **options))
     return np.array(outcome.release.statistics["total"])

@@ -10,11 +10,12 @@ from typing import Any
 
 from unspoken.data.federation import Federation
 from unspoken.engines.actors import Actors, Vanishing
+from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.network import tls
 from unspoken.engines.network.client import Client, Coordinator
 from unspoken.engines.network.frames import Ending
 from unspoken.engines.network.server import Server, Terms
-from unspoken.engines.outcome import Outcome, vanishing_parties
+from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
@@ -129,18 +130,10 @@ class Loopback:
 def engine(kind: type[Loopback], name: str) -> Callable[..., Outcome]:
     """A function that runs a study as other engines do."""
 
-    def run(
-        method: Method,
-        plan: Plan,
-        federation: Federation,
-        *,
-        drop: int = 0,
-        seed: int = 0,
-        secrets: SecretStream | None = None,
-    ) -> Outcome:
+    def run(method: Method, plan: Plan, federation: Federation, conditions: Conditions = USUAL) -> Outcome:
         began, started = datetime.now(UTC), time.perf_counter()
-        made = kind(method, plan, federation, secrets or SecretStream())
-        asyncio.run(made.run(vanishing_parties(federation.parties, drop, seed)))
+        made = kind(method, plan, federation, conditions.secrets or SecretStream())
+        asyncio.run(made.run(conditions.vanishing(federation.parties)))
         return made.outcome(name, began, time.perf_counter() - started)
 
     return run

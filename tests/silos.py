@@ -13,6 +13,7 @@ from factories import make
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.planning import mechanisms
 from unspoken.noise.stream import SecretStream
@@ -57,7 +58,7 @@ def records_for(agreed: Study, seed: int = 0) -> tuple[Records, np.ndarray]:
 def run(method: Any, plan: Any = None, seed: int = 0, **options: Any) -> local.Outcome:
     agreed = method.study
     federation = ArrayFederation(agreed, *records_for(agreed, seed))
-    return local.run(method, plan or method.plan(), federation, secrets=SecretStream(KEY), **options)
+    return local.run(method, plan or method.plan(), federation, Conditions(secrets=SecretStream(KEY), **options))
 
 
 def totals_of(method: CrossSilo) -> list[np.ndarray]:

@@ -15,6 +15,7 @@ from unspoken.cli import app
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.tables import Table
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.study import make_study, read_study
@@ -52,4 +53,6 @@ def accuracy(frame: pd.DataFrame, seed: int) -> float:
     train, test = (Table(part, "frame").records(study) for part in (frame[:450], frame[450:]))
     method, secrets = method_for(study), SecretStream(seed.to_bytes(32, "big"))
     federation = ArrayFederation(study, train, np.arange(450) // 90)
-    return local.run(method, method.plan(), federation, secrets=secrets).release.metrics(study, test)["accuracy"]
+    return local.run(method, method.plan(), federation, Conditions(secrets=secrets)).release.metrics(study, test)[
+        "accuracy"
+    ]

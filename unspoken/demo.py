@@ -11,12 +11,12 @@ from unspoken import writing
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_records
 from unspoken.data.splits import split
-from unspoken.engines.outcome import Progress
+from unspoken.engines.conditions import Progress
 from unspoken.errors import UnspokenError
 from unspoken.report.evaluation import mean_alone_accuracy, pooled_accuracy
 from unspoken.simulation import Simulation, simulate_records
 from unspoken.study import Study, read_study
-from unspoken.templates import study_text
+from unspoken.templates import Agreement, study_text
 from unspoken.types import Floats, Integers
 
 PARTIES = 100
@@ -56,11 +56,7 @@ def _make_files(folder: Path, hidden: Path) -> None:
         str(folder / "study.toml"),
         "digits",
         matrix=True,
-        count=PARTIES,
-        records=_TRAINING // PARTIES,
-        epsilon=2.0,
-        delta="1e-5",
-        colluding=0.1,
+        agreement=Agreement(PARTIES, _TRAINING // PARTIES, epsilon=2.0, delta="1e-5", colluding=0.1),
     )
     (hidden / "study.toml").write_text(text, encoding="utf-8")
 

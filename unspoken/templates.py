@@ -158,6 +158,28 @@ class TableColumns:
         return "".join(f"{quoted(name)} = {value}\n" for name in self.names if name != self.label)
 
 
+@dataclass(frozen=True)
+class Agreement:
+    """The numbers of a study's [parties] and [privacy]."""
+
+    count: int | None = None
+    """None: nobody has said it yet."""
+    records: int = 50
+    max_records: int = 1000
+    epsilon: float = 1.0
+    delta: str = "1e-6"
+    colluding: float = 0.5
+    dropouts: float = 0.05
+
+    def lines(self) -> str:
+        """The two sections."""
+        lines = {name: f"{name} = {value}" for name, value in vars(self).items()}
+        return _AGREEMENT.format_map(lines | {"count": 1000 if self.count is None else self.count})
+
+
+_USUAL = Agreement()
+
+
 def study_text(
     path: str,
     name: str,
@@ -165,13 +187,7 @@ def study_text(
     matrix: bool,
     task: str = "classification",
     method: str | None = None,
-    count: int | None = None,
-    records: int = 50,
-    max_records: int = 1000,
-    epsilon: float = 1.0,
-    delta: str = "1e-6",
-    colluding: float = 0.5,
-    dropouts: float = 0.05,
+    agreement: Agreement = _USUAL,
     columns: TableColumns | None = None,
 ) -> str:
     """A commented study file for a task, with its usual method unless another is named.
@@ -179,17 +195,8 @@ def study_text(
     With the names of columns, their bounds are left to be filled in: nobody can plan the study before.
     """
     kind = _method_of(task, method)
-    agreement = _AGREEMENT.format(
-        count=1000 if count is None else count,
-        records=f"records = {records}",
-        max_records=f"max_records = {max_records}",
-        epsilon=f"epsilon = {epsilon}",
-        delta=f"delta = {delta}",
-        colluding=f"colluding = {colluding}",
-        dropouts=f"dropouts = {dropouts}",
-    )
     rest = [
-        agreement,
+        agreement.lines(),
         _METHOD.format(name=f'"{kind.name}"', summary=kind.summary),
         _lines_of(kind, task, matrix),
         _SUMMATION,
@@ -199,7 +206,7 @@ def study_text(
     without_norm = "".join([_HEAD.format(path="", name="study", task=task), data, *rest])
     norm = _norm_of(without_norm, kind)
     data = _data(task, matrix, norm + _public_line(kind, task, matrix), columns, filled=False)
-    shown = _with_open_count("".join(rest), columns is not None and count is None)
+    shown = _with_open_count("".join(rest), columns is not None and agreement.count is None)
     return _HEAD.format(path=path, name=name, task=task) + data + shown
 
 

@@ -50,6 +50,7 @@ from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
 from unspoken.engines.cluster.session import connected, ray
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
@@ -155,14 +156,14 @@ def timed(how: str, agreed: Study, federation: Federation, few: tuple[Study, Fed
         if few is not None:
             local.run(*planned(few[0]), few[1])
         with Watch() as watch:
-            outcome = local.run(method, plan, federation, **given)
+            outcome = local.run(method, plan, federation, Conditions(**given))
     else:
         with connected(workers=int(how.removeprefix("ray"))) as cluster:
             warm(cluster)
             if few is not None:
                 engine.run(*planned(few[0]), few[1])
             with Watch() as watch:
-                outcome = engine.run(method, plan, federation, **given)
+                outcome = engine.run(method, plan, federation, Conditions(**given))
     seconds, parties = watch.seconds, federation.parties
     helpers = len(plan.helper_addresses)
     run = {

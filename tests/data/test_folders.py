@@ -22,6 +22,7 @@ from unspoken.data.files import DataError
 from unspoken.data.folders import FolderFederation
 from unspoken.data.tables import Table
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
@@ -68,7 +69,8 @@ def test_a_run_from_a_folder_releases_the_same(tmp_path: Path) -> None:
     plan = method.plan()
     federations = (FolderFederation(agreed(), written(tmp_path)), as_array(agreed()))
     one, other = (
-        local.run(method, plan, each, secrets=SecretStream(bytes(32))).release.weights for each in federations
+        local.run(method, plan, each, Conditions(secrets=SecretStream(bytes(32)))).release.weights
+        for each in federations
     )
     assert (one == other).all()
 

@@ -30,6 +30,7 @@ from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
 from unspoken.engines.cluster.session import Cluster
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.journal import Journal
 from unspoken.engines.outcome import Outcome
 from unspoken.errors import UnspokenError
@@ -81,7 +82,7 @@ def run(on: Callable[..., Outcome], agreed: Study, federation: Any = None, **how
     """The weights of the released model."""
     method = method_for(agreed)
     federation = federation or ArrayFederation(agreed, *records())
-    return on(method, method.plan(), federation, secrets=SecretStream(KEY), drop=3, **how).release.weights
+    return on(method, method.plan(), federation, Conditions(secrets=SecretStream(KEY), drop=3, **how)).release.weights
 
 
 @pytest.mark.parametrize("protocol", ["compute-nodes", "secagg+", "ideal"])

@@ -31,6 +31,7 @@ from small_studies import (
 )
 from unspoken.engines import actors, local
 from unspoken.engines.cluster import engine as cluster
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS
@@ -117,7 +118,9 @@ def run(engine: str, public: Path, case: Case, drop: int = 0) -> tuple[Outcome, 
     study, plan = prepared(public, case)
     method = method_of(study)
     recording = Recording(method)
-    outcome = ENGINES[engine].run(method, plan, federation_of(study), drop=drop, seed=3, secrets=SecretStream(KEY))
+    outcome = ENGINES[engine].run(
+        method, plan, federation_of(study), Conditions(drop=drop, seed=3, secrets=SecretStream(KEY))
+    )
     return outcome, (recording.answers, *shown(study, outcome))
 
 

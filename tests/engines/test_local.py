@@ -14,6 +14,7 @@ from factories import maker
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.local import run
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.registry import method_for
@@ -50,7 +51,7 @@ def test_noise_has_the_stated_distribution(protocol: str) -> None:
     method = method_for(agreed)
     plan = method.plan()
     parties = federation(agreed)
-    outcome = run(method, plan, parties, secrets=SecretStream(KEY))
+    outcome = run(method, plan, parties, Conditions(secrets=SecretStream(KEY)))
     released = outcome.release.weights.ravel()
     exact = np.zeros_like(released)
     records = 0
@@ -96,7 +97,7 @@ def test_parties_that_vanish_are_left_out_and_the_rest_is_averaged(protocol: str
     agreed = study(parties=20, summation=protocol, epsilon=30.0, dropouts=3)
     method = method_for(agreed)
     parties = federation(agreed, records=4000)
-    outcome = run(method, method.plan(), parties, drop=drop, seed=5)
+    outcome = run(method, method.plan(), parties, Conditions(drop=drop, seed=5))
     assert outcome.survivors == 20 - drop
     gone = set(np.random.default_rng(5).permutation(20)[:drop])
     total, records = 0.0, 0
@@ -114,7 +115,7 @@ def test_more_dropouts_than_allowed_end_in_an_abort(protocol: str) -> None:
     agreed = study(parties=20, summation=protocol, dropouts=3)
     method = method_for(agreed)
     with pytest.raises(Aborted, match="only 16 of 20 parties"):
-        run(method, method.plan(), federation(agreed), drop=4)
+        run(method, method.plan(), federation(agreed), Conditions(drop=4))
 
 
 @PROTOCOLS
@@ -122,7 +123,7 @@ def test_injected_randomness_repeats_a_run_and_the_operating_system_never_does(p
     agreed = study(parties=12, summation=protocol)
     method = method_for(agreed)
     plan, parties = method.plan(), federation(agreed)
-    first, again = (run(method, plan, parties, secrets=SecretStream(KEY)).release.weights for _ in range(2))
+    first, again = (run(method, plan, parties, Conditions(secrets=SecretStream(KEY))).release.weights for _ in range(2))
     assert (first == again).all()
     assert (run(method, plan, parties).release.weights != run(method, plan, parties).release.weights).any()
 
@@ -132,7 +133,9 @@ def test_every_secure_protocol_gives_the_same_total_from_the_same_secrets() -> N
     for protocol in SECURE:
         agreed = study(parties=12, summation=protocol)
         method = method_for(agreed)
-        models.append(run(method, method.plan(), federation(agreed), secrets=SecretStream(KEY)).release.weights)
+        models.append(
+            run(method, method.plan(), federation(agreed), Conditions(secrets=SecretStream(KEY))).release.weights
+        )
     for model in models[1:]:
         assert (model == models[0]).all()
 
@@ -160,7 +163,7 @@ def test_progress_is_reported_up_to_the_last_party() -> None:
     agreed = study(parties=12, summation="compute-nodes")
     calls: list[tuple[str, int, int]] = []
     method = method_for(agreed)
-    run(method, method.plan(), federation(agreed), progress=lambda *call: calls.append(call))
+    run(method, method.plan(), federation(agreed), Conditions(progress=lambda *call: calls.append(call)))
     assert calls[-1][1:] == (12, 12)
 
 

@@ -17,6 +17,7 @@ from unspoken import verify
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.network.cards import make_keys
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
@@ -102,7 +103,7 @@ def local_model(town: Town) -> str:
     groups = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     method = method_for(town.study)
     federation = ArrayFederation(town.study, Records(features, labels), groups)
-    outcome = local.run(method, method.plan(), federation, secrets=SecretStream(bytes(range(32))))
+    outcome = local.run(method, method.plan(), federation, Conditions(secrets=SecretStream(bytes(range(32)))))
     return ResultFile.of(outcome.release, town.study).sha256
 
 

@@ -17,6 +17,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods import dp_fm
 from unspoken.methods.baselines import Central, IndependentMessages, Local, NonPrivate
 from unspoken.methods.dp_fm import DpFm
@@ -62,7 +63,7 @@ def test_the_noise_has_the_size_that_is_stated_and_that_the_promise_needs(kind: 
     plan = method.plan()
     records = Records(np.zeros((8, 1)), np.zeros(8, dtype=np.int64))
     federation = ArrayFederation(agreed, records, np.arange(8) % 4)
-    release = local.run(method, plan, federation, secrets=SecretStream(KEY)).release
+    release = local.run(method, plan, federation, Conditions(secrets=SecretStream(KEY))).release
     total = np.array(release.statistics["total"])
     planned = plan.planned("function")
     messages = 4 if kind is IndependentMessages else 1

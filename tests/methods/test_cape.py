@@ -12,7 +12,7 @@ from scipy.special import ndtr, ndtri
 
 from cape_studies import KEY, repeated, sites_with, study, totals
 from unspoken.engines import local
-from unspoken.engines.outcome import vanishing_parties
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.baselines import IndependentMessages, Local
 from unspoken.methods.cape import Cape
 from unspoken.methods.planning.correlated_noise import CorrelatedNoise
@@ -115,7 +115,7 @@ def test_the_best_attack_on_a_run_stays_below_the_promised_curve_and_comes_close
             method,
             plan,
             sites_with(agreed, [value, *[0.0] * (sites - 1)]),
-            secrets=SecretStream(KEY[number:] + KEY[:number]),
+            Conditions(secrets=SecretStream(KEY[number:] + KEY[:number])),
         )
         assert set(view.common) == accomplices
         honest_sum = view.sum_of_common - sum(view.common.values())
@@ -174,7 +174,9 @@ def test_the_total_is_right_over_any_summation(protocol: str) -> None:
 def test_local_hears_one_site_only() -> None:
     agreed = study(parties=4)
     method = repeated(agreed, 50_000, Local)
-    outcome = local.run(method, method.plan(), sites_with(agreed, [0.25, 9.0, 9.0, 9.0]), secrets=SecretStream(KEY))
+    outcome = local.run(
+        method, method.plan(), sites_with(agreed, [0.25, 9.0, 9.0, 9.0]), Conditions(secrets=SecretStream(KEY))
+    )
     assert outcome.participation == {"function": [Participation(1, 1)]}
     total = np.array(outcome.release.statistics["total"])
     assert total.mean() == pytest.approx(0.25, abs=5 * outcome.release.details["noise_std"] / math.sqrt(50_000))
@@ -201,7 +203,7 @@ def test_each_site_has_the_promise_that_it_asked_for(order: str) -> None:
         added = planned.noise.added(count, secrets.noise((), secrets.common(0))).view(np.int64)
         assert (added / math.sqrt(common + own)).var() == pytest.approx(1.0, rel=0.03)
         found.append(own)
-    outcome = local.run(method, plan, sites_with(agreed, [0.5] * 5), secrets=SecretStream(KEY))
+    outcome = local.run(method, plan, sites_with(agreed, [0.5] * 5), Conditions(secrets=SecretStream(KEY)))
     total = np.array(outcome.release.statistics["total"])
     assert total.std() == pytest.approx(math.sqrt(sum(found)) / planned.encoding.scale, rel=0.02)
     assert outcome.release.details["noise_std"] == pytest.approx(math.sqrt(sum(found)) / planned.encoding.scale)
@@ -215,13 +217,13 @@ def test_the_noise_of_what_was_released_is_that_of_the_sites_in_it() -> None:
     agreed = study(parties=6, epsilon=2.0, dropouts=1, method={"epsilons": [2.0, 2.0, 2.0, 2.0, 0.2, 2.0]})
     method = repeated(agreed, 1000)
     planned = method.plan().planned("function")
-    gone = vanishing_parties(6, 1, 3)
+    gone = Conditions(1, 3).vanishing(6)
     stated = {}
     for site in (gone[0], (gone[0] + 1) % 6):
         wanted = [0.2 if index == site else 2.0 for index in range(6)]
         agreed = study(parties=6, epsilon=2.0, dropouts=1, method={"epsilons": wanted})
         method = repeated(agreed, 1000)
-        outcome = local.run(method, method.plan(), sites_with(agreed, [0.5] * 6), drop=1, seed=3)
+        outcome = local.run(method, method.plan(), sites_with(agreed, [0.5] * 6), Conditions(drop=1, seed=3))
         stated[site == gone[0]] = outcome.release.details["noise_std"]
     assert isinstance(planned.noise, CorrelatedNoise)
     assert stated[True] == pytest.approx(math.sqrt(5 * planned.noise.own) / planned.encoding.scale)

@@ -16,7 +16,7 @@ from cape_studies import KEY, repeated, sites_with, study, totals
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
-from unspoken.engines.outcome import vanishing_parties
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.base import Cancel
 from unspoken.methods.baselines import IndependentMessages
 from unspoken.methods.cape import Cape
@@ -39,7 +39,7 @@ def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None
     agreed = study(parties=8, dropouts=2, method={"order": "noise-first"})
     method = repeated(agreed, count)
     plan = method.plan()
-    outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), drop=2, secrets=SecretStream(KEY))
+    outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), Conditions(drop=2, secrets=SecretStream(KEY)))
     assert outcome.participation == {"function": [Participation(prepared=7, sent=6)]}
     total = np.array(outcome.release.statistics["total"])
     planned = plan.planned("function")
@@ -64,7 +64,7 @@ def test_whoever_vanishes_when_messages_come_first_leaves_no_noise_behind() -> N
     agreed = study(parties=8, dropouts=2)
     method = repeated(agreed, count)
     plan = method.plan()
-    outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), drop=2, secrets=SecretStream(KEY))
+    outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), Conditions(drop=2, secrets=SecretStream(KEY)))
     assert outcome.participation == {"function": [Participation(prepared=6, sent=6)]}
     total, planned = np.array(outcome.release.statistics["total"]), plan.planned("function")
     assert isinstance(planned.noise, CorrelatedNoise)
@@ -179,7 +179,7 @@ def test_the_certificate_states_the_noise_of_what_was_released(order: str) -> No
 
 
 def test_the_certificate_states_the_noise_without_that_of_a_site_that_asked_for_more_and_vanished() -> None:
-    (gone,) = vanishing_parties(8, 1, 0)
+    (gone,) = Conditions(1).vanishing(8)
     wanted = [0.1 if site == gone else 2.0 for site in range(8)]
     content = study(parties=8, epsilon=2.0, dropouts=1, method={"epsilons": wanted}).model_dump(exclude_none=True)
     done = unspoken.simulate(content, np.full((8, 1), 0.5), None, np.arange(8), drop=1, seed=0)

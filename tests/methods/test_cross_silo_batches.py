@@ -15,6 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.engines import local
 from unspoken.engines.answering import Answering
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
@@ -182,10 +183,10 @@ def test_a_run_that_was_cut_off_deals_the_same_tokens_again(tmp_path: Path, monk
     records, federation = tmp_path / "run", ArrayFederation(method.study, *records_for(method.study))
     journal = Journal(records, "run")
     with pytest.raises(KeyboardInterrupt):
-        local.run(method, method.plan(), federation, journal=journal)
+        local.run(method, method.plan(), federation, Conditions(journal=journal))
     journal.close()
     journal = Journal(records, "run")
-    outcome = local.run(method, method.plan(), federation, journal=journal)
+    outcome = local.run(method, method.plan(), federation, Conditions(journal=journal))
     journal.close()
     assert totals[3] == totals[2]
     assert len(totals) == 5

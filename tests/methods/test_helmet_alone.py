@@ -17,6 +17,7 @@ from factories import maker
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.helmet import Helmet
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
@@ -40,7 +41,7 @@ def released(agreed: Study, features: Any, labels: Any | None = None) -> Any:
     labels = np.zeros(len(features), dtype=np.int64) if labels is None else labels
     groups = np.arange(len(features)) % agreed.parties.count
     federation = ArrayFederation(agreed, Records(features, labels), groups)
-    return local.run(method, method.plan(), federation, secrets=SecretStream(KEY)).release
+    return local.run(method, method.plan(), federation, Conditions(secrets=SecretStream(KEY))).release
 
 
 def zeros(count: int) -> Any:

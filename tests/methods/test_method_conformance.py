@@ -18,6 +18,7 @@ from small_studies import KEY, federation_of, method_of, methods_and_tasks, publ
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.base import Collect, PartyContext, PartyRequest, Sum
 from unspoken.methods.planning import PlannedSum
 from unspoken.methods.registry import METHODS, method_for
@@ -208,7 +209,7 @@ def test_its_release_can_be_scored_and_saved(name: str, task: str, public: Path,
     for number, study in enumerate(studies):
         method = method_of(study)
         plan = method.plan()
-        outcome = local.run(method, plan, federation_of(study), secrets=SecretStream(KEY))
+        outcome = local.run(method, plan, federation_of(study), Conditions(secrets=SecretStream(KEY)))
         check_release(study, outcome.release, tmp_path / f"release-{number}{outcome.release.suffix}")
         check_details(plan, outcome.release)
         assert cannot_be(plan, certificate(plan, outcome)) is None, "parties would not sign its certificate"

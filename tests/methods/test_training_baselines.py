@@ -15,6 +15,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.learners.torch_models import Passes
 from unspoken.methods.base import Collect, PartyContext, Sum
 from unspoken.methods.baselines import Central, NonPrivate
@@ -64,7 +65,7 @@ def federation(agreed: Study) -> ArrayFederation:
 
 
 def run(method: Any, **options: Any) -> local.Outcome:
-    return local.run(method, method.plan(), federation(method.study), secrets=SecretStream(KEY), **options)
+    return local.run(method, method.plan(), federation(method.study), Conditions(secrets=SecretStream(KEY), **options))
 
 
 def silence(monkeypatch: pytest.MonkeyPatch) -> None:

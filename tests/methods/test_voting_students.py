@@ -16,6 +16,7 @@ import unspoken
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.voting import Voting
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.votes import data_dependent_epsilon
@@ -128,7 +129,7 @@ def test_a_student_learns_more_when_labels_spread_to_public_records_nearby(tmp_p
         federation, method = ArrayFederation(agreed, Records(features, labels), groups), Voting(agreed)
         plan = method.plan()
         for run in range(5):
-            outcome = local.run(method, plan, federation, secrets=SecretStream(bytes([run] * 32)))
+            outcome = local.run(method, plan, federation, Conditions(secrets=SecretStream(bytes([run] * 32))))
             found[spreading, run] = (predict(outcome.release.weights, test["X_test"]) == test["y_test"]).mean()
     assert found[1].mean() > found[0].mean() > 0.4
 

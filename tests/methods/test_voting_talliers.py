@@ -15,6 +15,7 @@ import unspoken
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.processes import HelperProcess
 from unspoken.methods.registry import method_for
 from unspoken.methods.voting import Voting
@@ -39,7 +40,7 @@ def test_talliers_open_the_winners_of_the_same_noisy_totals_as_a_sum_reveals(tmp
         method = Voting(agreed)
         plan = method.plan()
         federation = ArrayFederation(agreed, records, np.arange(48) % 8)
-        outcome = local.run(method, plan, federation, secrets=SecretStream(bytes(range(32))))
+        outcome = local.run(method, plan, federation, Conditions(secrets=SecretStream(bytes(range(32)))))
         students.append(outcome.release.weights)
         assert any("noisy totals of the ballots" in note for note in plan.notes) == (protocol != "tally")
         assert ("talliers" in plan.guarantee.sentence()) == (protocol == "tally")
@@ -71,7 +72,7 @@ def test_talliers_may_be_processes_and_the_same_student_is_learnt(
     federation = ArrayFederation(agreed, Records(rng.normal(size=(48, 2)), rng.integers(0, 3, 48)), np.arange(48) % 8)
     students = [
         local.run(
-            method, method.plan(), federation, secrets=SecretStream(bytes(range(32))), processes=processes
+            method, method.plan(), federation, Conditions(secrets=SecretStream(bytes(range(32)))), processes=processes
         ).release.weights
         for processes in (False, True)
     ]

@@ -19,6 +19,7 @@ from cast import study_of
 from network.proxy import BadLine
 from small_studies import KEY, Recording, federation_of, method_of, public_file, small
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.network import frames, server, tls
 from unspoken.engines.network.client import Client, Coordinator
 from unspoken.engines.network.frames import Denied, Piece, packed
@@ -43,7 +44,7 @@ def honest(public: Path, kind: str, protocol: str) -> list[Any]:
     study = study_of(public, kind, protocol)
     method = method_of(study)
     recording = Recording(method)
-    local.run(method, method.plan(), federation_of(study), secrets=SecretStream(KEY))
+    local.run(method, method.plan(), federation_of(study), Conditions(secrets=SecretStream(KEY)))
     return recording.answers
 
 

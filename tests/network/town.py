@@ -57,12 +57,14 @@ class Town:
     def key(self, name: str) -> Path:
         return self.folder / "homes" / name / f"{name}.secret"
 
-    def serve(self, **given: Any) -> tuple[Future[sites.Served], int]:
+    def serve(self, terms: sites.Terms | None = None) -> tuple[Future[sites.Served], int]:
         """The coordinator, and its port."""
         port: queue.Queue[int] = queue.Queue()
-        terms = given.pop("terms", sites.Terms(300.0, 300.0, 0.2))
-        named = {"host": "127.0.0.1", "port": 0, "key": self.key("hub"), "listening": port.put, "terms": terms}
-        serving = self._threads.submit(lambda: sites.serve(self.study, **named, **given))
+        entrance, events = sites.Entrance("127.0.0.1", 0), sites.Events(listening=port.put)
+        terms = terms or sites.Terms(300.0, 300.0, 0.2)
+        serving = self._threads.submit(
+            lambda: sites.serve(self.study, entrance, key=self.key("hub"), terms=terms, events=events)
+        )
         return serving, port.get(timeout=300)
 
     def where(self, port: int) -> sites.Where:

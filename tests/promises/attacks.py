@@ -19,6 +19,7 @@ from neighbours import Neighbours, neighbours
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.base import Collect, Method, Pool, Request, Sum, Total, Vote
 from unspoken.methods.planning import Plan
 from unspoken.noise.encoding import Encoding
@@ -96,7 +97,7 @@ def run(
 
     Encoding.encode = encode  # type: ignore[method-assign]
     try:
-        outcome = local.run(listening, plan, federation, drop=drop, secrets=SecretStream(KEY))
+        outcome = local.run(listening, plan, federation, Conditions(drop=drop, secrets=SecretStream(KEY)))
     finally:
         Encoding.encode = original  # type: ignore[method-assign]
     heard.release = outcome.release

@@ -17,6 +17,7 @@ import factories
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 
@@ -47,7 +48,7 @@ def measured(name: str, summation: dict[str, Any], drop: int, **method: Any) -> 
     plan, count = made.plan(), PARTIES * RECORDS
     records = Records(np.zeros((count, FEATURES)), np.zeros(count, dtype=np.int64))
     federation = ArrayFederation(agreed, records, np.arange(count) % PARTIES)
-    release = local.run(made, plan, federation, drop=drop, secrets=SecretStream(KEY)).release
+    release = local.run(made, plan, federation, Conditions(drop=drop, secrets=SecretStream(KEY))).release
     means = np.array([column["mean"] for column in release.statistics.values()])
     assert abs(means.mean()) <= 5.0 * means.std() / math.sqrt(FEATURES)
     return plan, float(means.std()) * (PARTIES - drop) * RECORDS

@@ -23,6 +23,7 @@ from cases import SUMS, Case
 
 from unspoken.data.federation import ArrayFederation
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import METHODS
 from unspoken.summation.base import Aborted
 
@@ -139,4 +140,4 @@ def test_one_dropout_more_than_planned_for_reveals_nothing(protocol: str, public
     assert found is not None
     _, pair = next(neighbours.neighbours(case, found[1]))
     with pytest.raises(Aborted):
-        local.run(*found, ArrayFederation(found[0].study, pair.one, pair.groups), drop=2)
+        local.run(*found, ArrayFederation(found[0].study, pair.one, pair.groups), Conditions(drop=2))

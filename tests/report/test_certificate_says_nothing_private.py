@@ -17,6 +17,7 @@ from factories import make
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
 from unspoken.engines import local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.report.certificate import certificate
@@ -89,7 +90,7 @@ def certified(agreed: unspoken.Study, features: np.ndarray, labels: np.ndarray, 
         method.secrets = SecretStream(bytes(32))
     plan = method.plan()
     federation = ArrayFederation(agreed, Records(features, labels), groups)
-    outcome = local.run(method, plan, federation, secrets=SecretStream(bytes(32)))
+    outcome = local.run(method, plan, federation, Conditions(secrets=SecretStream(bytes(32))))
     made = certificate(plan, outcome)
     return {key: value for key, value in made.items() if key not in DATED}
 

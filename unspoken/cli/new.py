@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,7 @@ from unspoken.cli.program import AsJson, explained, print_json
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
-    from unspoken.templates import TableColumns
+    from unspoken.templates import Agreement, TableColumns
 
 
 @explained
@@ -50,8 +50,8 @@ def new(
         matrix=matrix,
         task=task,
         method=method,
+        agreement=_agreement(parties),
         columns=columns,
-        **_few(parties),
     )
     if columns is None:
         make_study(tomllib.loads(text), source="--name")
@@ -87,10 +87,14 @@ def _columns(file: Path | None, label: str | None, classes: str | None, task: st
     return TableColumns(names, label, listed)
 
 
-def _few(parties: int | None) -> dict[str, Any]:
-    """The number of parties; of few, hardly any may collude or vanish."""
+def _agreement(parties: int | None) -> Agreement:
+    """The agreement of so many parties; of few, hardly any may collude or vanish."""
+    from unspoken.templates import Agreement
+
     if parties is None:
-        return {}
+        return Agreement()
     if not 2 <= parties <= 10**9:
         raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to 1000000000.")
-    return {"count": parties} | ({"colluding": max(1, parties // 5), "dropouts": 0} if parties < 20 else {})
+    if parties >= 20:
+        return Agreement(parties)
+    return Agreement(parties, colluding=max(1, parties // 5), dropouts=0)

@@ -179,7 +179,7 @@ def serve(
 ) -> None:
     """Coordinate a study: wait for everyone, run it, and write the model and the certificate."""
     from unspoken.report import terminal
-    from unspoken.sites import Events, Terms, serve
+    from unspoken.sites import Entrance, Events, Terms, serve
     from unspoken.study import read_study
 
     study = read_study(path)
@@ -189,14 +189,10 @@ def serve(
     with _progress(study, as_json) as shown, leaving(lambda: _GIVES_UP):
         served = serve(
             study,
-            host=host,
-            port=port,
+            Entrance(host, port, encrypted=not plain, viewers=viewers),
             key=keys,
             terms=Terms(stage_seconds, join_seconds, grace_seconds),
-            events=Events(told=shown.say, news=shown.show, planned=shown.meet),
-            listening=lambda chosen: shown.say(f"listening on {host}:{chosen}"),
-            encrypted=not plain,
-            viewers=viewers,
+            events=Events(shown.say, shown.show, shown.meet, lambda port: shown.say(f"listening on {host}:{port}")),
         )
     # If it was stopped after it had written them, they are there.
     found = served.find(output)

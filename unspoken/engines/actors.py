@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from unspoken.data.block import Block
 from unspoken.data.federation import Federation
-from unspoken.engines.outcome import Outcome, Progress, early_and_late, vanishing_at, vanishing_parties
+from unspoken.engines.conditions import USUAL, Conditions, Progress, early_and_late, vanishing_at
+from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method, Request, Sum, Vote
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
@@ -30,25 +31,14 @@ _STEPS = 1 << 24
 """A bound on the messages of one stage, above that of any study that fits into one process"""
 
 
-def run(
-    method: Method,
-    plan: Plan,
-    federation: Federation,
-    *,
-    drop: int = 0,
-    seed: int = 0,
-    progress: Progress | None = None,
-    secrets: SecretStream | None = None,
-) -> Outcome:
-    """Run a method on a federation. `drop` parties, chosen by the public seed, vanish while they send.
-
-    `secrets` is the source of all secret randomness: the operating system, unless a test injects a stream.
-    """
+def run(method: Method, plan: Plan, federation: Federation, conditions: Conditions = USUAL) -> Outcome:
+    """Run a method on a federation. It keeps no journal: roles have stores of their own."""
+    if conditions.journal is not None:
+        raise TypeError("Expected no journal for an engine whose roles have stores of their own.")
     federation.check_map(method.directions)
     began, started = datetime.now(UTC), time.perf_counter()
-    vanishing = vanishing_parties(federation.parties, drop, seed)
-    actors = Actors(method, plan, federation, secrets or SecretStream())
-    actors.run(vanishing, progress)
+    actors = Actors(method, plan, federation, conditions.secrets or SecretStream())
+    actors.run(conditions.vanishing(federation.parties), conditions.progress)
     coordinator = actors.coordinator
     if coordinator.release is None:
         raise RuntimeError("The coordinator ended without a release.")

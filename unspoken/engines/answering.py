@@ -18,8 +18,9 @@ import numpy as np
 from unspoken.arithmetic import MOST_POOLED
 from unspoken.data.block import Block
 from unspoken.data.federation import Federation
+from unspoken.engines.conditions import Conditions, vanishing_at
 from unspoken.engines.exchange import Crowd, Exchange, Post
-from unspoken.engines.outcome import Outcome, Progress, vanishing_at
+from unspoken.engines.outcome import Outcome
 from unspoken.engines.work import Job, Work
 from unspoken.errors import UnspokenError
 from unspoken.methods.base import (
@@ -81,18 +82,12 @@ class Answering:
     """Answers the requests of one run of a method, and remembers what lasts from one to the next."""
 
     def __init__(
-        self,
-        method: Method,
-        plan: Plan,
-        federation: Federation,
-        crowds: Crowds,
-        vanishing: list[int],
-        progress: Progress | None = None,
+        self, method: Method, plan: Plan, federation: Federation, crowds: Crowds, conditions: Conditions
     ) -> None:
         federation.check_map(method.directions)
         self.method, self.plan = method, plan
         self._federation, self._crowds = federation, crowds
-        self._vanishing, self._progress = vanishing, progress
+        self._vanishing, self._progress = conditions.vanishing(federation.parties), conditions.progress
         self._contributor = Contributor(method, plan)
         self.totals = Totals(plan)
         self.prepared: dict[str, dict[int, bytes]] = {}

@@ -14,7 +14,7 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from unspoken.engines.outcome import early_and_late
+from unspoken.engines.conditions import early_and_late
 from unspoken.engines.work import Work
 from unspoken.summation.base import COORDINATOR, Coordinator, Endpoint, Envelope, Rejected, address_of
 from unspoken.types import Words

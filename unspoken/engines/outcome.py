@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-import numpy as np
-
-from unspoken.methods.base import Collect, Request, Tokens, ZeroSum
-from unspoken.methods.planning import Plan
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
 from unspoken.types import Flags
 
 ON_A_CLUSTER = "ray"
 """The beginning of the name of the engine that simulates on a cluster"""
-
-Progress = Callable[[str, int, int], None]
-"""Called with the present activity, the number of parties that are done, and the number of all parties"""
 
 NETWORK = "network: each participant on its own, over WebSocket and TLS"
 """The engine of a study across machines"""
@@ -66,31 +58,3 @@ class Outcome:
 def is_on_a_cluster(engine: str) -> bool:
     """Whether this is the name, in words for the certificate, of the engine that simulates on a cluster."""
     return engine.startswith(f"{ON_A_CLUSTER}:")
-
-
-def vanishing_parties(parties: int, drop: int, seed: int) -> list[int]:
-    """The `drop` parties that vanish in a simulation, chosen by the public seed."""
-    return [int(party) for party in np.random.default_rng(seed).permutation(parties)[:drop]]
-
-
-def vanishing_at(plan: Plan, request: Request, vanishing: list[int]) -> list[int]:
-    """Those of them that vanish at a request. For messages with common noise there are two requests: half of them
-    vanish at the first."""
-    half = vanishing[: len(vanishing) // 2]
-    match request:
-        case Tokens():
-            return []
-        case ZeroSum():
-            return half
-        case Collect(only=only) if only is not None:
-            return []
-        case Collect(name) if plan.planned(name).noise.cancels:
-            return half
-        case _:
-            return vanishing
-
-
-def early_and_late(vanishing: list[int], setup_stages: int) -> tuple[set[int], set[int]]:
-    """Half of those who vanish do so in the setup, if there is one; the others while they send their vectors."""
-    early = len(vanishing) // 2 if setup_stages else 0
-    return set(vanishing[:early]), set(vanishing[early:])

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from unspoken.engines.answering import Answering
-from unspoken.engines.journal import Entry, Journal, Roots, fingerprint
+from unspoken.engines.conditions import Conditions
+from unspoken.engines.journal import Entry, Roots, fingerprint
 from unspoken.methods.base import Answer, Collect, Pool, Request, Tokens, Total, ZeroSum
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.kept_answers import KeptAnswer
@@ -23,8 +24,9 @@ class _Counts(NamedTuple):
 class Remembered:
     """Answers a request, from the journal if it has the answer."""
 
-    def __init__(self, run: Answering, journal: Journal | None, secrets: SecretStream) -> None:
-        self._run, self._journal, self._secrets, self._number = run, journal, secrets, 0
+    def __init__(self, run: Answering, conditions: Conditions) -> None:
+        self._run, self._number = run, 0
+        self._journal, self._secrets = conditions.journal, conditions.secrets or SecretStream()
         self._since: dict[str, _Counts] = {}
         """The counts before the first half of what is under way, by its name"""
 

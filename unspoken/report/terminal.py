@@ -12,8 +12,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from unspoken.engines.conditions import Progress as ProgressCall
 from unspoken.engines.outcome import Outcome
-from unspoken.engines.outcome import Progress as ProgressCall
 from unspoken.methods.planning import Plan
 from unspoken.report.certificate import simulation
 from unspoken.report.plan_text import plan_rows, size, way

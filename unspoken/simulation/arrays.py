@@ -15,7 +15,7 @@ from unspoken.data.files import DataError, Records, check_arrays
 from unspoken.data.parties import named_groups, number_parties
 from unspoken.data.public import with_public
 from unspoken.data.tables import Table
-from unspoken.engines.outcome import Progress
+from unspoken.engines.conditions import Progress
 from unspoken.errors import DataWarning
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.remarks import remarks

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from unspoken import defaults
 from unspoken.data.files import DataError, check_arrays
 from unspoken.data.parties import number_parties
-from unspoken.engines.outcome import Progress
+from unspoken.engines.conditions import Progress
 from unspoken.learners.polynomials import Polynomial
 from unspoken.methods.functions import Custom, RecordPolynomials, Turns
 from unspoken.methods.registry import METHODS

@@ -20,8 +20,9 @@ from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.cluster import session
+from unspoken.engines.conditions import Conditions, Progress
 from unspoken.engines.journal import Journal
-from unspoken.engines.outcome import ON_A_CLUSTER, Outcome, Progress
+from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import answerable, method_for
@@ -84,8 +85,8 @@ class Settings:
             return session.connected(self.address)
         return nullcontext()
 
-    def run(self) -> Callable[..., Outcome]:
-        """The engine."""
+    def engine_run(self) -> Callable[[Method, Plan, Federation, Conditions], Outcome]:
+        """The engine's function to run a study."""
         if self.engine == ON_A_CLUSTER:
             return partial(cluster.run, address=self.address)
         return partial(local.run, processes=self.processes)
@@ -184,9 +185,8 @@ def _simulated(
         stack.enter_context(chosen.connected())
         if chosen.ledger is not None:
             _charge(chosen.ledger, plan, journal)
-        outcome = chosen.run()(
-            method, plan, federation, drop=chosen.drop, seed=chosen.seed, progress=chosen.progress, journal=journal
-        )
+        conditions = Conditions(chosen.drop, chosen.seed, chosen.progress, journal=journal)
+        outcome = chosen.engine_run()(method, plan, federation, conditions)
         if not outcome.participation:
             raise TypeError(f'Expected coordinate of "{method.name}" to ask for something before it returns.')
         check_details(plan, outcome.release)

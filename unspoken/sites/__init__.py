@@ -13,7 +13,7 @@ from unspoken.engines.network.terms import Events, Terms
 from unspoken.engines.network.window import Viewers
 from unspoken.report.endings import Joined, Served
 from unspoken.sites.joining import Participant, Ready, assist, helper_of, join, prepare
-from unspoken.sites.serving import conducted, coordinator_of, serve, served_before
+from unspoken.sites.serving import Entrance, conducted, coordinator_of, serve, served_before
 
-__all__ = ["Events", "Joined", "News", "Participant", "Ready", "Served", "Terms", "Told", "Viewers", "Where"]
-__all__ += ["assist", "conducted", "coordinator_of", "helper_of", "join", "prepare", "serve", "served_before"]
+__all__ = ["Entrance", "Events", "Joined", "News", "Participant", "Ready", "Served", "Terms", "Told", "Viewers"]
+__all__ += ["Where", "assist", "conducted", "coordinator_of", "helper_of", "join", "prepare", "serve", "served_before"]

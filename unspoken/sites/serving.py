@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,29 +35,41 @@ from unspoken.summation.base import COORDINATOR, Aborted, Roster
 from unspoken.summation.keys import Identity
 
 
+@dataclass(frozen=True)
+class Entrance:
+    """Where parties join and others look."""
+
+    host: str = "0.0.0.0"  # noqa: S104 (parties are elsewhere)
+    port: int = 8765
+    """0: any port that is free"""
+    encrypted: bool = True
+    """Without encryption it is only for a proxy on this machine that ends TLS."""
+    viewers: Viewers | None = None
+    """Who may look at the live page: "here" (this machine), "anyone" or "nobody"; None: as is right with or without
+    TLS"""
+
+
+_USUAL = Entrance()
+
+
 def serve(
     study: Study,
+    entrance: Entrance = _USUAL,
     *,
-    host: str = "0.0.0.0",  # noqa: S104 (parties are elsewhere)
-    port: int = 8765,
     key: Path | None = None,
     terms: Terms | None = None,
     events: Events | None = None,
-    listening: Callable[[int], None] = lambda port: None,
-    encrypted: bool = True,
-    viewers: Viewers | None = None,
 ) -> Served:
-    """Coordinate a study. `listening` is called with the port when parties can join.
+    """Coordinate a study.
 
     If it was stopped in the middle, it goes on; if the study has ended, there is nothing left to do.
-    `viewers` may look at the live page: "here" (this machine), "anyone" or "nobody", as is right with or without TLS.
     """
     events = events or Events()
     with coordinator_of(study, key, events) as (coordinator, identity, roster):
         server = Server(coordinator, identity, roster, terms or Terms(), events)
         if coordinator.log.closed:
             return served_before(server, roster, identity)
-        return asyncio.run(_serve(server, identity, roster, (host, port, encrypted, viewers), listening))
+        return asyncio.run(_serve(server, identity, roster, entrance, events))
 
 
 @contextmanager
@@ -91,16 +104,12 @@ def _served(
     return Served(plan, outcome, file, json.loads(ended.certificate), signatures, is_old)
 
 
-async def _serve(
-    server: Server,
-    identity: Identity,
-    roster: Roster,
-    place: tuple[str, int, bool, Viewers | None],
-    listening: Callable[[int], None],
-) -> Served:
-    open_port = await server.listen(place[0], place[1], encrypted=place[2], viewers=place[3])
+async def _serve(server: Server, identity: Identity, roster: Roster, entrance: Entrance, events: Events) -> Served:
+    open_port = await server.listen(
+        entrance.host, entrance.port, encrypted=entrance.encrypted, viewers=entrance.viewers
+    )
     try:
-        listening(open_port.sockets[0].getsockname()[1])
+        events.listening(open_port.sockets[0].getsockname()[1])
         return await conducted(server, identity, roster)
     finally:
         open_port.close()

@@ -17,6 +17,7 @@ from scipy.stats import norm
 from factories import make
 from small_studies import KEY, Recording, federation_of, method_of, public_file, small
 from unspoken.engines import actors, local
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
@@ -308,7 +309,7 @@ def test_engines_agree_bit_for_bit_when_an_attempt_failed(
     for run in ENGINES.values():
         unlucky.left, made = 1, method_of(study)
         recording = Recording(made)
-        run(made, made.plan(), federation_of(study), secrets=SecretStream(KEY))
+        run(made, made.plan(), federation_of(study), Conditions(secrets=SecretStream(KEY)))
         found.append(recording.answers)
     assert found[0] == found[1]
 

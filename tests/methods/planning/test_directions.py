@@ -17,6 +17,7 @@ from factories import make
 from unspoken.data.federation import ArrayFederation, party_block
 from unspoken.data.files import DataError, Records
 from unspoken.engines import actors, local
+from unspoken.engines.conditions import Conditions
 from unspoken.methods.planning.directions import signal_of
 from unspoken.methods.registry import method_for, plan_for
 from unspoken.noise.stream import SecretStream
@@ -96,7 +97,7 @@ def test_both_engines_give_the_same_model(file: Path) -> None:
     method = method_for(study(data={"public": str(file)}, summation="secagg+"))
     federation = ArrayFederation(method.study, Records(TRAIN, LABELS), GROUPS, method.directions)
     models = [
-        engine(method, method.plan(), federation, secrets=SecretStream(bytes(32))).release.weights
+        engine(method, method.plan(), federation, Conditions(secrets=SecretStream(bytes(32)))).release.weights
         for engine in (local.run, actors.run)
     ]
     np.testing.assert_array_equal(*models)

@@ -12,14 +12,13 @@ from unspoken.engines.answering import Answering
 from unspoken.engines.cluster.crowd import ClusterCrowd
 from unspoken.engines.cluster.session import connected
 from unspoken.engines.cluster.tasks import Place
+from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.exchange import Crowd
-from unspoken.engines.journal import Journal
-from unspoken.engines.outcome import ON_A_CLUSTER, Outcome, Progress, vanishing_parties
+from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
 from unspoken.engines.remembering import Remembered
 from unspoken.engines.work import Work
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
-from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 
 _numbers = count()
@@ -40,12 +39,8 @@ def run(
     method: Method,
     plan: Plan,
     federation: Federation,
+    conditions: Conditions = USUAL,
     *,
-    drop: int = 0,
-    seed: int = 0,
-    progress: Progress | None = None,
-    secrets: SecretStream | None = None,
-    journal: Journal | None = None,
     address: str | None = None,
     workers: int | None = None,
 ) -> Outcome:
@@ -53,11 +48,11 @@ def run(
 
     Without an address, a cluster is started on this machine, with one worker for each core unless `workers` says
     otherwise, and stopped in the end. A lost process or machine of the cluster costs the time to do its tasks again.
-    With a `journal`, a run goes on that ended because all of the cluster was lost.
+    With a journal, a run goes on that ended because all of the cluster was lost.
     """
     check_study(method.study)
-    if progress:
-        progress("connecting to the cluster", 0, federation.parties)
+    if conditions.progress:
+        conditions.progress("connecting to the cluster", 0, federation.parties)
     with connected(address, workers) as cluster:
         shared, number = cluster.put((_without_secrets(method), plan, federation)), next(_numbers)
 
@@ -67,10 +62,8 @@ def run(
         def crowd(work: Work) -> Crowd:
             return ClusterCrowd(work, cluster, place)
 
-        running = Answering(
-            method, plan, federation, crowd, vanishing_parties(federation.parties, drop, seed), progress
-        )
-        answers = Remembered(running, journal, secrets or SecretStream())
+        running = Answering(method, plan, federation, crowd, conditions)
+        answers = Remembered(running, conditions)
         return answering.run(running, answers.answer, f"{ON_A_CLUSTER}: blocks of parties on a cluster")
 
 

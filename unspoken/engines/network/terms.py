@@ -34,3 +34,5 @@ class Events:
     told: Callable[[str], None] = lambda line: None
     news: Callable[[News], None] = lambda news: None
     planned: Callable[[Plan], None] = lambda plan: None
+    listening: Callable[[int], None] = lambda port: None
+    """Called with the port when parties can join"""
