@@ -66,8 +66,8 @@ class TimedStore(FileStore):
     def sync(self) -> None:
         self.clock.time(super().sync)
 
-    def replace(self, snapshot: bytes) -> None:
-        self.clock.time(lambda: super(TimedStore, self).replace(snapshot))
+    def put(self, snapshot: bytes) -> None:
+        self.clock.time(lambda: super(TimedStore, self).put(snapshot))
 
 
 def main() -> None:

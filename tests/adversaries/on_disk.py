@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from adversaries.said import Said
 from cast import VICTIM, Cast, study_of
 from disks import FailingDisk, Folder, PowerCut
 from unspoken.engines.actors import Vanishing
@@ -71,7 +72,7 @@ class Crashing(OnDisk):
         self._operations, self._torn, self._lost, self._power = operations, torn, lost, power
         self.failed = False
         self.unanswered: list[bytes] = []
-        self.vectors: dict[bytes, set[tuple[Envelope, ...]]] = {}
+        self.said = Said()
         super().__init__(*given)
 
     def open(self, disk: Disk | None = None) -> None:
@@ -104,10 +105,8 @@ class Crashing(OnDisk):
                     envelopes += super().step(to, message, gone, sender)
         if to == self.address:
             self.unanswered = [] if envelopes else [*self.unanswered, body]
-        if to == self.address and to == VICTIM and self.role.has_sent:
-            attempt = self.role._attempt
-            if envelopes and self.role._state.current.asked == body:
-                self.vectors.setdefault(attempt, set()).add(tuple(envelopes))
+        if to == self.address == VICTIM:
+            self.said.note(to, envelopes)
         return envelopes
 
 

@@ -27,6 +27,7 @@ import numpy as np
 
 from adversaries import lying_votes, random_nodes, test_random_coordinator
 from adversaries.on_disk import SCENES, Crashing, OnDisk, decoded
+from adversaries.said import Said
 from cast import VICTIM, Cast, honest, study_of
 from disks import PowerCut
 from small_studies import public_file
@@ -53,7 +54,7 @@ class Replaying(Cast):
     def __init__(self, kind: str, protocol: str, rng: np.random.Generator) -> None:
         super().__init__(study_of(public(), kind, protocol))
         self.rng, self.heard = rng, dict[str, list[bytes]]()
-        self.vectors: dict[tuple[str, bytes], set[tuple[Envelope, ...]]] = {}
+        self.said = Said()
         self.trouble = float(rng.choice([0.02, 0.1, 0.3]))
         self.rewraps = bool(rng.random() < 0.5)
 
@@ -65,7 +66,7 @@ class Replaying(Cast):
             self.replay(to, old[int(self.rng.integers(len(old)))])
         old.append(body)
         envelopes = super().step(to, body, gone, sender)
-        self.note(to, body, envelopes)
+        self.note(to, envelopes)
         return envelopes
 
     def restart(self, to: str) -> None:
@@ -83,13 +84,11 @@ class Replaying(Cast):
         if self.rewraps and isinstance(message, Carried):
             body = msgspec.msgpack.encode(Carried(self.coordinator.attempt, message.body))
         with contextlib.suppress(Rejected, Refused):
-            self.note(to, body, role.receive(body))
+            self.note(to, role.receive(body))
 
-    def note(self, to: str, body: bytes, envelopes: list[Envelope]) -> None:
-        """Remember the vector that left in answer to what a party was asked for."""
-        party: Any = self.parties.get(to)
-        if party is not None and envelopes and party.has_sent and party._state.current.asked == body:
-            self.vectors.setdefault((to, party._attempt), set()).add(tuple(envelopes))
+    def note(self, sender: str, envelopes: list[Envelope]) -> None:
+        if sender in self.parties:
+            self.said.note(sender, envelopes)
 
 
 def replays(seed: int) -> str:
@@ -100,9 +99,11 @@ def replays(seed: int) -> str:
     try:
         totals = cast.totals()
     except Aborted:
+        totals = None
+    assert not cast.said.twice, f"seed {seed}: two different messages in one attempt: {cast.said.twice[0]}"
+    if totals is None:
         return "aborted"
     assert totals == honest(public(), kind, protocol)[0], f"seed {seed}: another total"
-    assert all(len(sent) == 1 for sent in cast.vectors.values()), f"seed {seed}: two vectors in one attempt"
     return "exact"
 
 
@@ -122,7 +123,7 @@ def crashes(seed: int) -> str:
         totals = cast.totals()
         cast.close()
     assert totals == honest(public(), kind, protocol)[0], f"seed {seed}: another total"
-    assert all(len(sent) == 1 for sent in cast.vectors.values()), f"seed {seed}: two vectors in one attempt"
+    assert not cast.said.twice, f"seed {seed}: two different messages in one attempt: {cast.said.twice[0]}"
     return "crashed" if cast.failed else "exact"
 
 

@@ -15,6 +15,7 @@ import pytest
 from adversaries.on_disk import SCENE, SCENES, OnDisk, decoded
 from cast import VICTIM, Cast, study_of
 from unspoken.methods.base import Sum
+from unspoken.methods.parameters import Refused
 from unspoken.roles.contributor import Contributor
 from unspoken.roles.messages import Carried
 from unspoken.roles.secrets import PartySecrets
@@ -150,6 +151,61 @@ def test_what_a_helper_forgets_is_gone_from_its_store_before_the_coordinator_say
         cast.totals()
         cast.close()
         assert looks
+
+
+def test_the_shares_that_a_party_held_are_gone_from_its_store_when_it_has_opened_some(
+    public: Path, tmp_path: Path
+) -> None:
+    """Whoever seizes enough parties after a sum that the coordinator never ended finds no share of another party: with
+    those that were not opened, a vector could be unmasked."""
+    cast, seen, looks = OnDisk(public, "turns", "secagg+", tmp_path), set[bytes](), 0
+
+    def look(to: str, envelopes: list[Envelope]) -> None:
+        nonlocal looks
+        if to != VICTIM or cast.role._course is None:
+            return
+        state, kept = cast.role._course.endpoint.state, b"".join(cast.kept(to))
+        if not state.answered:
+            seen.update([state.cipher_secret, *state.inbox.values()])
+            return
+        assert len(seen) > len(cast.parties) - 1
+        assert not [secret for secret in seen if secret in kept]
+        looks += 1
+
+    cast.after = look
+    cast.totals()
+    cast.close()
+    assert looks
+
+
+def test_a_party_that_has_opened_shares_repeats_that_after_a_crash_and_opens_nothing_else(
+    public: Path, tmp_path: Path
+) -> None:
+    cast, heard, looks = OnDisk(public, "turns", "secagg+", tmp_path), list[bytes](), 0
+    cast.before = lambda to, body: heard.append(body) if to == VICTIM else None
+
+    def crash(to: str, envelopes: list[Envelope]) -> None:
+        nonlocal looks
+        if to != VICTIM or cast.role._course is None or not cast.role._course.endpoint.state.answered:
+            return
+        cast.close()
+        cast.open()
+        before = cast.kept(VICTIM)
+        for body in heard[:-1]:
+            with pytest.raises((Refused, Rejected)):
+                cast.role.receive(body)
+        carried = decoded(heard[-1])
+        other = msgspec.msgpack.encode(Carried(carried.attempt, memoryview(bytes(carried.body) + b"0")))
+        with pytest.raises(Rejected, match="its part of the sum is over"):
+            cast.role.receive(other)
+        assert cast.role.receive(heard[-1]) == envelopes
+        assert cast.kept(VICTIM) == before
+        looks += 1
+
+    cast.after = crash
+    cast.totals()
+    cast.close()
+    assert looks == 2
 
 
 def one_time_secrets(state: Any) -> Iterator[bytes]:

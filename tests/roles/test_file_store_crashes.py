@@ -38,14 +38,17 @@ def test_a_torn_tail_that_nothing_relied_on_is_dropped(folder: Folder) -> None:
 
 
 def _life(store: FileStore, said: list[int]) -> None:
-    """Four things are said, each when it is kept: after a snapshot, or a message; and one is appended for nothing."""
+    """Four things are said, each when it is kept: after a snapshot, or a message. Some are appended for nothing."""
     for number in range(4):
         if number % 2:
             store.append(bytes([number]))
             store.sync()
         else:
             store.append(b"for nothing")
-            store.replace(bytes([number]))
+            store.put(bytes([number - 1]) if number else b"for nothing")
+            store.append(b"for nothing")
+            store.put(bytes([number]))
+            store.sync()
         said.append(number)
 
 

@@ -12,11 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cast import Cast, study_of
+from disks import Folder
 from unspoken.methods.parameters import Refused
 from unspoken.roles import store
+from unspoken.roles.file_store import Disk
 from unspoken.roles.messages import Assist, Carried, Over
 from unspoken.summation.base import Aborted, Rejected
 from unspoken.summation.compute_node import ComputeNode
+from unspoken.summation.keys import WRAPPING_BYTES
 
 SCENES = [("turns", "compute-nodes"), ("messages", "compute-nodes"), ("votes", "tally")]
 SCENE = pytest.mark.parametrize(("kind", "protocol"), SCENES)
@@ -229,3 +232,39 @@ def test_a_message_that_comes_again_in_another_form_ends_the_attempt(
         helper.receive(bytes(changed))
     assert helper._attempt is None
     assert cast.helper(victim)._attempt is None
+
+
+def test_a_node_waits_for_its_disk_only_where_something_leaves_that_depends_on_it(public: Path, tmp_path: Path) -> None:
+    """The files and folders that are synced by each message of a sum. To begin and to end cost one each: a snapshot is
+    whole before it takes the place of another. What a node that has signed says again costs nothing."""
+
+    class Counting(Disk):
+        synced = 0
+
+        def sync(self, file: int) -> None:
+            Counting.synced += 1
+
+        def sync_folder(self, folder: Path) -> None:
+            Counting.synced += 1
+
+    cast = Cast(study_of(public, "turns", "compute-nodes"))
+    victim, found = cast.plan.helper_addresses[0], list[tuple[str, int]]()
+    cast.stores[victim] = Folder(tmp_path).open(cast._keys.helper(0), cast.study.digest(), victim, disk=Counting())
+    cast.helpers[victim] = cast.helper(victim)
+    Counting.synced = 0
+
+    def count(to: str, envelopes: list[Any]) -> None:
+        if to == victim:
+            answers = [msgspec.msgpack.decode(envelope.body, type=Carried).body for envelope in envelopes]
+            framed = [msgspec.msgpack.decode(answer)[3] for answer in answers]
+            named = [msgspec.msgpack.decode(body[WRAPPING_BYTES:])[0] for body in framed]
+            found.append((*named, Counting.synced) if named else ("", Counting.synced))
+            Counting.synced = 0
+
+    cast.after = count
+    cast.totals()
+    cast.stores[victim].close()
+    most: dict[str, int] = {}
+    for said, synced in found:
+        most[said] = max(most.get(said, 0), synced)
+    assert most == {"": 1, "nodes/held": 3, "nodes/folded": 2, "nodes/agreed": 3, "nodes/part": 0}

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from cast import EACH_SCENE, VICTIM, Cast, honest, study_of
+from unspoken.roles.messages import is_carried
 from unspoken.roles.party import Party
 from unspoken.roles.store import MemoryStore
 from unspoken.summation.base import Envelope
@@ -77,9 +78,9 @@ class FullDisk(MemoryStore):
         self._write()
         super().append(record)
 
-    def replace(self, snapshot: bytes) -> None:
+    def put(self, snapshot: bytes) -> None:
         self._write()
-        super().replace(snapshot)
+        super().put(snapshot)
 
     def _write(self) -> None:
         self.writes += 1
@@ -104,6 +105,9 @@ def test_what_is_not_kept_does_not_leave(kind: str, protocol: str, public: Path)
             if to != address:
                 return
             role, kept = {**cast.parties, **cast.helpers}[to], cast.kept(to)
+            endpoint = getattr(role, "_endpoint", None)
+            if is_carried(body) and endpoint is not None and endpoint.has_forgotten:
+                return  # It can only repeat itself: there is nothing to keep.
             store.fails_at = store.writes + 1
             with pytest.raises(OSError, match="no space"):
                 role.receive(body)

@@ -3,7 +3,8 @@
 The journal is a header and records. Every record is sealed with AES-256-GCM under a key of the file alone, derived by
 HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. It is bound to its
 number and to a digest of all records before it (the chain). Nonces are random: a record that was torn by a crash is
-written again with another one. A snapshot is a new file that takes the old one's place at once.
+written again with another one. A snapshot is a new file that takes the old one's place at once. It is on disk before;
+that its name is, too, and that the witness knows, can wait until something leaves that depends on it.
 
 The witness is a small file at another path, for example beside the identity's secret. It has the number of records and
 the chain, authenticated by the same identity. It is written when the journal is on disk, before the message leaves that
@@ -125,11 +126,14 @@ class FileStore(Store):
         self._size = 0
         self._seen, self._rest = True, 0
         """Whether the witness's mark was met when the file was read, and the bytes after the last whole record"""
-        self._broken = ""
+        self._is_synced = self._is_named = False
+        """Whether the file is on disk as it is, and whether its folder is, since it took the place of another"""
+        self._broken = "could not be opened"
         try:
             self._lock = _locked(path)
             self._witness = _Witness(witness, identity.secret, self._purpose, self._disk)
             self._open()
+            self._broken = ""
         except BaseException as error:
             self.close()
             if isinstance(error, OSError):
@@ -153,19 +157,28 @@ class FileStore(Store):
         self._check_whole()
         self._settle(self._flush)
         if self._mark != self._witness.mark:
-            self._settle(lambda: self._disk.sync(self._file))
+            self._settle(self._sync)
             self._settle(lambda: self._witness.write(self._mark))
 
-    def replace(self, snapshot: bytes) -> None:
+    def _sync(self) -> None:
+        """Have the journal on disk, and its name."""
+        if not self._is_synced:
+            self._disk.sync(self._file)
+        if not self._is_named:
+            self._disk.sync_folder(self._path.parent)
+        self._is_synced = self._is_named = True
+
+    def put(self, snapshot: bytes) -> None:
         self._check_whole()
         self._begin(snapshot)
         self._waiting, self._size = [], 0
-        self._settle(lambda: self._witness.write(self._mark))
 
     def close(self) -> None:
+        """Let others use it. What waits is written, if that is possible; what a snapshot took the place of is gone."""
         if not self._broken:
             with suppress(OSError):
                 self._flush()
+                self._sync()
         for file in (self._file, self._lock):
             if file >= 0:
                 os.close(file)
@@ -181,6 +194,7 @@ class FileStore(Store):
             if seen.records:
                 self._refuse(f"is gone, but its witness {self._witness.path} counts {seen.records} records; {_REMEDY}")
             self._begin(None)
+            self._settle(self._sync)
         else:
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
             if not self._read() and self._mark.records:
@@ -205,7 +219,7 @@ class FileStore(Store):
         if self._file >= 0:
             os.close(self._file)
         self._file, self._key, self._mark = file, key, mark
-        self._settle(lambda: self._disk.sync_folder(self._path.parent))
+        self._is_synced, self._is_named = True, False
 
     def _read(self) -> list[bytes]:
         """All whole records, from the first on."""
@@ -268,7 +282,7 @@ class FileStore(Store):
             mark = mark.after(frames[-1])
         if frames:
             self._disk.write(self._file, b"".join(frames))
-            self._mark, self._waiting, self._size = mark, [], 0
+            self._mark, self._waiting, self._size, self._is_synced = mark, [], 0, False
 
     def _settle(self, kept: Callable[[], None]) -> None:
         """Keep something. If that fails, nobody knows what is kept: only a new beginning can tell."""

@@ -79,7 +79,7 @@ class Helper(Role[_State]):
         before = endpoint.has_forgotten
         envelopes = endpoint.step(body)
         # A snapshot, so that it is gone from the store as well, even if the coordinator never says that it is over.
-        return Answer(envelopes, endpoint.has_forgotten and not before)
+        return Answer(envelopes, endpoint.has_forgotten and not before, is_repeated=before)
 
     def _forget(self) -> None:
         self._state.current = self._endpoint = None

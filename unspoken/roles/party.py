@@ -254,8 +254,9 @@ class Party(Role[_State]):
         course, current = self._course, self._state.current
         if course is None or current is None:
             raise RuntimeError("There is no attempt under way.")
+        had_forgotten = course.endpoint.has_forgotten
         envelopes = course.step(body)
-        is_new = bool(envelopes) and not course.repeatable
+        is_new = (bool(envelopes) and not course.repeatable) or course.endpoint.has_forgotten != had_forgotten
         if course.spent and not current.spent:
             self._charge(current)
             self._spend(current)

@@ -29,6 +29,8 @@ class Answer(NamedTuple):
     envelopes: list[Envelope]
     is_new: bool = False
     """Whether there is more to keep than the message, so that a snapshot is due"""
+    is_repeated: bool = False
+    """Whether it changes nothing, and will be said again to the same message, after a crash as well"""
 
 
 class Role(ABC, Generic[State]):
@@ -69,7 +71,7 @@ class Role(ABC, Generic[State]):
         if self._missing and isinstance(message, Carried) and message.attempt == self._attempt:
             return self._find(incoming)
         try:
-            envelopes, is_new = self._answer(message)
+            envelopes, is_new, is_repeated = self._answer(message)
         except (Refused, Rejected):
             raise
         except Aborted:
@@ -79,8 +81,9 @@ class Role(ABC, Generic[State]):
             self._restore()
             raise
         if is_new or self._keeper.is_long:
-            self._keep(lambda: self._keeper.replace(self._snapshot(incoming, envelopes)))
-        else:
+            kept = self._snapshot(incoming, envelopes)
+            self._keep(lambda: self._keeper.replace(kept, answered=bool(envelopes)))
+        elif not is_repeated:
             self._keep(lambda: self._keeper.append(incoming, answered=bool(envelopes)))
         self._last = incoming, envelopes
         return envelopes
@@ -93,8 +96,8 @@ class Role(ABC, Generic[State]):
                 return Answer([], True)
             case Carried(attempt, body):
                 self._check_attempt(attempt)
-                envelopes, is_new = self._step(bytes(body))
-                return Answer(carried(envelopes, attempt), is_new)
+                answer = self._step(bytes(body))
+                return answer._replace(envelopes=carried(answer.envelopes, attempt))
             case _:
                 begun: Any = message
                 envelopes = self._begin(begun)

@@ -51,8 +51,13 @@ class Store(ABC):
         """Keep all that was appended."""
 
     @abstractmethod
+    def put(self, snapshot: bytes) -> None:
+        """Put a snapshot in place of all records. Nothing of these is left. It is kept when `sync` has returned."""
+
     def replace(self, snapshot: bytes) -> None:
-        """Keep a snapshot in place of all records. Nothing of these is left."""
+        """Keep a snapshot in place of all records."""
+        self.put(snapshot)
+        self.sync()
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
         """Let others use it."""
@@ -73,7 +78,7 @@ class MemoryStore(Store):
     def sync(self) -> None:
         pass
 
-    def replace(self, snapshot: bytes) -> None:
+    def put(self, snapshot: bytes) -> None:
         self._records = [snapshot]
 
 
@@ -112,8 +117,9 @@ class Keeper(Generic[State]):
         """Whether it is time for a new snapshot."""
         return self._messages >= MOST_MESSAGES
 
-    def replace(self, state: State) -> None:
-        self._store.replace(msgspec.msgpack.encode(state))
+    def replace(self, state: State, *, answered: bool = True) -> None:
+        """Put a snapshot in place of what there is. If something leaves that depends on it, it is kept before."""
+        (self._store.replace if answered else self._store.put)(msgspec.msgpack.encode(state))
         self._messages = 0
 
     def append(self, message: bytes, *, answered: bool) -> None:

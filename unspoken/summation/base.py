@@ -188,7 +188,7 @@ class Endpoint(ABC):
 
     @property
     def has_forgotten(self) -> bool:
-        """Whether secrets have gone that it needs no more: then no older state of it should be kept, either."""
+        """Whether secrets have gone that it needs no more; then it only repeats itself, and no older state is kept."""
         return False
 
     def dump(self) -> bytes:

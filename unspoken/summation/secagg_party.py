@@ -80,6 +80,11 @@ class SecAggParty(NeighbourParty):
     def ready(self) -> bool:
         return bool(self.state.dealers)
 
+    @property
+    def has_forgotten(self) -> bool:
+        """True once it has opened its shares: those and its keys are gone."""
+        return self.state.answered
+
     def step(self, incoming: bytes) -> list[Envelope]:
         if self.state.answered:
             raise Rejected("a message came after this party had opened its shares; its part of the sum is over")
