@@ -11,18 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from adversaries.lying import Introduce, Stage, session
 from cast import Cast, study_of
 from disks import Folder
+from unspoken.noise.stream import SecretStream
 from unspoken.roles import store
 from unspoken.roles.messages import Carried
 from unspoken.summation.base import Rejected
 from unspoken.summation.introductions import Introduced, introduced, keys_beginning
 from unspoken.summation.keys import public_key
 from unspoken.summation.node_messages import Share, key_statement
+from unspoken.summation.pairwise import Options as PairwiseOptions
+from unspoken.summation.pairwise import Pairwise
 from unspoken.summation.secagg_messages import Deal
+from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 NODE = "node:0"
 
@@ -98,3 +103,40 @@ def test_keys_that_nothing_can_be_sealed_with_change_nothing_at_a_party() -> Non
         stage.parties[0].step(stage.channel(0).wrap(msgspec.msgpack.encode(low)))
     assert stage.parties[0].dump() == before
     assert isinstance(stage.say(0, honest), Deal)
+
+
+def test_keys_that_no_mask_can_be_agreed_on_with_change_nothing_at_a_party_of_pairwise() -> None:
+    """It is as after a crash, and takes the honest keys then."""
+    simulated = SimulatedEndpoints(Pairwise(session(4, 1, 1), PairwiseOptions()), SecretStream())
+    coordinator: Any = simulated.coordinator()
+    parties: list[Any] = [simulated.party(index, SecretStream()) for index in range(4)]
+    for party in parties:
+        coordinator.step(party.step(b"")[0].body)
+    shown = [introduced(coordinator.state.keys[other]) for other in (1, 2, 3)]
+    keys = shown[2].cipher_key, bytes(32)
+    beginning = keys_beginning(simulated.session.label(), 3)
+    signature = simulated.keys.identity(3).sign(beginning + b"".join(keys) + shown[2].chosen)
+    low = Introduce([*shown[:2], Introduced(3, *keys, shown[2].chosen, signature)], [])
+    before = parties[0].dump()
+    with pytest.raises(Rejected, match="not a valid point"):
+        parties[0].step(coordinator._to(0, low).body)
+    assert parties[0].dump() == before
+    assert parties[0].step(coordinator._to(0, Introduce(shown, [])).body) == []
+    assert parties[0].ready
+
+
+def test_a_party_of_pairwise_keeps_nothing_that_unmasks_its_vector() -> None:
+    """What it has in memory and on disk after its vector has left is of no use to who has recorded the vector."""
+    simulated = SimulatedEndpoints(Pairwise(session(4, 1, 1), PairwiseOptions()), SecretStream())
+    coordinator: Any = simulated.coordinator()
+    parties: list[Any] = [simulated.party(index, SecretStream()) for index in range(4)]
+    for party in parties:
+        coordinator.step(party.step(b"")[0].body)
+    secret = parties[0].state.mask_secret
+    for to, body in coordinator.advance():
+        parties[int(to.removeprefix("party:"))].step(body)
+    seeds = [seed for seed, _ in parties[0].state.masks]
+    assert len(seeds) == 3
+    parties[0].submit(np.zeros(4, dtype=np.uint64))
+    left = parties[0].dump()
+    assert not [each for each in (secret, *seeds) if each in left]

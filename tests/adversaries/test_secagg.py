@@ -178,7 +178,7 @@ def test_nothing_of_one_attempt_is_worth_anything_in_another() -> None:
     old = [introduced(first.adverts[other]) for other in range(1, 7)]
     fresh = second.introduction(0)
     with pytest.raises(Rejected, match="does not match its identity"):
-        second.parties[0]._meet(msgspec.structs.replace(fresh, chosen=old))
+        second.parties[0]._meet(msgspec.structs.replace(fresh, chosen=old), lambda: None)
     second.set_up()
     relayed = first.relay(0)
     third = Stage(session(7, 1, 2), {6}, keys=SecretStream(keys))
@@ -200,10 +200,11 @@ def test_a_party_keeps_to_the_neighbours_that_it_drew() -> None:
     stranger = next(other for other in range(1, 40) if other not in party.state.chosen)
     with pytest.raises(Aborted, match="not a neighbour"):
         party._meet(
-            msgspec.structs.replace(whole, chosen=[*whole.chosen, introduced(stage.adverts[stranger])], choosers=[])
+            msgspec.structs.replace(whole, chosen=[*whole.chosen, introduced(stage.adverts[stranger])], choosers=[]),
+            lambda: None,
         )
     with pytest.raises(Aborted, match="only 5 neighbours were introduced; 6 are needed"):
-        party._meet(msgspec.structs.replace(whole, chosen=whole.chosen[:5]))
+        party._meet(msgspec.structs.replace(whole, chosen=whole.chosen[:5]), lambda: None)
     stage.say(0, whole)
     for other in range(1, 40):
         stage.say(other, stage.introduction(other))
@@ -285,7 +286,7 @@ def test_pairwise_masks_with_fewer_than_agreed_are_refused_whatever_the_coordina
         coordinator.step(party.step(b"")[0].body)
     shown = [introduced(coordinator.state.keys[other]) for other in range(1, 6)]  # type: ignore[attr-defined]
     with pytest.raises(Aborted, match="only 5 neighbours were introduced; 6 are needed"):
-        parties[0]._meet(Introduce(shown, []))  # type: ignore[attr-defined]
+        parties[0]._meet(Introduce(shown, []), lambda: None)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("parties", "colluding", "dropouts"), [(3, 1, 1), (10, 7, 2), (20, 10, 9), (10, 4, 4)])

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 from abc import abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -45,6 +46,8 @@ from unspoken.summation.keys import (
     public_key,
     verify,
 )
+
+Used = TypeVar("Used")
 
 _FORGOTTEN = b"sent"
 _DIGEST_BYTES = 32
@@ -161,8 +164,8 @@ class NeighbourParty(Party):
         signature = self._identity.sign(_statement(self._label, self._index, cipher_key, mask_key, digest))
         return [self._framed(msgspec.msgpack.encode(Advertise(self._index, cipher_key, mask_key, chosen, signature)))]
 
-    def _meet(self, introduction: Introduce) -> None:
-        """Check the neighbours, and remember their keys."""
+    def _meet(self, introduction: Introduce, use: Callable[[], Used]) -> Used:
+        """Check the neighbours, remember their keys, and use them. `Rejected` changes nothing."""
         state = self.state
         fingerprint = hashlib.sha256(msgspec.msgpack.encode(introduction)).digest()
         if state.introduced:
@@ -177,6 +180,11 @@ class NeighbourParty(Party):
         everyone = set(range(self._session.parties)) - {self._index, *state.chosen}
         keys |= self._keys_of(introduction.choosers, everyone)
         state.keys, state.introduced = dict(sorted(keys.items())), fingerprint
+        try:
+            return use()
+        except Rejected:  # A neighbour signed a key that nobody can agree on.
+            state.keys, state.introduced = {}, b""
+            raise
 
     def _keys_of(self, shown: list[Introduced], allowed: set[int]) -> dict[int, tuple[bytes, bytes]]:
         keys = {other.sender: (other.cipher_key, other.mask_key) for other in shown}

@@ -43,12 +43,17 @@ class Masked(Message, frozen=True, tag="pairwise/masked"):
     vector: memoryview
 
 
+class PartyState(NeighbourState):
+    masks: list[tuple[bytes, bool]] = []
+    """The seeds of the masks with all others, until the vector is masked"""
+
+
 class PairwiseParty(NeighbourParty):
     def __init__(
         self, session: Session, roster: Roster, graph: Graph, index: int, identity: Identity, secrets: SecretStream
     ) -> None:
         super().__init__(session, roster, graph, index, identity)
-        self.state: NeighbourState = NeighbourState(secrets.key(), secrets.key(), self._draw(secrets))
+        self.state: PartyState = PartyState(secrets.key(), secrets.key(), self._draw(secrets))
 
     @property
     def ready(self) -> bool:
@@ -56,17 +61,25 @@ class PairwiseParty(NeighbourParty):
 
     def step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
+            if self.ready:
+                raise Rejected("a party was told to begin after its masks were agreed on")
             return self._advertise()
-        self._meet(self._unwrapped(incoming, Introduce))
+        self._meet(self._unwrapped(incoming, Introduce), self._agree_on_masks)
         return []
+
+    def _agree_on_masks(self) -> None:
+        state = self.state
+        state.masks = self._masks_with(list(state.keys))
+        state.mask_secret = b""
 
     def submit(self, vector: Words) -> list[Envelope]:
         if not self.ready:
             raise Aborted("a party was asked for its vector before it knew its neighbours' keys")
         if not self.state.submitted:
-            masked = add_masks(vector, self._masks_with(list(self.state.keys)), self._session)
+            masked = add_masks(vector, self.state.masks, self._session)
             # Kept as sent: two vectors under the same masks would reveal their difference.
             self.state.submitted = self._wrapped(Masked(memoryview(self._session.pack(masked)))).body
+            self.state.masks = []
         return self._sent()
 
 

@@ -95,12 +95,7 @@ class SecAggParty(NeighbourParty):
         message: ToParty = self._unwrapped(incoming, ToParty)
         match message:
             case Introduce():
-                self._meet(message)
-                try:
-                    return [self._wrapped(self._deal())]
-                except Rejected:  # A neighbour signed a key that nothing can be sealed with.
-                    self.state.keys, self.state.introduced = {}, b""
-                    raise
+                return [self._wrapped(self._meet(message, self._deal))]
             case Relay():
                 return [self._wrapped(self._receive(message))]
             case Begin():
