@@ -128,24 +128,26 @@ def crashes(seed: int) -> str:
 
 
 def stale(seed: int) -> str:
-    """A participant's journal is put back to an earlier moment, in the middle of a run."""
+    """A participant's journal is put back to an earlier moment, in the middle of a run, before something has left."""
     rng = np.random.default_rng(seed)
     kind, protocol = SCENES[int(rng.integers(len(SCENES)))]
     address = "helper" if (kind, protocol) in SCENES[1:4] and rng.random() < 0.4 else VICTIM
     with tempfile.TemporaryDirectory() as folder:
         cast, copies = OnDisk(public(), kind, protocol, Path(folder), address), list[bytes]()
-        when, refused = int(rng.integers(1, 6)), 0
+        when, refused, relied_on = int(rng.integers(1, 6)), 0, 0
 
         def put_back(to: str, envelopes: list[Envelope]) -> None:
-            nonlocal refused
+            nonlocal refused, relied_on
             if to != cast.address:
                 return
             now = cast.folder.journal.read_bytes()
             if now not in copies:
                 copies.append(now)
-            if len(copies) == when + 1 and not refused:
+            if envelopes:
+                relied_on = len(copies) - 1
+            if len(copies) > when and relied_on and not refused:
                 cast.close()
-                cast.folder.journal.write_bytes(copies[int(rng.integers(when))])
+                cast.folder.journal.write_bytes(copies[int(rng.integers(relied_on))])
                 try:
                     cast.open()
                 except StoreError:
