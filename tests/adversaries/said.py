@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -30,8 +30,9 @@ class Said:
     def note(self, sender: str, envelopes: list[Envelope]) -> None:
         for to, body in envelopes:
             carried = msgspec.msgpack.decode(body, type=Carried)
-            saying = Saying(sender, to, carried.attempt, kind_of(bytes(carried.body)))
-            self.bodies.setdefault(saying, set()).add(body)
+            content = without_wrapping(bytes(carried.body))
+            saying = Saying(sender, to, carried.attempt, str(msgspec.msgpack.decode(content)[0]))
+            self.bodies.setdefault(saying, set()).add(content)
 
     @property
     def twice(self) -> list[Saying]:
@@ -39,15 +40,13 @@ class Said:
         return [saying for saying, bodies in self.bodies.items() if len(bodies) > 1]
 
 
-def kind_of(body: bytes) -> str:
-    """The tag of a party's message, within its frame and its authentication.
+def without_wrapping(body: bytes) -> bytes:
+    """A party's message without its frame and its authentication, which has another nonce each time.
 
-    >>> kind_of(msgspec.msgpack.encode(("ideal/clear", "session")))
-    'ideal/clear'
+    >>> without_wrapping(msgspec.msgpack.encode(("ideal/clear", "session"))).hex()
+    '92ab696465616c2f636c656172a773657373696f6e'
     """
-    tag: Any = msgspec.msgpack.decode(body)[0]
-    if tag != "keys/framed":
-        return str(tag)
+    if msgspec.msgpack.decode(body)[0] != "keys/framed":
+        return body
     framed = bytes(msgspec.msgpack.decode(body, type=Framed).body)
-    wrapping = 0 if b"keys/advertise" in framed[:20] else WRAPPING_BYTES
-    return str(msgspec.msgpack.decode(framed[wrapping:])[0])
+    return framed if b"keys/advertise" in framed[:20] else framed[WRAPPING_BYTES:]
