@@ -1,4 +1,4 @@
-"""The protocol that answers a request and the sizes of its messages: the same for all roles, from the plan alone."""
+"""Which protocol answers a request, and how large its messages can be. All roles derive both from the plan alone."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def planned_sum(plan: Plan, name: str) -> PlannedSum:
 
 
 def check_planned(plan: Plan, request: Request, turn: int) -> None:
-    """Refuse what the plan does not have: by name, by the way in which numbers come together, and by the turn.
+    """Refuse a request that the plan does not have: by its name, by its kind (secure sum, vote, open messages), or by
+    its turn.
 
-    What the plan adds up in secret carries a share of the noise only: it must never be collected in the open.
+    A vector for a secure sum carries only a share of the noise, so it must never be collected in the open.
     """
     name, count = request.name, 1
     match request:
@@ -93,13 +94,13 @@ def largest_message(plan: Plan, request: Request, turn: int) -> int:
 def largest_of_study(plan: Plan) -> int:
     """The largest size of any message of a protocol in the whole study.
 
-    A message of an attempt that is over may still be on its way: that is no reason to end a connection.
+    Connections allow this size at all times, because a message of an attempt that is over may still arrive.
     """
     return max((largest_message(plan, request, turn) for request, turn in _asked(plan)), default=0)
 
 
 def _asked(plan: Plan) -> Iterator[tuple[Request, int]]:
-    """The requests of the plan to parties: the first and the last turn of each."""
+    """The plan's requests to parties, each for its first and its last turn."""
     for planned in plan.sums:
         for turn in {0, planned.count - 1}:
             if draws_by_tokens(planned):

@@ -1,6 +1,7 @@
-"""The parties' work on one request: check it, contribute, round, add noise. For a block of parties at once.
+"""What parties compute for one request: check it, compute the contribution, round it, add noise.
 
-A single party is a block of one. An engine that simulates many parties hands them over in blocks.
+The work is done for a block of parties at once. A real party is a block of one; an engine that simulates many parties
+passes larger blocks.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Contributor:
     def check(self, request: PartyRequest, turn: int) -> None:
         """Refuse a request that the plan does not have, before any record is looked at.
 
-        `turn` is how often the party was asked for it before, by its own count.
+        `turn` is how often the party has been asked for it before, by the party's own count.
         """
         check_planned(self._plan, request, turn)
         self._method.check(request, turn)
@@ -40,7 +41,8 @@ class Contributor:
         contexts: Sequence[PartyContext],
         sources: Sequence[NoiseSource] | None,
     ) -> list[Words]:
-        """Each party's vector: what carries noise, then what does not. Without sources no noise is added."""
+        """Each party's vector: first the numbers that carry noise, then the exact ones. Without `sources` no noise is
+        added."""
         planned = self._plan.planned(request.name)
         contribution = self._method.contribute(request, block, contexts)
         self._check_shape(contribution, planned, len(block))
@@ -51,7 +53,8 @@ class Contributor:
         return list(np.concatenate([noisy, exact], axis=1) if exact.size else noisy)
 
     def _check_shape(self, contribution: Contribution, planned: PlannedSum, parties: int) -> None:
-        """Refuse what the method did not declare: there is no noise for it. It has the same shape for all records."""
+        """Refuse a contribution of another shape than the method declared: no noise was planned for it. The shape does
+        not depend on records, so the error tells nothing about them."""
         given = contribution.noisy.shape, contribution.exact.shape
         due = (parties, planned.dimension), (parties, len(planned.exact))
         if given != due:
@@ -61,12 +64,13 @@ class Contributor:
             )
 
     def common_noise(self, name: str, secrets: PartySecrets) -> Words:
-        """A party's noise for all turns of the named messages. Its sum over the parties becomes known."""
+        """A party's common noise (CAPE) for all turns of the named messages. Its sum over the parties becomes
+        public."""
         planned = self._plan.planned(name)
         turns = [(secrets.common(turn), secrets.index) for turn in range(planned.count)]
         return np.concatenate([planned.noise.prepared(planned.dimension, *turn) for turn in turns])
 
     def noise_of_a_message(self, name: str, common: SecretStream, index: int) -> Words:
-        """The noise in one of a party's messages that it adds up with the others' afterwards."""
+        """The common noise in one of a party's messages, which is added up with the other parties' afterwards."""
         planned = self._plan.planned(name)
         return planned.noise.prepared(planned.dimension, common, index)

@@ -1,10 +1,11 @@
 """The coordinator: drives the method, opens an attempt for each request, and makes totals and in the end the release.
 
-It says what to send, which stage it is in, and whether everyone has answered in it (`complete`). The engine ends a
-stage by `close_stage`: when it is complete, or when time is up. When an attempt ends in `Aborted`, `retry` opens
-another one, if the plan has one; otherwise `end` tells everyone that it is over.
+The coordinator says what to send, in which stage it is, and whether everyone has answered in this stage (`complete`).
+The engine ends a stage by `close_stage`, when it is complete or when time is up. When an attempt ends in `Aborted`,
+`retry` opens another one if the plan allows it; otherwise `end` tells everyone that the study is over.
 
-With a store it goes on after its process was stopped (`roles.coordinator_log`): `start` then opens the next attempt.
+With a store, the coordinator can go on after its process was stopped (`roles.coordinator_log`): `start` then opens the
+next attempt.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Coordinator:
         noise_of: Callable[[bytes, Request], SecretStream] | None = None,
         store: Store | None = None,
     ) -> None:
-        """`noise_of` gives the stream of an attempt's noise where the total is made in the clear (simulations): the
-        operating system's randomness, unless a test injects another."""
+        """`noise_of` is used in simulations that add vectors in the clear. It gives the stream of an attempt's noise:
+        the operating system's randomness, unless a test injects another."""
         self._method, self._identity, self._roster = method, identity, roster
         self.plan = plan or method.agreed_plan
         self._noise_of = noise_of or (lambda attempt, request: SecretStream())
@@ -75,9 +76,9 @@ class Coordinator:
         """The addresses of all who know of the attempt under way"""
         self._stages: Stages | None = None
         self.blamed: dict[str, str] = {}
-        """The faults in all attempts so far, by address: a sum may have gone on without whoever is at fault"""
+        """The faults in all attempts so far, by address. (A sum may go on without those at fault.)"""
         self.evidence: tuple[SignedStatement, ...] = ()
-        """Signed statements that show it, as far as there are some (`roles.evidence` checks them)"""
+        """Signed statements that prove these faults, where there are some (`roles.evidence` checks them)"""
         self.log, self._left = CoordinatorLog(store), False
         self._given_up: Aborted | None = None
         self._rest: list[Envelope] = []
@@ -88,7 +89,7 @@ class Coordinator:
             self._recall()
 
     def start(self) -> list[Envelope]:
-        """Ask for the first thing that the method wants, or go on where the log ends; `Aborted` if it cannot."""
+        """Make the method's first request, or go on where the log ends; `Aborted` if neither is possible."""
         if self._given_up is not None:
             raise self._given_up
         if self.release is not None:
@@ -103,7 +104,7 @@ class Coordinator:
         return self.release is not None or self._given_up is not None
 
     def _recall(self) -> None:
-        """Be where the log ends. The attempt that was under way has ended with the process that opened it."""
+        """Restore the state at the end of the log. The attempt that was under way has ended with its process."""
         everyone = [address_of(party) for party in range(self.plan.trust.parties)]
         self._told = {*everyone, *self.plan.helper_addresses}
         self._waiting = [next(self._conversation)]
@@ -114,7 +115,7 @@ class Coordinator:
                 kept.check(self._request)
                 if (answer := kept.recall(self._request, self.totals)) is not None:
                     self._answered(answer)
-                    # Parties that have these reject them: to them the attempt is over.
+                    # Parties that have these messages already reject them, because for them the attempt is over.
                     self._rest = carried([Envelope(to, body) for to in everyone for body in kept.rest], kept.attempt)
                 else:
                     self._try_again(kept.left, Aborted("the coordinator was stopped in mid-attempt"))
@@ -126,7 +127,7 @@ class Coordinator:
     def receive(self, incoming: bytes, sender: str = "") -> list[Envelope]:
         """Take a message of a party or a helper, and say what to send. `Rejected` changes nothing.
 
-        `sender` is the address that the engine has it from. A party that was not asked has no say.
+        `sender` is the address from which the engine has the message. Parties that were not asked are rejected.
         """
         if self._stages is None:
             raise Rejected("a message came, and nothing is asked for")
@@ -139,11 +140,12 @@ class Coordinator:
 
     @property
     def largest(self) -> int:
-        """The largest message that anyone may send in the study. `receive` takes what fits the attempt under way."""
+        """The size of the largest message that anyone may send in the study. `receive` limits messages to the attempt
+        under way."""
         return self._largest_ever
 
     def passed(self, sender: str, to: str) -> None:
-        """Note that the engine carried a message from a party to a helper. It only matters for `complete`."""
+        """Note that the engine carried a message from a party to a helper; `complete` needs to know."""
         if self._stages is not None:
             self._stages.passed(sender, to)
 
@@ -171,16 +173,17 @@ class Coordinator:
         return self._open(self._waiting.pop(0)) if self._waiting else self.end()
 
     def _letting(self, envelopes: list[Envelope]) -> list[Envelope]:
-        """The protocol's messages. If they let vectors leave, that is kept before."""
+        """The protocol's messages, for sending. If they let vectors leave, this is logged first."""
         if self._stages is not None and self._stages.left and not self._left:
             self.log.leave()
             self._left = True
         return carried(envelopes, self._attempt)
 
     def retry(self, ended: Aborted) -> list[Envelope]:
-        """Open another attempt at what was asked for, after one has ended; raises what ended it if the plan has none.
+        """Open another attempt at the request, after one has ended in `ended`; raises `ended` if the plan allows no
+        more.
 
-        An attempt that ended before vectors could leave is free, up to a number.
+        Attempts that ended before vectors could leave are free, up to a number (`roles.tries`).
         """
         if self._stages is None:
             raise ended
@@ -189,8 +192,8 @@ class Coordinator:
         return self._open(self._waiting.pop(0))
 
     def _try_again(self, left: bool, ended: Aborted) -> None:
-        """Count an attempt that has ended, and have what it takes to try again wait; raises what ended it if the plan
-        has no more."""
+        """Count an attempt that has ended, and queue the requests of the next one; raises an error if the plan allows
+        no more."""
         try:
             self._waiting = self.tries.again(self._request, left, ended) + self._waiting
         except Aborted:
@@ -201,7 +204,7 @@ class Coordinator:
         self.evidence += tuple(each for each in evidence if each not in self.evidence)
 
     def end(self) -> list[Envelope]:
-        """Give up the study: tell everyone that there is nothing left to keep secrets for."""
+        """Give up the study: tell everyone that it is over, so that they forget their secrets."""
         self._stages = None
         return self._over(self._attempt, set())
 
@@ -250,7 +253,7 @@ class Coordinator:
             self.release = release_of(self._method, end)
 
     def _over(self, attempt: bytes, others: set[str]) -> list[Envelope]:
-        """Tell all who know of the attempt that it is over, but for `others`, who hear of the next one."""
+        """Tell all who know of the attempt that it is over, except `others`, who hear of the next attempt instead."""
         over = msgspec.msgpack.encode(Over(attempt))
         left, self._told = self._told - others, others
         return [Envelope(address, over) for address in sorted(left)]
@@ -267,7 +270,7 @@ class Coordinator:
         if isinstance(request, Pool):
             raise Aborted("this method needs all records in one place: it runs in simulations of one process only")
         self._request, self._attempt = request, next_attempt(self._attempt)
-        # Noise is prepared for all turns at once, also if it is prepared anew because a later one has failed.
+        # Noise is prepared for all turns at once, also when it is prepared again because a later turn failed.
         turn = request.turn if isinstance(request, Tokens | ZeroSum) else self.totals.turn(request.name)
         self._largest = largest_message(self.plan, request, turn)
         noise = self._noise_of(self._attempt, request)
@@ -292,7 +295,8 @@ class Coordinator:
         return [Envelope(address, assist) for address in protocol.helper_addresses]
 
     def _answering(self, request: Request, noise: SecretStream | None) -> Callable[[SummationCoordinator], Total]:
-        """A function that makes the answer of a sum that has ended. `noise`: all of it is drawn here."""
+        """A function that makes the answer from a finished sum. `noise`: the stream from which all noise is drawn, if
+        parties added none."""
         match request:
             case Sum():
                 return lambda endpoint: self.totals.summed(request, endpoint, noise)

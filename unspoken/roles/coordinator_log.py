@@ -1,11 +1,12 @@
-"""The coordinator's log: what it must know after its process was stopped, at whatever moment.
+"""The coordinator's log: what it needs in order to go on after its process was stopped at any moment.
 
-It writes down each attempt before anyone is told, that vectors may leave before it sends the messages that allow it,
-and each answer before it acts on it. So after a restart the method's generator is led through the
-answers again, to the request that was under way. The attempt at it has ended with the process: it is never gone on
-with, so no attempt has two totals. It counts as free if no vector can have left, and else as one of the planned ones.
+The coordinator logs three things before it acts on them: an attempt, before anyone is told of it; that vectors may
+leave, before it sends the messages that let them; and each answer. After a restart the logged answers are fed to the
+method's generator again, up to the request that was under way. The attempt at this request has ended with the process
+and is never continued, so no attempt has two totals. It counts as free if no vector can have left, and as a spent one
+otherwise (`roles.tries`).
 
-In the end the log has the released file and the certificate, or the reason why there is none, and who has signed it.
+At the end the log has the released file and the certificate, or the reason why there is none, and who has signed it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class _Opened(_Record, frozen=True):
     attempt: bytes
     request: str
     left: bool
-    """Whether vectors may leave as soon as parties hear of it"""
+    """Whether vectors may leave as soon as parties hear of the attempt"""
     when: float
     traffic: dict[str, int]
 
@@ -58,7 +59,7 @@ class Ended(_Record, frozen=True):
     name: str = ""
     """The end of the released file's name"""
     file: bytes = b""
-    """Its content: another processor might make another one"""
+    """Its content, stored because another processor might make a slightly different file"""
 
 
 class _Signed(_Record, frozen=True):
@@ -85,7 +86,7 @@ class Attempt:
     answered: _Answered | None = None
 
     def check(self, request: Request) -> None:
-        """Refuse a log that was led by another method than the one that asks for this."""
+        """Refuse a log whose request here is not the one that the method makes now."""
         if self.request != _label(request):
             raise StoreError(
                 f'the coordinator\'s state asked for "{self.request}" where "{_label(request)}" is due: it was kept by '
@@ -98,26 +99,27 @@ class Attempt:
         return self.answered.rest if self.answered else []
 
     def recall(self, request: Request, totals: Totals) -> Total | None:
-        """The answer, if there was one; the totals then know who was there."""
+        """The logged answer, if there is one; `totals` is told who took part."""
         return self.answered.kept.recall(request, totals) if self.answered else None
 
 
 @dataclass
 class CoordinatorLog:
-    """The record of a coordinator. Without a store, nothing outlives its process."""
+    """A coordinator's log. Without a store it ends with the process."""
 
     store: Store | None = None
     attempts: list[Attempt] = field(default_factory=list)
-    """Those of earlier processes, in their order"""
+    """The attempts of earlier processes, in their order"""
     ended: Ended | None = None
     signatures: dict[str, bytes] = field(default_factory=dict)
     closed: bool = False
     began: float | None = None
     """When the first attempt was opened, in seconds since 1970"""
     counted: dict[str, int] = field(default_factory=dict)
-    """Bytes that came from each address, and all under the empty one, as far as earlier processes have kept them"""
+    """The number of bytes received from each address, and of all bytes under the empty address, as logged by earlier
+    processes"""
     traffic: Callable[[], dict[str, int]] = dict
-    """The same as of now; an engine sets it"""
+    """Gives the current value of `counted`; an engine sets it"""
 
     def __post_init__(self) -> None:
         for content in self.store.read() if self.store else ():
@@ -151,24 +153,24 @@ class CoordinatorLog:
                 raise not_kept(error) from None
 
     def open(self, attempt: bytes, request: Request, left: bool) -> None:
-        """An attempt is about to be told of. `left`: vectors may leave at once."""
+        """Log an attempt before anyone is told of it. `left`: vectors may leave at once."""
         self.began = self.began or time.time()
         self._keep(_Opened(attempt, _label(request), left, time.time(), self.traffic()))
 
     def leave(self) -> None:
-        """Vectors are about to leave."""
+        """Log that vectors may leave from now on."""
         self._keep(_Left())
 
     def answer(self, request: Request, answer: Answer, totals: Totals, rest: list[bytes]) -> None:
-        """Keep the answer of the attempt under way, with what the totals say of it, and the last messages of it."""
+        """Log the answer of the attempt under way, what `totals` noted of it, and the attempt's last messages."""
         if self.store is None or not isinstance(answer, Total):
             return
         self._keep(_Answered(KeptAnswer.of(request, answer, totals), self.traffic(), rest))
 
     def end(self, certificate: bytes, reason: str = "", name: str = "", file: bytes = b"") -> Ended:
-        """The study is over, unless the log has an end already; what is to be told.
+        """Log the end of the study, unless the log has one already, and return the logged end.
 
-        A study that nobody was asked anything in has not begun: it may be served again, so this is not kept.
+        If nobody was asked anything, the study has not begun: it may be served again, so its end is not logged.
         """
         if self.ended is None:
             self.ended = Ended(certificate, reason, name, file)
@@ -176,19 +178,19 @@ class CoordinatorLog:
         return self.ended
 
     def sign(self, address: str, signature: bytes) -> None:
-        """A participant has heard of the end."""
+        """Log that a participant has heard of the end."""
         if self.ended is not None and address not in self.signatures:
             self.signatures[address] = signature
             self._keep(_Signed(address, signature))
 
     def close(self) -> None:
-        """Everyone who was there has heard of the end."""
+        """Log that everyone who was there has heard of the end."""
         if not self.closed:
             self.closed = True
             self._keep(_Closed())
 
 
 def _label(request: Request) -> str:
-    """A request without its numbers: a processor may compute these a little differently each time."""
+    """A request without its numbers, which another processor may compute a little differently."""
     only = getattr(request, "only", None)
     return f"{request.counted_as}, turn {request.turn}" + ("" if only is None else f", party {only}")

@@ -1,6 +1,6 @@
-"""The course of one attempt at a party: a sum that it gives a vector to, or a shuffle that it puts its tokens into.
+"""A party's side of one attempt: a sum, to which it gives a vector, or a shuffle, to which it gives tokens.
 
-Both take the messages of a protocol and say when the turn is spent. Nobody asks for the kind.
+Both have the same interface (`Course`): they take the messages of a protocol and say when the attempt is spent.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Course(ABC):
 
     endpoint: Endpoint
     repeatable = True
-    """Whether the same messages lead to the same state again"""
+    """Whether taking the same messages again leads to the same state"""
 
     @abstractmethod
     def step(self, incoming: bytes) -> list[Envelope]:
@@ -37,7 +37,7 @@ class Course(ABC):
     @property
     @abstractmethod
     def spent(self) -> bool:
-        """Whether something has left that counts as one of the planned attempts."""
+        """Whether something has left the party that makes this attempt count as a planned one."""
 
     def positions(self) -> TokenPositions | None:
         """The positions of the party's tokens, if this is a shuffle that has ended."""
@@ -45,7 +45,7 @@ class Course(ABC):
 
 
 class Summing(Course):
-    """The vector leaves as soon as the setup is over, and is forgotten."""
+    """A sum: the vector leaves as soon as the protocol's setup is over, and is then forgotten."""
 
     def __init__(self, endpoint: SummationParty, vector: Vector, sent: bool = False) -> None:
         self.endpoint: SummationParty = endpoint
@@ -57,7 +57,7 @@ class Summing(Course):
         if self.endpoint.ready and not self._sent:
             envelopes += self.endpoint.submit(self._vector(self.endpoint.seeds))
             self.endpoint.forget_vector()
-            # What makes the vector knows the secrets of its noise.
+            # The function that makes the vector holds the secrets of its noise, so it is dropped.
             self._sent, self._vector = True, _made_already
         return envelopes
 
@@ -67,7 +67,7 @@ class Summing(Course):
 
 
 class Shuffling(Course):
-    """Everyone's tokens become one list, in an order that nobody knows."""
+    """A shuffle: everyone's tokens become one list, in an order that nobody knows."""
 
     repeatable = False  # Each layer of an onion has a key of its own, from the operating system.
 
@@ -79,7 +79,8 @@ class Shuffling(Course):
 
     @property
     def spent(self) -> bool:
-        """Whether the party's part of the seed has left. Then others may know the batch, and prevent the list."""
+        """Whether the party's part of the seed has left. From then on others may know the batch, and may prevent the
+        list if they do not like it."""
         return self.endpoint.state.stage >= STAGES.index(Confirm)
 
     def positions(self) -> TokenPositions | None:

@@ -1,4 +1,4 @@
-"""Evidence about a study's sums, for whoever has the study and its roster, and took no part in the sum."""
+"""Checks evidence of misbehaviour in a study's sums, for anyone who has the study and its roster."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from unspoken.summation.base import ATTEMPT_BYTES, Protocol, Rejected, Roster, S
 
 
 def convicted(plan: Plan, roster: Roster, evidence: Iterable[SignedStatement]) -> dict[str, str]:
-    """The addresses that these statements prove at fault, and the fault. `Rejected` if one is forged, or of another
+    """Whom these signed statements prove at fault, and of what. `Rejected` if one is forged, or belongs to another
     study.
 
-    The plan is the reader's own, made from the study: nothing but signatures is taken from who shows the statements.
+    `plan` is the reader's own, made from the study. From whoever shows the statements, only their signatures count.
     """
     sums: dict[str, tuple[Protocol, list[SignedStatement]]] = {}
     for each in evidence:
@@ -41,7 +41,7 @@ def _protocol_of(plan: Plan, statement: bytes) -> Protocol:
 
 
 def _protocols(plan: Plan, planned: PlannedSum, name: str, attempt: bytes) -> Iterator[Protocol]:
-    """The protocols of the sums that such a name may be of. What follows the name may look like a turn."""
+    """The protocols of all sums that a label's name may mean, since the end of a name may look like a turn."""
     if not (found := re.match(rf"(?:vote/)?{re.escape(planned.name)}/(\d+)?", name)):
         return
     turn = int(found[1] or 0)

@@ -1,16 +1,17 @@
-"""A store on disk: a sealed journal, and a witness elsewhere of the point that it has reached.
+"""A store on disk: an encrypted journal, and a second small file, the witness, that records how far the journal has
+come.
 
-The journal is a header and records. Every record is sealed with AES-256-GCM under a key of the file alone, derived by
-HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. It is bound to its
-number and to a digest of all records before it (the chain). Nonces are random: a record that was torn by a crash is
-written again with another one. A snapshot is a new file that takes the old one's place at once. It is on disk before;
+The journal is a header and records. Every record is sealed with AES-256-GCM under a key of this file alone, derived by
+HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. Each record is bound
+to its number and to a digest of all records before it (the chain). Nonces are random, so a record that a crash tore is
+written again under a new nonce. A snapshot is a new file that replaces the old one atomically. It is on disk before;
 that its name is, too, and that the witness knows, can wait until something leaves that depends on it.
 
 The witness is a small file at another path, for example beside the identity's secret. It has the number of records and
-the chain, authenticated by the same identity. It is written when the journal is on disk, before the message leaves that
-depends on it. It has two places, written in turn, so that a crash spoils the older one at most.
+the chain, authenticated by the same identity. It is written once the journal is on disk, and before the message that
+depends on the journal leaves. It has two slots, written in turn, so that a crash can spoil only the older one.
 
-What is recognised, when a store is opened:
+When a store is opened, these are recognised:
 
 - Another identity's, study's or role's file: its header does not fit the key.
 - A stale journal, put back from a copy: it has fewer records than the witness counts, or other ones.
@@ -19,19 +20,19 @@ What is recognised, when a store is opened:
 - A snapshot that cannot be read: it stands for all that was before it.
 - A store that is in use, by locks that end with its process: one beside the journal, and one on the witness itself.
 
-Records after those that the witness counts were never relied on. A crash may have torn them or lost some: the first
-that is not whole, and all that follow, are dropped.
+No message ever depended on records beyond those that the witness counts. A crash may have torn or lost some of them:
+the first that is not whole, and all that follow, are dropped.
 
-What is not recognised: copies of journal and witness, put back together, from the same moment. Keep them apart, and
-leave both out of backups and of snapshots of a machine. If both go back to an earlier moment, the role repeats itself
-from there. Attempts that it begins then are new: their keys, noise and masks are drawn anew. But it does not know what
-it has spent since, so a lying coordinator gets more totals than planned; and an attempt that was under way at that
-moment goes on with its old keys and noise, so that the party may be brought to send the same noisy vector under other
-masks, and both totals differ by what others put in. Nobody else's state is affected: of every other party at most the
-planned number of totals opens.
+Not recognised: copies of journal and witness from the same moment, if both are put back together. Keep the two files
+apart, and leave both out of backups and machine snapshots. If both go back to an earlier moment, the role repeats
+itself from there. Attempts that it begins then are new: their keys, noise and masks are drawn anew. But it does not
+know what it has spent since, so a lying coordinator gets more totals than planned; and an attempt that was under way at
+that moment goes on with its old keys and noise, so the party can be made to send the same noisy vector under other
+masks, and the difference of the two totals shows what the others contributed. Only this party has gone back: for every
+other party, at most the planned number of totals opens.
 
-If both files are gone, the role looks like one that has only begun: it has forgotten all that it spent. A party's
-ledger recognises that (`Party`), if it was charged. Nothing else does: whoever loses both must leave the study.
+If both files are gone, the role looks new: it has forgotten all that it spent. A party's ledger recognises this
+(`Party`), if it was charged. Nothing else does, so whoever loses both files must leave the study.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Mark(NamedTuple):
         return cls(*struct.unpack(">Q32s", content))
 
     def after(self, frame: bytes | memoryview) -> Mark:
-        """The point after one more record, given as it stands in the file. Its nonce and tag stand for it."""
+        """The point after one more record, given as it stands in the file. The chain takes in its nonce and tag."""
         ends = bytes(frame[_LENGTH_BYTES : _LENGTH_BYTES + NONCE_BYTES]) + bytes(frame[-TAG_BYTES:])
         return Mark(self.records + 1, hashlib.sha256(self.chain + ends).digest())
 
@@ -100,7 +101,7 @@ class Disk:
         os.fsync(file)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Put a file in the place of another, at once."""
+        """Replace a file by another, atomically."""
         os.replace(old, new)
 
     def sync_folder(self, folder: Path) -> None:
@@ -117,7 +118,7 @@ class FileStore(Store):
     def __init__(
         self, path: Path, witness: Path, identity: Identity, study: str, role: str, disk: Disk | None = None
     ) -> None:
-        """`study` is the study's digest; `role` says which role of the identity it is, as its address does."""
+        """`study` is the study's digest; `role` is the role's address in it."""
         self._path, self._disk = path, disk or Disk()
         self._secret, self._purpose = identity.secret, f"{study}/{role}"
         self._file = self._lock = -1
@@ -125,7 +126,8 @@ class FileStore(Store):
         self._waiting: list[bytes] = []
         self._size = 0
         self._seen, self._rest = True, 0
-        """Whether the witness's mark was met when the file was read, and the bytes after the last whole record"""
+        """Whether the point in the witness was found while reading the file, and the number of bytes after the last
+        whole record"""
         self._is_synced = self._is_named = False
         """Whether the file is on disk as it is, and whether its folder is, since it took the place of another"""
         self._broken = "could not be opened"
@@ -146,7 +148,7 @@ class FileStore(Store):
         return self._read() + self._waiting
 
     def append(self, record: bytes) -> None:
-        """Add a record. It waits in memory for the next `sync`, unless very much does."""
+        """Add a record. It waits in memory for the next `sync`, or until too much is waiting."""
         self._check_whole()
         self._waiting.append(record)
         self._size += len(record)
@@ -198,7 +200,8 @@ class FileStore(Store):
         else:
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
             if not self._read() and self._mark.records:
-                # A snapshot is whole before its file takes the place of another: no crash leaves such a file.
+                # A snapshot is written completely before its file replaces another, so no crash leaves a file without
+                # one.
                 self._refuse(f"is damaged: the snapshot that it begins with cannot be read; {_REMEDY}")
             if self._mark.records and not self._witness.is_there:
                 self._refuse(f"has records, but its witness {self._witness.path} is gone; {_REMEDY}")
@@ -207,7 +210,7 @@ class FileStore(Store):
             self._witness.create()
 
     def _begin(self, snapshot: bytes | None) -> None:
-        """A new file that goes on where the witness is: what came after it was never relied on."""
+        """Begin a new file at the point in the witness. No message depended on what came after it."""
         salt, mark = os.urandom(_SALT_BYTES), self._witness.mark
         key, mac = self._keys(salt)
         content = _MAGIC + salt + mark.packed()
@@ -233,7 +236,8 @@ class FileStore(Store):
         return records
 
     def _check_witness(self) -> None:
-        """Refuse a journal that has not come as far as the witness, and drop what came after it and is not whole."""
+        """Refuse a journal that has not come as far as the witness says, and drop the torn rest after its last whole
+        record."""
         has, due, witness = self._mark.records, self._witness.mark.records, self._witness.path
         if not self._seen and has < due and self._rest:
             self._refuse(f"is damaged: record {has + 1} of {due} cannot be read; {_REMEDY}")
@@ -245,7 +249,7 @@ class FileStore(Store):
             os.ftruncate(self._file, self._length)
 
     def _unseal_header(self, content: memoryview) -> None:
-        """Check the header, and take the key and the beginning from it."""
+        """Check the header, and take the records' key and the first mark from it."""
         head, mac = bytes(content[: _HEADER_BYTES - _MAC_BYTES]), content[_HEADER_BYTES - _MAC_BYTES : _HEADER_BYTES]
         self._key, mine = self._keys(head[len(_MAGIC) : len(_MAGIC) + _SALT_BYTES])
         if not head.startswith(_MAGIC) or not hmac.compare_digest(hmac.digest(mine, head, "sha256"), bytes(mac)):
@@ -285,7 +289,7 @@ class FileStore(Store):
             self._mark, self._waiting, self._size, self._is_synced = mark, [], 0, False
 
     def _settle(self, kept: Callable[[], None]) -> None:
-        """Keep something. If that fails, nobody knows what is kept: only a new beginning can tell."""
+        """Write something to disk. If that fails, it is unknown what is on disk, until the store is opened again."""
         try:
             kept()
         except BaseException as error:
@@ -302,7 +306,7 @@ class FileStore(Store):
 
 
 class _Witness:
-    """The file that knows the point that a journal has reached."""
+    """The file that records the point that a journal has reached."""
 
     def __init__(self, path: Path, secret: bytes, purpose: str, disk: Disk) -> None:
         self.path, self._disk, self._turn, self._file = path, disk, 0, -1
@@ -365,7 +369,7 @@ def _frame(record: bytes, key: bytes, mark: Mark) -> bytes:
 
 
 def _put(path: Path, content: bytes, flags: int, disk: Disk) -> int:
-    """Put a file with this content in the place of what is there, at once, and open it."""
+    """Replace a file by one with this content, atomically, and open it."""
     new = path.with_name(path.name + ".new")
     file = os.open(new, os.O_RDWR | os.O_CREAT | os.O_TRUNC | flags, 0o600)
     try:

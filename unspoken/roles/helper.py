@@ -32,7 +32,7 @@ class _State(msgspec.Struct):
     """All that a helper remembers."""
 
     last: bytes = b""
-    """The last attempt that was assisted: a new one is larger."""
+    """The last attempt that was assisted. A new attempt must be larger."""
     current: _Attempt | None = None
 
 
@@ -65,7 +65,7 @@ class Helper(Role[_State]):
         return None if self._state.current is None else self._state.current.assist.attempt
 
     def _begin(self, message: Assist) -> list[Envelope]:
-        """A new attempt: nothing of the one before is assisted any more."""
+        """Begin a new attempt, and forget the one before."""
         if message.attempt <= self._state.last:
             raise Refused(f'"{message.name}" comes with an attempt that is not newer than those before.')
         check_planned(self._plan, assisted(message), message.turn)
@@ -78,7 +78,8 @@ class Helper(Role[_State]):
             raise RuntimeError("There is no attempt under way.")
         before = endpoint.has_forgotten
         envelopes = endpoint.step(body)
-        # A snapshot, so that it is gone from the store as well, even if the coordinator never says that it is over.
+        # With a snapshot, so that what the endpoint forgot is gone from the store too, even if the coordinator never
+        # ends the attempt.
         return Answer(envelopes, endpoint.has_forgotten and not before, is_repeated=before)
 
     def _forget(self) -> None:
@@ -86,7 +87,8 @@ class Helper(Role[_State]):
         self._largest = self._largest_assist
 
     def _open(self, current: _Attempt | None, secrets: SecretStream) -> Endpoint | None:
-        """This helper's side of the protocol. What it draws is in its own state, until it forgets it."""
+        """This helper's side of the protocol. The endpoint's state holds the secrets that it drew, until it forgets
+        them."""
         self._endpoint, self._largest = None, self._largest_assist
         if current is None:
             return None

@@ -1,5 +1,5 @@
-"""An answer as it is kept, so that a run can go on after its process was stopped: a coordinator's on a network
-(`roles.coordinator_log`), or a simulation's (`engines.journal`)."""
+"""Answers to requests in the form in which they are stored, so that a run can go on after its process was stopped: in a
+coordinator's log on a network (`roles.coordinator_log`), or in a simulation's journal (`engines.journal`)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class _Array(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KeptAnswer(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request, and what the totals know by it. It is public, but for messages that wait for the sum of
-    their noise."""
+    """The answer to a request, and what `Totals` noted of it. All of it is public, except messages whose noise is still
+    to be added up."""
 
     noisy: _Array
     exact: _Array

@@ -1,8 +1,8 @@
-"""The messages between roles: requests, and those of the protocol that answers one. Typed, and bounded in size.
+"""The messages between roles: requests, and the messages of the protocols that answer them. Typed, and bounded in size.
 
-Every request has an attempt: an identifier that was never used before, bound into all messages of the protocol that
-answers it. The address on an envelope says who is meant; that a message is genuine is for the protocol to check, and
-for the connection.
+Every request belongs to an attempt: an identifier that was never used before, bound into all messages of the protocol
+that answers the request. The address on an envelope only says for whom a message is. Whether it is genuine is checked
+by the protocol and by the connection.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class Ask(Message, frozen=True, tag="role/ask"):
     numbers: bytes = b""
     """The parameters, eight bytes each."""
     indices: bytes = b""
-    """Places of public records, eight bytes each."""
+    """Indices of public records, eight bytes each."""
     only: int | None = None
 
 
 class Assist(Message, frozen=True, tag="role/assist"):
-    """Coordinator to helper: an attempt that it is needed for."""
+    """Coordinator to helper: an attempt in which the helper is needed."""
 
     attempt: bytes
     kind: Literal["sum", "vote", "prepare", "cancel"]
@@ -58,20 +58,20 @@ class Assist(Message, frozen=True, tag="role/assist"):
 
 
 class Carried(Message, frozen=True, tag="role/carried"):
-    """Between any two: a message of the protocol that an attempt runs."""
+    """Between any two roles: a message of the protocol that runs in this attempt."""
 
     attempt: bytes
     body: memoryview
 
 
 class Over(Message, frozen=True, tag="role/over"):
-    """Coordinator to party or helper: an attempt is over, and with it the reason to keep its secrets."""
+    """Coordinator to party or helper: an attempt is over, and its secrets can be forgotten."""
 
     attempt: bytes
 
 
 def kind_of(request: Request) -> Kind:
-    """The word for a request in messages; `ValueError` if it is none that parties answer."""
+    """The name of a request's kind in messages; `ValueError` if parties do not answer such requests."""
     for kind, made in _REQUESTS.items():
         if isinstance(request, made):
             return kind
@@ -116,7 +116,7 @@ def assist_with(request: Request, turn: int, attempt: bytes) -> Assist:
 
 
 def assisted(assist: Assist) -> Request:
-    """The request that a helper is told of, without what it carries."""
+    """The request that a helper is told of, without its parameters."""
     request: Request = _REQUESTS[assist.kind](assist.name)
     return request
 
@@ -136,7 +136,8 @@ def _array(ask: Ask, content: bytes, kind: str) -> npt.NDArray[Any]:
 
 
 def largest_ask(name: str, parameters: int = 0, indices: int = 0) -> int:
-    """The largest size of a request of this name, with so many parameters and places; also of `Assist` and `Over`."""
+    """The largest size of an `Ask` of this name with so many parameters and indices. `Assist` and `Over` are no
+    larger."""
     kind = max(map(sizes.of_text, get_args(Kind)))
     numbers, places = sizes.of_bytes(8 * parameters), sizes.of_bytes(8 * indices)
     attempt = sizes.of_bytes(ATTEMPT_BYTES)
@@ -154,7 +155,7 @@ def carried(envelopes: list[Envelope], attempt: bytes) -> list[Envelope]:
 
 
 def is_carried(body: bytes) -> bool:
-    """Whether a role's message belongs to an attempt under way, rather than to begin or to end one."""
+    """Whether a message belongs to an attempt under way, rather than beginning or ending one."""
     return isinstance(decode(body, Ask | Assist | Carried | Over), Carried)
 
 
@@ -166,6 +167,6 @@ def unpacked(incoming: bytes, kind: type[Message] | object, largest: int) -> Mes
     if len(message.attempt) != ATTEMPT_BYTES:
         raise Rejected(f"an attempt of {len(message.attempt)} bytes came where {ATTEMPT_BYTES} were due")
     if isinstance(message, Carried) and not len(message.body):
-        # To an endpoint no bytes mean: begin. That is for its role to say.
+        # To an endpoint an empty message means "begin". Only its own role may say so.
         raise Rejected("an empty message came")
     return message

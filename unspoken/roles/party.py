@@ -1,13 +1,13 @@
 """The party: a data holder's side of a whole study.
 
-It trusts nobody. The plan is its own, made from its own copy of the study. It takes a request only if the plan has it:
-the name, the turn by its own count, an attempt that was never used, parameters within the stated bounds. It counts by
-itself in how many attempts its vector left, and sends no more than the plan has. It never fails because of what is in
-its records. What must survive a crash is in its store before a message leaves.
+A party trusts nobody. It makes the plan itself, from its own copy of the study. It answers a request only if the plan
+has it: the name, the turn by the party's own count, an attempt that was never used, parameters within the stated
+bounds. It counts in how many attempts its vector left, and sends no more than planned. It never fails because of what
+is in its records. What must survive a crash is in its store before a message leaves.
 
-With a ledger, a vector leaves when its cost is on disk there, and not before. The order is: charge, keep the state,
-send. After a crash in between, the party makes the same attempt again, which is not charged twice; and if it never
-does, the charge stays.
+With a ledger, a vector leaves only after its cost is on disk in the ledger. The order is: charge, store the state,
+send. After a crash in between, the party repeats the same attempt, which is not charged twice; if it never does, the
+charge stays.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from unspoken.types import Words
 
 
 class LimitReached(Refused):
-    """The ledger does not allow what is asked for, nor anything that comes later: the party leaves."""
+    """The ledger's limit does not allow this request, nor any later one: the party leaves the study."""
 
 
 class _Attempt(msgspec.Struct):
@@ -55,19 +55,19 @@ class _Attempt(msgspec.Struct):
 
     ask: Ask
     root: bytes
-    """The source of its secrets, forgotten when the vector leaves"""
+    """The root that the attempt's secrets are derived from, forgotten when the vector leaves"""
     endpoint: bytes = b""
     spent: bool = False
     asked: bytes = b""
-    """The last message, and the answer to it: a vector that was lost is sent again as it was, or never."""
+    """The last message, whose answer is kept with it: a lost vector is sent again byte for byte, or never."""
     answer: list[Envelope] = []
 
 
 class _Tokens(msgspec.Struct):
-    """The party's knowledge of a list of tokens."""
+    """What the party knows of a list of tokens."""
 
     turn: int
-    """The one turn that it serves."""
+    """The one turn that the list serves"""
     places: bytes
     count: int
     seed: str
@@ -87,13 +87,13 @@ class _State(msgspec.Struct):
     """All that a party remembers."""
 
     last: bytes = b""
-    """The last attempt that was answered: a new one is larger."""
+    """The last attempt that was answered. A new attempt must be larger."""
     turns: dict[str, _Turn] = {}
-    """The last turn that was answered, by what is asked for: those before are over."""
+    """The last turn that was answered, by the name of the request. Earlier turns are over."""
     sent: dict[str, int] = {}
     """The number of vectors that have left for each total, by its name"""
     prepared: dict[str, dict[int, bytes]] = {}
-    """The keys of the noise that was prepared, by the name of the messages that it is for, and by the turn."""
+    """The keys of the noise that was prepared, by the name of the messages that will carry it, and by turn"""
     tokens: _Tokens | None = None
     current: _Attempt | None = None
     run: str = ""
@@ -119,9 +119,9 @@ class Party(Role[_State]):
         ledger: Charges | None = None,
         root_of: Callable[[bytes], bytes] | None = None,
     ) -> None:
-        """`records` is a block of this one party; `ledger` is charged for each vector of theirs. `root_of` gives an
-        attempt's secret root: the operating system's randomness, unless a test injects another. `plan` saves the time
-        to make it again."""
+        """`records` is a block with this one party; `ledger` is charged for each vector made from them. `root_of` gives
+        an attempt's secret root: the operating system's randomness, unless a test injects another. `plan` may be given
+        to save the time to make it again."""
         self._records, self._identity, self._roster = records, identity, roster
         self._index = _place(identity, roster)
         self._plan = plan or method.agreed_plan
@@ -163,7 +163,7 @@ class Party(Role[_State]):
         return dict(self._state.sent)
 
     def _begin(self, message: Ask) -> list[Envelope]:
-        """A new attempt: nothing of the one before is sent any more."""
+        """Begin a new attempt, and send nothing more of the one before."""
         ask = message
         if ask.attempt <= self._state.last:
             raise Refused(f'the request for "{ask.name}" comes with an attempt that is not newer than those before.')
@@ -201,7 +201,7 @@ class Party(Role[_State]):
         return known if known.turn == turn else _Turn(turn)
 
     def _check_before(self, request: PartyRequest) -> None:
-        """Refuse a request if what comes before it in the plan has not come, or if it is not for this party."""
+        """Refuse a request that is not for this party, or whose preparation (noise, tokens) is missing."""
         planned, tokens = self._plan.planned(request.name), self._state.tokens
         if isinstance(request, Collect) and request.only not in (None, self._index):
             raise Refused(f'the request for "{request.name}" is for party {request.only} alone.')
@@ -244,7 +244,8 @@ class Party(Role[_State]):
         return self._contributor.vectors(request, self._records, [secrets.context(self._positions())], sources)[0]
 
     def _common(self, request: PartyRequest, secrets: PartySecrets) -> SecretStream | None:
-        """The noise in a message that it has in common with others: prepared, or made now to be added up later."""
+        """The stream of the noise that cancels against the other parties': prepared before the message, or drawn now
+        and added up afterwards."""
         if self._plan.planned(request.name).noise.cancels:
             return secrets.common(request.turn)
         key = self._state.prepared.get(request.name, {}).get(request.turn)
@@ -304,7 +305,7 @@ class Party(Role[_State]):
         self._state.charged = True
 
     def _spend(self, current: _Attempt) -> None:
-        """A vector is about to leave: count it, and forget what made it secret and what it has used up."""
+        """Count a vector that is about to leave, and forget its secrets and the preparations that it used up."""
         request, state, turn = request_of(current.ask), self._state, current.ask.turn
         state.turns[request.counted_as].spent += 1
         if isinstance(request, PartyRequest):
@@ -313,7 +314,8 @@ class Party(Role[_State]):
             secrets, turns = self._secrets(current), range(self._plan.planned(request.name).count)
             state.prepared[request.name] = {turn: secrets.common_key(turn) for turn in turns}
         elif isinstance(request, PartyRequest) and self._plan.planned(request.name).noise.cancels:
-            # Noise of an earlier message is forgotten: whoever sends another one adds up the noise of that one alone.
+            # The noise of an earlier message is forgotten: a party that sends another message adds up the noise of that
+            # one alone.
             state.prepared[request.name] = {turn: self._secrets(current).common_key(turn)}
         elif keys := state.prepared.get(current.ask.name):
             state.prepared[current.ask.name] = {later: key for later, key in keys.items() if later > turn}
@@ -353,7 +355,8 @@ def run_name(plan: Plan, identity: Identity) -> str:
 
 
 def check_new(plan: Plan, identity: Identity, ledger: Charges) -> None:
-    """`StoreError` if a party without a state was charged for the study: it is not new, but has forgotten."""
+    """`StoreError` if the ledger was charged for the study but the party has no state: it is not new, it has lost its
+    state."""
     if ledger.knows(run_name(plan, identity)):
         raise StoreError(
             "the ledger has charges of this study, but the state of this party in it is gone: it has forgotten "
@@ -362,8 +365,8 @@ def check_new(plan: Plan, identity: Identity, ledger: Charges) -> None:
 
 
 def check_limit(plan: Plan, identity: Identity, ledger: Charges) -> None:
-    """`LimitReached` if the ledger does not allow a study that has not begun: as a whole it would exceed the limit, or
-    the data set has another seat in it."""
+    """`LimitReached` if the ledger does not allow this study, which has not begun: the whole study would exceed the
+    limit, or the data set already takes part in it as another party."""
     run = plan.run(run_name(plan, identity), seat=True)
     if not ledger.holds(run.identifier):
         _check_costs(ledger, run, b"", plan.costs_of(_place(identity, Roster.of(plan.study))))

@@ -1,15 +1,15 @@
-"""The common part of a party and a helper: each takes a message, keeps what follows from it, and then answers.
+"""What a party and a helper have in common: each takes a message, stores what follows from it, and only then answers.
 
-A role is its last snapshot and the messages that it took since: endpoints are deterministic, so that taking them again
-leads to the same state. Whatever uses up randomness or must not be done twice, such as making a vector, is followed by
-a snapshot, and is never done again.
+A role's stored state is its last snapshot and the messages that it has taken since. Endpoints are deterministic, so
+processing these messages again after a crash restores the same state. A step that draws randomness or must not be done
+twice, such as making a vector, is followed by a snapshot, and is never repeated.
 
-The last message may come again, when its answer was lost: it gets the same answer. After a crash it does, too. What a
-snapshot came with is kept, byte for byte.
+If the last message comes again, because its answer was lost, it gets the same answer, byte for byte, also after a
+crash.
 
-A helper's large messages that needed no answer are only named in its store (`store.Keeper`). After a crash those are
-missing. If nothing was said since they came, it is as if they had never come. Otherwise the role says nothing more
-until their senders have repeated them.
+Of large messages that need no answer, a helper stores only the names (`store.Keeper`), so after a crash it lacks their
+content. If it has sent nothing since they came, it treats them as never received. Otherwise it sends nothing more until
+their senders have repeated them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from unspoken.summation.base import Aborted, Envelope, Message, Rejected
 
 
 class Answer(NamedTuple):
-    """The consequences of a message."""
+    """What a message leads to."""
 
     envelopes: list[Envelope]
     is_new: bool = False
-    """Whether there is more to keep than the message, so that a snapshot is due"""
+    """Whether the message alone does not restore the new state, so that a snapshot is due"""
     is_repeated: bool = False
     """Whether it changes nothing, and will be said again to the same message, after a crash as well"""
 
@@ -37,9 +37,9 @@ class Role(ABC, Generic[State]):
     """A participant of a study, with a store."""
 
     takes: ClassVar[Any]
-    """The messages that it takes"""
+    """The types of the messages that it takes"""
     names: ClassVar[bool] = False
-    """Whether large messages that need no answer are only named in the store"""
+    """Whether the store has only the names of large messages that need no answer"""
     _state: State
     _largest: int
     """The largest message that it takes now"""
@@ -51,14 +51,14 @@ class Role(ABC, Generic[State]):
         self._last: tuple[bytes, list[Envelope]] = (b"", [])
         """The last message, and the answer to it"""
         self._repeats = False
-        """Whether messages are taken again that were taken before a crash"""
+        """Whether messages from before a crash are being processed again"""
         self._taken: list[Taken] = []
         self._missing: dict[bytes, int] = {}
-        """Messages that must come again, by their names, and their places among those that were taken"""
+        """Messages that their senders must repeat: each one's name, and its place among the messages taken"""
         self._restore()
 
     def receive(self, incoming: bytes) -> list[Envelope]:
-        """Take a message and say what to send, once that is kept. `Refused` and `Rejected` change nothing.
+        """Take a message, store what follows, and return what to send. `Refused` and `Rejected` change nothing.
 
         After `Aborted` the attempt is over: it is given up for good, and its secrets are forgotten.
         """
@@ -115,7 +115,7 @@ class Role(ABC, Generic[State]):
         self._keeper.replace(self._snapshot(*self._last))
 
     def _keep(self, kept: Any) -> None:
-        """Keep something, or be as before."""
+        """Store something; if that fails, go back to the state before."""
         try:
             kept()
         except BaseException:
@@ -123,7 +123,7 @@ class Role(ABC, Generic[State]):
             raise
 
     def _restore(self) -> None:
-        """Be what the store says."""
+        """Take on the state that is in the store."""
         self._state, taken = self._keeper.read()
         self._last, self._taken, self._missing = self._load(), taken, {}
         if any(message.was_answered for message in taken):
@@ -132,7 +132,7 @@ class Role(ABC, Generic[State]):
             self._take_again()
 
     def _find(self, incoming: bytes) -> list[Envelope]:
-        """A message comes again that was taken before a crash."""
+        """Take a repeated message whose content was lost in a crash."""
         place = self._missing.pop(name_of(incoming), None)
         if place is None:
             raise Rejected(f"{len(self._missing)} messages that came before a crash must come again before any other")
@@ -145,13 +145,13 @@ class Role(ABC, Generic[State]):
             self._keep(self._ended)
             raise Aborted("a message that came before a crash came again in another form") from None
         except BaseException:
-            # Only a part was taken again: a helper that goes on from there has forgotten what it signed.
+            # Only some messages were taken again; a helper that went on from there would have forgotten what it signed.
             self._restore()
             raise
         return []
 
     def _take_again(self) -> None:
-        """Take all messages again that were taken since the snapshot, but for those that are forgotten."""
+        """Process the messages since the snapshot again, except those whose content is lost."""
         self._repeats, some_are_forgotten = True, any(message.is_named for message in self._taken)
         try:
             for incoming, is_forgotten, _ in self._taken:
@@ -159,7 +159,7 @@ class Role(ABC, Generic[State]):
                     if not is_forgotten:
                         self._take_one_again(incoming)
                 except Rejected:
-                    # It came after one that is forgotten, and is worth nothing without it: as if neither had come.
+                    # It depends on a message whose content is lost: treat both as never received.
                     if not some_are_forgotten:
                         raise
         finally:

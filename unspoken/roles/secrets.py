@@ -1,7 +1,7 @@
-"""A party's secret randomness in one attempt: streams for each purpose, all from one root.
+"""A party's secret randomness in one attempt: one stream for each purpose, all derived from one root.
 
-A party draws the root from the operating system and keeps it until the attempt is over. So it can go on after a crash
-with the very same noise. In a simulation the parties share a root, and their indices keep their streams apart.
+A party draws the root from the operating system and keeps it until its vector leaves, so after a crash it goes on with
+the very same noise. In a simulation all parties share a root, and their indices keep their streams apart.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PartySecrets:
         return SecretStream(self.key(purpose))
 
     def context(self, positions: TokenPositions | None) -> PartyContext:
-        """The method's means: randomness for sampling, and the positions of this party's tokens."""
+        """What the method may use at this party: randomness for sampling, and the positions of the party's tokens."""
         return PartyContext(self.stream("sampling"), positions)
 
     def noise(self, seeds: Sequence[bytes] = (), common: SecretStream | None = None) -> NoiseSource:
@@ -37,7 +37,7 @@ class PartySecrets:
         return NoiseSource(self.stream("noise"), seeds, common, self.index)
 
     def common_key(self, turn: int) -> bytes:
-        """The key of the noise that this attempt prepared for a later turn: the same whenever it is asked for."""
+        """The key of the noise that this attempt prepared for a later turn; always the same."""
         return PartySecrets(common_root(self.root, turn), self.index).key("common")
 
     def common(self, turn: int) -> SecretStream:
@@ -46,5 +46,6 @@ class PartySecrets:
 
 
 def common_root(root: bytes, turn: int) -> bytes:
-    """The root of all parties' common noise for one turn: it can be kept without those of turns that are over."""
+    """The root of all parties' common noise for one turn. Each turn has its own, so that the roots of past turns can be
+    forgotten."""
     return hashlib.sha256(root + f"common/{turn}".encode()).digest()

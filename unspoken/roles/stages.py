@@ -1,7 +1,7 @@
-"""The stages of one attempt at the coordinator: of a sum, or of a shuffle of tokens.
+"""The coordinator's side of one attempt, in stages: a sum, or a shuffle of tokens.
 
-Both take the messages of a protocol, say who has not answered yet, and are told when a stage is over. Nobody asks for
-the kind.
+Both have the same interface (`Stages`): they take the messages of a protocol, say who has not answered yet, and are
+told when a stage is over.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Stages(ABC):
     @property
     @abstractmethod
     def left(self) -> bool:
-        """Whether something may have left that counts as one of the planned attempts."""
+        """Whether something may have left a party that makes this attempt count as a planned one."""
 
     @property
     @abstractmethod
@@ -56,17 +56,18 @@ class Stages(ABC):
 
     @property
     def rest(self) -> list[bytes]:
-        """Messages to all parties without which some could not go on, when it is done."""
+        """Last messages to all parties, without which some could not go on, when the attempt is done."""
         return []
 
     @property
     def blame(self) -> tuple[dict[str, str], tuple[SignedStatement, ...]]:
-        """The addresses that were left out of the attempt for what they sent, and why; and what they signed."""
+        """Who was left out of the attempt because of what they sent: the reason by address, and signed statements that
+        prove it."""
         return {}, ()
 
 
 class SummingStages(Stages):
-    """Setup, vectors, taking them in, agreement on who is there, and what the total needs of them."""
+    """The stages of a sum: setup, sending vectors, taking them in, agreeing on who is there, and opening the total."""
 
     def __init__(
         self, protocol: Protocol, endpoint: Coordinator, asked: Iterable[int], answer: Callable[[Coordinator], Total]
@@ -127,7 +128,8 @@ class SummingStages(Stages):
         return self.endpoint.blamed, self.endpoint.evidence
 
     def _expect(self, addresses: Iterable[str]) -> None:
-        """Expect an answer of everyone who was sent something: to the coordinator, or a vector to whom it is for."""
+        """Expect an answer from everyone who was sent something: a message to the coordinator, or a vector to its
+        receiver."""
         for address in addresses:
             receivers: tuple[str, ...] = (COORDINATOR,)
             if self.stage == "vectors" and is_party(address):
@@ -137,7 +139,7 @@ class SummingStages(Stages):
 
 
 class ShufflingStages(Stages):
-    """One stage, in which every party must take its turns."""
+    """The one stage of a shuffle, in which every party must take its turns."""
 
     def __init__(self, endpoint: ShuffleCoordinator, parties: int) -> None:
         self.endpoint: ShuffleCoordinator = endpoint

@@ -1,7 +1,8 @@
 """The store of a role, for all that must survive a crash: one snapshot, and the messages that were taken since.
 
-What a message depends on is kept before it leaves. What nothing that was sent depends on need not be: an appended
-record is kept when `sync` has returned, and many records may wait for one `sync`. `roles.file_store` keeps it on disk.
+Everything that an outgoing message depends on is stored before the message leaves. Records on which nothing sent
+depends may wait: an appended record is safe once `sync` has returned, and one `sync` may serve many records.
+`roles.file_store` is the store on disk.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from unspoken.errors import UnspokenError
 State = TypeVar("State", bound=msgspec.Struct)
 
 MOST_MESSAGES = 1 << 14
-"""After so many messages there is a new snapshot, so that whoever sends many does not fill the disk."""
+"""After so many messages a new snapshot is made, so that a sender of very many messages cannot fill the disk."""
 LARGE = 1 << 16
-"""The size above which messages that need no answer are named"""
+"""Messages that need no answer and have more bytes than this are stored by name only"""
 _BEGINNING, _END = 1024, 64
 _ANSWERED, _UNANSWERED, _NAMED = b"a", b"u", b"n"
 
@@ -28,7 +29,7 @@ class StoreError(UnspokenError):
 
 
 def not_kept(error: OSError) -> StoreError:
-    """A disk that takes no more, in one sentence."""
+    """The error for a disk that cannot be written to, in one sentence."""
     return StoreError(
         f"the state could not be kept ({error.strerror or error}); make room, and start the same command again: it "
         "goes on from there."
@@ -40,7 +41,7 @@ class Store(ABC):
 
     @abstractmethod
     def read(self) -> list[bytes]:
-        """All records: a snapshot, and what was appended to it. Nothing if nothing was ever kept."""
+        """All records: a snapshot, and what was appended to it. Empty if nothing was ever stored."""
 
     @abstractmethod
     def append(self, record: bytes) -> None:
@@ -48,7 +49,7 @@ class Store(ABC):
 
     @abstractmethod
     def sync(self) -> None:
-        """Keep all that was appended."""
+        """Make all that was appended safe."""
 
     @abstractmethod
     def put(self, snapshot: bytes) -> None:
@@ -60,7 +61,7 @@ class Store(ABC):
         self.sync()
 
     def close(self) -> None:  # noqa: B027 (most have nothing to close)
-        """Let others use it."""
+        """Release the store, so that another process can open it."""
 
 
 class MemoryStore(Store):
@@ -86,7 +87,7 @@ class Taken(NamedTuple):
     """A message that was taken since the last snapshot."""
 
     content: bytes
-    """The message, or if it is only named, its name"""
+    """The message; or its name, if only that is stored"""
     is_named: bool = False
     was_answered: bool = False
 
@@ -94,12 +95,13 @@ class Taken(NamedTuple):
 class Keeper(Generic[State]):
     """Turns the state of a role into records, and back.
 
-    A helper's large messages that need no answer, such as vectors, are not written down but named. Their senders keep
-    them until the attempt is over. To write one would take a compute node half as long as to add it up.
+    Of a helper's large messages that need no answer, such as vectors, only a name is stored. Their senders keep them
+    until the attempt is over and can repeat them. (To write a vector would take a compute node half as long as to add
+    it up.)
     """
 
     def __init__(self, store: Store, kind: type[State], *, names: bool = False) -> None:
-        """`names`: large messages that need no answer are named."""
+        """`names`: store only the names of large messages that need no answer."""
         self._store, self._kind, self._messages = store, kind, 0
         self._largest = LARGE if names else None
 
@@ -123,7 +125,8 @@ class Keeper(Generic[State]):
         self._messages = 0
 
     def append(self, message: bytes, *, answered: bool) -> None:
-        """Add a message that was taken. If it is answered, all so far are kept before the answer leaves."""
+        """Add a message that was taken. If it is answered, all messages so far are made safe before the answer
+        leaves."""
         if answered:
             self._store.append(_ANSWERED + message)
             self._store.sync()
@@ -135,9 +138,9 @@ class Keeper(Generic[State]):
 
 
 def name_of(message: bytes) -> bytes:
-    """The name of a large message, which tells it from all others: its length, its beginning and its end.
+    """A name that tells a large message from all others: its length, its beginning and its end.
 
-    The beginning says whose it is, and the end authenticates it. Who sealed it could make another of the same name, and
-    so change its own contribution; it could have done so before, too.
+    The beginning contains the sender, and the end is the authentication tag. Only the sender could make another message
+    of the same name; it would change nothing but its own contribution, which it chose in the first place.
     """
     return len(message).to_bytes(8, "big") + message[:_BEGINNING] + message[-_END:]

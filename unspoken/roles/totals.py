@@ -1,4 +1,4 @@
-"""The results of attempts at the coordinator: totals for the method, and a record of who was there."""
+"""What the coordinator makes of finished attempts: totals for the method, and a record of who took part."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Map = Callable[[Callable[[list[bytes]], Words], Iterable[list[bytes]]], Iterable
 
 @dataclass(frozen=True)
 class CommonNoise:
-    """The sum of the noise that parties have in common, and which of them are in it."""
+    """The sum of the parties' common noise (CAPE), and which parties are in it."""
 
     prepared: Flags
     total: Words
@@ -43,9 +43,9 @@ class Totals:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self.participation: dict[str, list[Participation]] = defaultdict(list)
-        """The numbers of parties in a total, by its name, one entry for each time that it was asked for"""
+        """How many parties were in a total, by its name, with one entry for each time that it was made"""
         self.counted: dict[str, Flags] = {}
-        """Flags of the parties in a sum or vote, by its name, for the last time that it was asked for"""
+        """Which parties were in a sum or vote, by its name, as flags, for the last time that it was made"""
         self.noise: dict[str, float] = {}
         """The largest deviation of the noise in a total, by its name"""
         self.common: dict[str, CommonNoise] = {}
@@ -63,9 +63,9 @@ class Totals:
     def summed(
         self, request: Sum, coordinator: Coordinator, noise: SecretStream | None = None, parallel: Map = map
     ) -> Total:
-        """The total of a secure sum, without the noise that proved unneeded.
+        """The total of a secure sum, after subtracting the noise that was added for dropouts that did not happen.
 
-        `noise`: nobody added any (the sum was in the clear), so that all of it is drawn here.
+        `noise` is given if the sum was in the clear and parties added no noise: then all of it is drawn here.
         """
         planned, sent = self._plan.planned(request.name), self._survivors(request.name, coordinator)
         words, there = coordinator.total(), Participation(sent, sent)
@@ -91,8 +91,8 @@ class Totals:
         return nothing(int(common.prepared.sum()))
 
     def collected(self, request: Collect, coordinator: Coordinator) -> Total:
-        """The total of messages in the open, without the sum of the common noise. If that is still to be made, the
-        messages are kept until then."""
+        """The total of open messages, minus the sum of the common noise. If that sum is still to be made, the messages
+        are kept until then."""
         planned, turn = self._plan.planned(request.name), self.turn(request.name)
         if planned.noise.cancels and isinstance(coordinator, CollectionCoordinator):
             found = sorted(coordinator.messages().items())
@@ -111,7 +111,7 @@ class Totals:
         return set(self.messages[name].senders.tolist())
 
     def cancelled(self, request: Cancel, coordinator: Coordinator) -> Total:
-        """The total of the kept messages of all who are in the sum of their noise, without this noise."""
+        """The total of the kept messages whose senders are in the sum of the common noise, minus this sum."""
         planned, kept = self._plan.planned(request.name), self.messages[request.name]
         there = coordinator.survivors()
         if others := set(np.flatnonzero(there).tolist()) - self.senders(request.name):
@@ -122,7 +122,7 @@ class Totals:
         return self._total(planned, words, there)
 
     def there(self, request: Request) -> Participation | None:
-        """The numbers of parties in the total that a request has just made, if it has made one."""
+        """How many parties were in the total that a request has just made, if it made one."""
         is_total = isinstance(request, Cancel)
         if isinstance(request, PartyRequest):
             is_total = not self._plan.planned(request.name).noise.cancels

@@ -1,22 +1,25 @@
-"""Attempts at a request: their identifiers, how often there may be one, and what comes before another.
+"""Attempts at a request: how they are identified, how many there may be, and what must be asked again before a new one.
 
-An identifier is larger than all before it, so that whoever remembers the last one remembers all.
+Each identifier is larger than all earlier ones. A party that remembers the last one can therefore recognise every used
+one.
 
-An attempt in which vectors may have left is spent: the plan counts so many for each total. One that ended before is
-free. There are few of these, since every one throws the protocol's dice again (`FREE_ATTEMPTS`).
+An attempt is *spent* once vectors may have left the parties. The plan fixes how many spent attempts each total may
+have, and ε counts them all. An attempt that ended earlier is *free*. Free attempts are limited too (`FREE_ATTEMPTS`),
+because every attempt draws the protocol's random choices again, and each draw may come out badly.
 
-What another attempt needs. Every vector is drawn anew: noise, batch and masks come from a root of the attempt alone. So
-a second secure sum is a release of its own, which the plan counts. Two kinds of totals need more than that:
+A new attempt at a secure sum needs nothing else: noise, batch and masks are derived from a secret root of that attempt,
+so a second sum is an independent release, which the plan counts. Two kinds of totals need more:
 
-- Messages in the open under prepared noise (CAPE). A message is f + ê + g, and the sum of all ê is known. Two messages
-  of a party under the same ê differ by (f − f') + (g − g'), without ê. The coordinator chooses what is asked for with
-  the second, so that f and f' may move in opposite directions: then the variance that hides a change is that of g, b,
-  where the plan has about h·b for h honest parties (`privacy.correlated`). Hence a party sends one message under its ê
-  of a turn, and forgets this ê; asked again under the same attempt it repeats the same bytes. Another attempt needs
-  noise that was prepared anew: then all of the view, messages and sum of ê, is independent of the first given the data,
-  and the two compose.
-  If the sum of ê is made after the messages, the same holds for that sum: two of them over different parties differ
-  by a party's ê. Hence a party puts its ê into one sum, and forgets it; another attempt at the sum needs messages anew.
+- Messages in the open under prepared noise (CAPE). A message is f + ê + g, and the sum of all ê is known. If a party
+  sent two messages f + ê + g and f' + ê + g' under the same ê, their difference (f − f') + (g − g') would not contain
+  ê. The coordinator chooses the parameters of the second request, so f and f' may move in opposite directions, and only
+  the variance b of g would hide the change, where the plan counts on about h·b for h honest parties
+  (`privacy.correlated`). Hence a party sends one message under its ê of a turn and then forgets this ê; if it is asked
+  again within the same attempt, it repeats the same bytes. Another attempt needs newly prepared noise. Given the data,
+  its messages and its sum of ê are then independent of the first attempt's, so the two compose. If the sum of ê is made
+  after the messages, a similar rule holds for the sum: two sums over different sets of parties would differ by a
+  party's ê. Hence a party adds its ê to one sum only and then forgets it; another attempt at the sum needs new
+  messages.
 - Batches by tokens. A list serves one vector (see `methods.training.batches`), so another attempt needs another list.
 """
 
@@ -39,17 +42,17 @@ _LARGEST = (1 << 8 * _COUNT_BYTES) - 1
 
 
 def next_attempt(last: bytes = b"") -> bytes:
-    """An identifier that is larger than the last one, and that nobody could know before.
+    """An identifier that is larger than the last one, and unpredictable.
 
-    A coordinator that lost its state has no last one: the clock then makes it likely that the identifier is larger than
-    those before, and if it is not, parties refuse it.
+    A coordinator that lost its state does not know the last one. Its clock then makes a larger identifier likely;
+    parties refuse one that is not larger.
     """
     count = max(time.time_ns(), int.from_bytes(last[:_COUNT_BYTES], "big") + 1)
     return min(count, _LARGEST).to_bytes(_COUNT_BYTES, "big") + os.urandom(ATTEMPT_BYTES - _COUNT_BYTES)
 
 
 def before(plan: Plan, request: Request) -> list[Request]:
-    """Requests to make again before a request whose vectors have left."""
+    """The requests that must be made again before `request`, if vectors have left in an earlier attempt at it."""
     if isinstance(request, PartyRequest):
         planned = plan.planned(request.name)
         if draws_by_tokens(planned):
@@ -64,14 +67,14 @@ def before(plan: Plan, request: Request) -> list[Request]:
 
 
 class Tries:
-    """Counts attempts from the coordinator's side, as every party does for itself."""
+    """The coordinator's count of attempts. Every party counts for itself as well."""
 
     def __init__(self, plan: Plan, free: int = FREE_ATTEMPTS) -> None:
         self._plan, self._most_free = plan, free
         self._spent: Counter[tuple[str, int]] = Counter()
         self._free: Counter[tuple[str, int]] = Counter()
         self.failed: Counter[str] = Counter()
-        """The number of attempts at each total, by its name, that came to nothing after vectors may have left"""
+        """The number of spent attempts that gave no total, by the total's name"""
 
     def succeeded(self, request: Request) -> None:
         """Count an attempt that gave an answer."""
@@ -82,9 +85,10 @@ class Tries:
         return self._spent[_key(request)] + self._free[_key(request)] + 1
 
     def again(self, request: Request, left: bool, ended: Aborted) -> list[Request]:
-        """Count an attempt that ended, and say what to ask for now; raises what ended it if nothing may be.
+        """Count an attempt that ended without an answer. Returns the requests to make now; raises `ended` if no more is
+        allowed.
 
-        `left`: vectors may have left.
+        `left` says whether vectors may have left the parties in this attempt.
         """
         if not left:
             self._free[_key(request)] += 1
@@ -92,7 +96,8 @@ class Tries:
                 return [request]
             if not isinstance(request, Cancel):
                 raise ended
-            # Nothing comes of messages whose noise is never added up, but they have left. Others may send new ones.
+            # The noise of these messages cannot be added up, so they are useless, but they have left: they count as
+            # spent. Other parties may send new messages.
         else:
             self._spent[_key(request)] += 1
         if isinstance(request, PartyRequest | Cancel):
@@ -103,15 +108,15 @@ class Tries:
         return asked
 
     def _most_free_of(self, request: Request) -> int:
-        """The number of free attempts at a request so far. The noise of each list of messages gets the same part of
-        them: who sent one may be gone for good, and then only other messages help."""
+        """The number of free attempts that a request may have by now. For `Cancel`, each list of messages gets an equal
+        share of them: a sender may be gone for good, and then only new messages help."""
         if not isinstance(request, Cancel) or request.messages is None:
             return self._most_free
         return self._most_free * self._spent[_key(request.messages)] // self._plan.attempts
 
 
 def given_up(plan: Plan, participation: Mapping[str, list[Participation]], tries: Tries, ended: Aborted) -> Aborted:
-    """The end of a run, with its cost: a vector that has left may have been opened in secret."""
+    """`ended`, with what the run has cost so far: a vector that has left may have been opened in secret."""
     made = sum(map(len, participation.values())) + sum(tries.failed.values())
     if plan.is_pooled or not plan.guarantee.is_promise:
         return ended
