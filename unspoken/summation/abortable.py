@@ -1,4 +1,4 @@
-"""Endpoints that stay aborted: after a failure every step raises the same error, and no secret is left."""
+"""Endpoints that stay aborted: after a failure every step raises the same error, and all secrets are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator that adds the parties' vectors as they come, for sums that hide nothing."""
+"""A coordinator that adds the parties' vectors as they come, for protocols that send vectors in the clear."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AddingState(msgspec.Struct):
 
 
 class AddingCoordinator(Coordinator):
-    """Adds vectors; what a message looks like is up to its subclass."""
+    """Adds vectors. A subclass says how a vector stands in a message."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

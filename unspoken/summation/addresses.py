@@ -1,4 +1,4 @@
-"""Addresses: whose they are, and the names that a study's roster has for them."""
+"""Addresses of parties and helpers: whose an address is, and its name in the study's roster."""
 
 from __future__ import annotations
 

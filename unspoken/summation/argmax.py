@@ -1,7 +1,7 @@
 """The argmax of shared totals: the sign of a shared number, bits as numbers, and a tournament between rows.
 
-Computations on shares as in `replicated`, which also argues why no t talliers learn anything. The circuits are those of
-Mohassel and Rindal 2018 ("ABY3"), for n = 2t + 1 talliers.
+The values are secret-shared among n = 2t + 1 talliers as in `replicated`, where it is also shown that t of them learn
+nothing. The circuits are those of Mohassel and Rindal 2018 ("ABY3").
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ def argmax(computation: SharedComputation, values: ReplicatedShares, names: Word
 def winners(
     computation: SharedComputation, sums: Words, seed: bytes, queries: int, classes: int
 ) -> Interactive[ReplicatedShares]:
-    """Shares of the class with the largest total of each query, from all talliers' sums of ballots (one a tallier).
+    """Shares of the class with the largest total, for each query, from the talliers' sums of ballots (one sum each).
 
-    Each query's classes are put in an order that the seed gives, so that a tie goes to any of them alike.
+    The seed gives each query a random order of its classes, and a tie goes to the first, so all have equal chances.
     """
     totals = yield from computation.reshare(sums, SUMS)
     order = orders(seed, classes, queries)

@@ -27,7 +27,7 @@ TALLIERS = (3, 5, 7)
 MOST = 2**62
 """A strict upper bound on totals, so that the difference of two has a sign"""
 _HEADER, _FOR_EACH_PARTY = 4096, 112
-"""Room in a message for all but numbers; and for what it says of a party: index, one-time key and signature"""
+"""Bytes that a message may have besides numbers: in all, and for each party (index, one-time key, signature)"""
 INTRODUCTION, AGREEMENT, FIRST_ROUND = 0, 1, 2
 """The numbers of the messages from one tallier to another"""
 
@@ -116,14 +116,14 @@ class Framed(Message, frozen=True, tag="tally/framed"):
 
 
 class Roll(Message, frozen=True, tag="tally/roll"):
-    """Coordinator to tallier: a request for what it knows of its ballots."""
+    """Coordinator to tallier: a request to name the ballots that it holds."""
 
     start: int
-    """The number of ballots, in the order of their arrival, that the coordinator knows of"""
+    """The number of the tallier's ballots that the coordinator knows already, in the order of arrival"""
 
 
 class Held(Message, frozen=True, tag="tally/held"):
-    """Tallier to coordinator: the ballots that it holds; also that it knows the other talliers' keys."""
+    """Tallier to coordinator: the ballots that it holds. It is sent once the tallier knows the other talliers' keys."""
 
     start: int
     ballots: list[tuple[int, bytes, bytes]]
@@ -221,7 +221,8 @@ class TallyParty(Party):
         return []
 
     def submit(self, ballots: Integers | Words) -> list[Envelope]:
-        """Send the ballots (Q, K) in parts. Asked again, it repeats them: two under a mask reveal their difference."""
+        """Send the ballots (Q, K) in parts. If asked again, repeat the same bytes: two different ballots under one mask
+        would reveal their difference."""
         if self.state.submitted == [b""] * self._poll.talliers:
             raise Aborted("a party was asked for its ballots again after they were sent and deleted")
         if not self.state.submitted:
@@ -233,7 +234,7 @@ class TallyParty(Party):
         return [Envelope(address(tallier), body) for tallier, body in enumerate(self.state.submitted)]
 
     def forget_vector(self) -> None:
-        """Nothing of the vote is left to this party: no ballots, no key that opens them, no masks."""
+        """Delete all that this party has of the vote: ballots, keys and masks."""
         self.state = PartyState(b"", [], [b""] * self._poll.talliers)
 
     def _checked(self, ballots: Integers | Words) -> Words:

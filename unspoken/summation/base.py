@@ -1,9 +1,9 @@
 """The parts of a summation protocol: endpoints that turn incoming bytes into outgoing bytes.
 
 A `Protocol` knows public facts only: the session, the options of the study, and the roster. It makes endpoints, each
-from the secrets of its owner only. An endpoint does no input or output; an engine moves the bytes. Between any two
-steps it can be dumped and loaded. It ends in exactly one of two ways: the right total over the named survivors, or
-`Aborted`. A message that does not belong is `Rejected` and changes nothing.
+from its owner's secrets alone. An endpoint does no input or output; an engine moves the bytes. Its state can be dumped
+and loaded between any two steps. It ends in exactly one of two ways: the right total over the named survivors, or
+`Aborted`. A message that is not allowed at this point is `Rejected` and changes nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ ATTEMPT_BYTES = 16
 NO_ATTEMPT = bytes(ATTEMPT_BYTES)
 """A placeholder for the attempt while a session is only planned"""
 _ROOM, _ROOM_FOR_A_PARTY, _ROOM_FOR_A_SHARE = 1 << 14, 512, 128
-"""Bytes of a message besides numbers: in all, for a party's keys and signatures, and for a share of its secrets"""
+"""Bytes that a message may have besides numbers: in all, for each party's keys and signatures, and for each share of a
+secret"""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -54,7 +55,7 @@ class SignedStatement(Message, frozen=True, tag="signed"):
     statement: bytes
     signature: bytes
     exhibit: bytes = b""
-    """Bytes to hold the statement against, where it alone does not show the fault"""
+    """Further bytes that prove the fault together with the statement, where the statement alone does not"""
 
 
 class Envelope(NamedTuple):
@@ -66,7 +67,7 @@ class Envelope(NamedTuple):
 
 @dataclass(frozen=True)
 class Roster:
-    """The identities (Ed25519 public keys) of all who take part: agreed on beforehand, never the coordinator's word."""
+    """The identities (Ed25519 public keys) of all who take part, agreed on beforehand, not told by the coordinator."""
 
     parties: Sequence[bytes]
     coordinator: bytes
@@ -188,7 +189,7 @@ class Endpoint(ABC):
 
     @property
     def has_forgotten(self) -> bool:
-        """Whether secrets have gone that it needs no more; then it only repeats itself, and no older state is kept."""
+        """Whether it has deleted secrets that it no longer needs. Then it only repeats itself; no older state is kept."""
         return False
 
     def dump(self) -> bytes:
@@ -205,7 +206,7 @@ class Party(Endpoint):
 
     @property
     def seeds(self) -> list[bytes]:
-        """Seeds of this party's noise components, which the protocol opens if they are not needed."""
+        """Seeds of this party's noise components. The protocol opens those that turn out not to be needed."""
         return []
 
     @property
@@ -236,7 +237,8 @@ class Coordinator(Endpoint):
         return []
 
     def part(self) -> bytes | None:
-        """What it took in so far, for another simulated one of this attempt to `absorb`; None: it cannot be divided."""
+        """What it took in so far, for another simulated coordinator of this attempt to `absorb`; None: not
+        divisible."""
         return None
 
     def absorb(self, part: bytes) -> None:
@@ -249,7 +251,7 @@ class Coordinator(Endpoint):
 
     @property
     def waiting_for(self) -> list[str] | None:
-        """The addresses that have not answered in the stage under way; None: all who were sent something, once each."""
+        """The addresses that have not answered in this stage. None: everyone who was sent something owes one answer."""
         return None
 
     @property
@@ -259,7 +261,7 @@ class Coordinator(Endpoint):
 
     @property
     def evidence(self) -> tuple[SignedStatement, ...]:
-        """Signed statements that show whom `blamed` names, as far as there are some."""
+        """Signed statements that prove what `blamed` says, where there are some."""
         return ()
 
     @abstractmethod
@@ -347,7 +349,7 @@ class Protocol(ABC):
 
     @property
     def party_messages(self) -> int:
-        """How often a party has something to send, one after the other, if nobody drops out."""
+        """The number of messages that a party sends one after the other if nobody drops out."""
         return 1
 
     @property
@@ -380,14 +382,14 @@ class Protocol(ABC):
         """The endpoint of the coordinator."""
 
     def load(self) -> None:  # noqa: B027 (most have nothing to load)
-        """Have the compiled code ready that endpoints use, before anybody waits for it."""
+        """Compile the code that endpoints use ahead of time."""
 
     def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
         """The addresses that these statements prove at fault, and the fault."""
         return {}
 
     def helper(self, index: int, identity: Identity, secrets: SecretStream) -> Endpoint:
-        """The endpoint of a helper. It takes its secrets when it is made; what it needs of them is in its state."""
+        """The endpoint of a helper. It draws its secrets from `secrets` at once and keeps them in its state."""
         raise ValueError(f"Expected a protocol with helpers; {type(self).__name__} has none.")
 
     def _checked(self, roster: Roster) -> Roster:

@@ -1,7 +1,7 @@
 """A collection: messages that are private on their own, sent in the clear and added (CAPE's second phase, `conv`).
 
-Nothing is hidden here: each vector carries all the noise it needs. A signature binds it to its sender, study and turn,
-so a coordinator cannot invent parties.
+The vectors need no hiding, since each carries all the noise that it needs. A signature binds each vector to its sender,
+study and turn, so a coordinator cannot invent parties.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class CollectionCoordinator(AddingCoordinator):
 
 
 class Collection(Protocol):
-    """Adds signed messages that need no hiding. Plans ask for it; a study's [summation] cannot."""
+    """Adds signed messages that need no hiding. Methods plan it; a study's [summation] cannot name it."""
 
     options_type = Options
     apart: ClassVar[bool] = False

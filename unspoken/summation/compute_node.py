@@ -1,4 +1,4 @@
-"""The compute node's side of a sum: it counts each party once, signs one list of survivors, and reveals its part of
+"""The compute node's side of a sum. It counts each party once, signs one list of survivors, and reveals its part of
 their total once all nodes have signed the same list.
 
 See `compute_nodes` for the protocol and its security.
@@ -84,7 +84,8 @@ class ComputeNode(AbortableEndpoint):
 
     @property
     def has_forgotten(self) -> bool:
-        """True once it has signed: single shares are gone, and the seeds of noise that is not opened."""
+        """True once it has signed: it has then deleted the single shares, and its shares of noise seeds that stay
+        closed."""
         return bool(self.state.statement)
 
     def _step(self, incoming: bytes) -> list[Envelope]:
@@ -119,7 +120,7 @@ class ComputeNode(AbortableEndpoint):
     def _take(self, share: Share) -> None:
         """Check the sender and its key, decrypt the share, and keep it until its party is counted.
 
-        A second key is kept as evidence. Its share is not: which of two splittings counts is not for one node to say.
+        A second key is kept as evidence, without its share: a single node cannot decide which of two splittings counts.
         """
         state, who = self.state, f"party {share.sender}"
         if state.statement:

@@ -5,9 +5,9 @@ are uniformly random and travel as 32-byte seeds (the paper sends whole vectors)
 one vector for any number of nodes. The node that gets the vector rotates with the party's index, to share the load.
 Messages to a node are encrypted to its key from the study's roster, so the coordinator may carry them.
 
-A party makes a one-time key for each splitting, signs it, and seals its shares under it. The course is:
+A party makes a one-time key for each splitting, signs it, and seals its shares under it. The stages are:
 - `settle`: nodes report the keys that they hold shares under. The coordinator has a party counted (`Fold`) if all its
-  nodes hold the same key; one that signed two keys is left out by all nodes, and shown by its signatures.
+  nodes hold the same key; a party that signed two keys is left out by all nodes, and its two signatures prove it.
 - `agree`: each node signs one statement in an attempt: the sum's label, the survivors, and a digest of their one-time
   keys. It signs if the survivors are as many as planned at least, and those that use this node are exactly the parties
   that it has counted, under these keys.
@@ -28,8 +28,8 @@ the total of S, and all honest nodes are needed for it. Studies need 2p > M, and
 (all but one if p = M). Then the smallest total that can open is of `least_survivors` parties, whatever the coordinator
 tells to whom; and as honest nodes agree on S, noise components are opened for as many survivors as there are.
 
-Not prevented: a corrupt node can end the run, or make the total wrong by an untrue part. A node that loses its state in
-mid-attempt may sign again: a second total needs all honest nodes to do so.
+Not prevented: a corrupt node can end the run, or make the total wrong by an untrue part. A node that loses its state
+during an attempt may sign a second time; a second total opens only if all honest nodes do.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Options(Section):
 
 class PartyState(msgspec.Struct):
     root: bytes
-    """The source of the one-time key and the shares; forgotten with the vector"""
+    """The root of the one-time key and of the shares, deleted with the vector"""
     noise_seeds: list[bytes]
     submitted: list[tuple[int, bytes]] = []
     sent: bool = False
@@ -117,7 +117,8 @@ class ComputeNodesParty(Party):
         return []
 
     def submit(self, vector: Words) -> list[Envelope]:
-        """Send the shares. Asked again, it repeats them: two vectors under one mask would reveal their difference."""
+        """Send the shares. If asked again, repeat the same bytes: two vectors under one mask would reveal their
+        difference."""
         state, session = self.state, self._session
         if not state.sent:
             secrets = self._secrets_for(vector)
@@ -129,11 +130,12 @@ class ComputeNodesParty(Party):
         return [Envelope(address(node), body) for node, body in state.submitted]
 
     def forget_vector(self) -> None:
-        """Nothing of the sum is left to this party: no vector, no keys, no seeds of its noise."""
+        """Delete all that this party has of the sum: the vector, the keys, the seeds of its noise."""
         self.state = PartyState(b"", [], sent=True)
 
     def _secrets_for(self, vector: Words) -> SecretStream:
-        """The secrets for this vector. Another one gets others, even from a state that was written down before a crash.
+        """The secrets for this vector. Another vector gets other secrets, even if both start from the same stored
+        state.
 
         The vector's GMAC under a secret key is a universal hash: two vectors share it with probability below 2⁻⁹⁰.
         """
@@ -183,7 +185,7 @@ class ComputeNodes(Protocol):
 
     @property
     def opens_noise(self) -> bool:
-        """True: the nodes agree on the survivors, and open what so many of them do not need."""
+        """True: the nodes agree on the survivors, and open the noise that so many survivors do not need."""
         return True
 
     @property

@@ -1,4 +1,5 @@
-"""The coordinator's side of the compute-nodes sum: it has parties counted, the nodes agree, and adds up their parts.
+"""The coordinator's side of the compute-nodes sum: it tells nodes whom to count, has them agree, and adds up their
+parts.
 
 See `compute_nodes` for the protocol and its security, which does not rest on the coordinator.
 """
@@ -58,7 +59,7 @@ class CoordinatorState(msgspec.Struct):
     reports: dict[int, dict[int, SignedKey]]
     """The keys of all other parties, by party and by the node that holds a share under it"""
     unacknowledged: dict[int, set[int]]
-    """The settled parties that a node has not yet said to have counted"""
+    """The settled parties that a node has not yet acknowledged to have counted"""
     blamed: dict[str, str]
     evidence: list[SignedStatement]
     statement: bytes = b""
@@ -98,7 +99,7 @@ class NodesCoordinator(Coordinator):
         return tuple(self.state.evidence)
 
     def settle(self) -> list[Envelope]:
-        """Ask all nodes whom they have heard from. What a node did not acknowledge it is told once more."""
+        """Ask all nodes whom they have heard from, and repeat what a node has not acknowledged."""
         self._check_failed()
         if self.state.statement:
             return []

@@ -1,4 +1,5 @@
-"""The ways in which a sum fails, each said in one sentence: refused when planned, a message refused, aborted."""
+"""The three ways in which a sum fails: `Unsuitable` when it is planned, `Rejected` for one message, `Aborted` as a
+whole."""
 
 from __future__ import annotations
 
@@ -16,9 +17,9 @@ _MOST_NAMED = 5
 class Aborted(UnspokenError):
     """The sum was aborted, and nothing of it was revealed.
 
-    `blamed` are the addresses of those who caused it, as far as that is known, and `evidence` are signed statements
-    that show it (`summation.evidence` checks them). Where the reason does not say who did what, `blamed` maps each
-    address to it, and the error says so.
+    `blamed` has the addresses of those who caused it, as far as that is known, and `evidence` has signed statements
+    that prove it (`summation.evidence` checks them). If the reason does not say who did what, `blamed` maps each
+    address to its fault, and the error's text lists them.
     """
 
     exit_status = 3

@@ -1,9 +1,9 @@
-"""Evidence: what someone signed, kept so that others can see for themselves who is to blame for a sum that failed.
+"""Evidence: signed statements from which anyone can see who is to blame for a sum that failed.
 
-Some statements convict their signer, whoever shows them: two one-time keys for one sum, two lists for one vote, shares
-that were dealt and do not give what was committed to. What convicts whom is for the protocol to say
-(`Protocol.convicts`). It makes up its own mind, from the study, the roster and the signatures. Where an abort blames
-someone for silence, or for what only one other saw, there is no such statement.
+Some statements convict their signer, whoever shows them: two one-time keys for one sum, two lists for one vote, or
+dealt shares that do not give what was committed to. The protocol decides what convicts whom (`Protocol.convicts`), from
+the study, the roster and the signatures alone. There is no such evidence where an abort blames someone for silence, or
+for something that only one other participant saw.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def by_party(evidence: Iterable[SignedStatement], parties: int) -> dict[int, lis
 
 
 def differ(signed: Iterable[SignedStatement], beginning: bytes) -> bool:
-    """Whether there are two different statements with this beginning, of which an honest signer signs one."""
+    """Whether two different statements have this beginning. An honest signer signs only one."""
     return len({each.statement for each in signed if each.statement.startswith(beginning)}) > 1
 
 

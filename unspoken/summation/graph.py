@@ -1,15 +1,16 @@
-"""The graph of parties that mask with each other, with a safe degree and threshold.
+"""The graph of parties that mask with each other, and how many neighbours and shares are safe.
 
-Three graphs, each with a proof of what can be brought to open:
+There are three graphs, each with a proof of which sums an adversary can open:
 
 - complete: everyone masks with everyone (Bonawitz et al. 2017);
 - chosen: each party draws k neighbours by its own randomness (Bell et al. 2020, the malicious variant), so that not
   even a lying coordinator can choose them;
 - circle: parties stand on a circle in random order, and each is linked to the next k/2 on either side (Bell et al.
-  2020, Section 3). The order comes from the sum's label, so it is random only if the coordinator is honest in that;
-  half as many masks as in a chosen graph.
+  2020, Section 3). The order is a hash of the sum's label, which the coordinator can influence, so it is random only if
+  the coordinator follows the protocol. It needs half as many masks as a chosen graph.
 
-In all of them a party's neighbours are a random k-subset of the others, and tails are exact hypergeometric tails.
+In each of them a party's neighbours are a random k-subset of the others, so the tail probabilities are exact
+hypergeometric tails.
 """
 
 from __future__ import annotations
@@ -38,13 +39,14 @@ class Degree:
     neighbours: int
     threshold: int
     unseen: int = 0
-    """The number of survivors that a lying coordinator may cut off from the total unseen"""
+    """The number of survivors that a lying coordinator may leave out of the total unnoticed"""
 
 
 def complete_degree(parties: int, corrupt: int, dropouts: int) -> Degree:
-    """The complete graph. Any threshold above the corrupt and up to the least number of surviving others will do.
+    """The complete graph. Any threshold above the number of corrupt parties and up to the least number of surviving
+    others is possible.
 
-    It is the one in the middle: so as many shares may be missing or wrong as colluders may be too many.
+    The middle of this range is taken, so that as many shares may be missing as there may be colluders beyond the plan.
     """
     most = max(1, parties - dropouts - 1)
     return Degree(parties - 1, min(most, (corrupt + 1 + most + 1) // 2))
@@ -54,9 +56,9 @@ def complete_degree(parties: int, corrupt: int, dropouts: int) -> Degree:
 def choose_degree(parties: int, corrupt: int, dropouts: int) -> Degree | None:
     """The smallest degree of a chosen graph, with its threshold t, that is secure against a lying coordinator.
 
-    It fails with probability 2^−40 at most to protect (see `exposure`), and with probability 2^−30 at most to end in a
-    total (some party has fewer than t neighbours left). At most one in a hundred survivors can be cut off unseen. None
-    if no such degree exists, or if so many masks are needed that a complete graph has fewer.
+    Privacy fails with probability 2^−40 at most (see `exposure`), and the sum fails to complete with probability 2^−30
+    at most (some party has fewer than t neighbours left). At most one in a hundred survivors can be left out unnoticed.
+    None if no such degree exists, or if so many masks are needed that a complete graph has fewer.
 
     >>> choose_degree(1000, 200, 50), choose_degree(1000, 500, 50)
     (Degree(neighbours=56, threshold=38, unseen=5), Degree(neighbours=139, threshold=112, unseen=3))
@@ -82,7 +84,8 @@ def choose_degree(parties: int, corrupt: int, dropouts: int) -> Degree | None:
 
 
 def _may_fit(parties: int, corrupt: int, dropouts: int, degree: Degree) -> bool:
-    """Whether the largest sum that must not open is unlikely enough by itself: most degrees that fail, fail there."""
+    """A quick necessary condition: whether the largest sum that must not open is improbable enough. Most unsafe degrees
+    fail here."""
     honest, missing = parties - corrupt, degree.unseen + 1
     size = np.array([float(honest - dropouts - missing)])
     if size[0] < 1:
@@ -217,19 +220,20 @@ class Graph(ABC):
 
     @abstractmethod
     def draw(self, party: int, label: str, secrets: SecretStream) -> list[int]:
-        """The others that a party masks with and gives shares to, sorted; drawn by its own secrets, if they decide."""
+        """The neighbours that a party masks with and gives shares to, sorted. In a chosen graph they are drawn from
+        `secrets`."""
 
     @abstractmethod
     def read(self, party: int, label: str, announced: bytes) -> list[int] | None:
-        """The same, as the party announced it; None if it may not choose these."""
+        """The neighbours that a party announced; None if it may not choose these."""
 
     @abstractmethod
     def announce(self, neighbours: list[int]) -> bytes:
-        """The neighbours as announced; nothing where everybody knows them."""
+        """The neighbours in the form in which they are announced; empty in a public graph."""
 
 
 class PublicGraph(Graph):
-    """A graph that everybody knows: all neighbours are neighbours of each other."""
+    """A graph that everybody can compute. Being neighbours is mutual in it."""
 
     def draw(self, party: int, label: str, secrets: SecretStream) -> list[int]:
         return self.neighbours(party, label)

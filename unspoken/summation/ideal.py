@@ -1,4 +1,4 @@
-"""The ideal sum: the result of a secure sum without its security, for simulations only.
+"""The ideal sum, for simulations only: it gives the result of a secure sum, without the security.
 
 The coordinator sees the parties' vectors in the clear; the engine then draws the noise of the whole total at once.
 """

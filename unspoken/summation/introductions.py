@@ -1,9 +1,10 @@
 """Signed keys, introductions along a graph, and authenticated messages, for protocols with masks between parties.
 
 Each party advertises two X25519 keys for the sum and the neighbours that it chose, signed by its identity in the
-roster. The coordinator introduces it to these, and to those who chose it. A party refuses neighbours that it did not
-choose, and signatures that do not match the roster. The keys of those who chose it are the coordinator's word: a false
-one spoils the total and protects nobody less, as a party relies on its own choice alone (see `graph.exposure`).
+roster. The coordinator introduces each party to the neighbours that it chose and to those that chose it. A party checks
+the signatures against the roster, and that it is given the neighbours that it chose. That the others really chose it is
+only the coordinator's word. A lie about this spoils the total but weakens nobody's protection, which rests on a party's
+own choice alone (see `graph.exposure`).
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ class NeighbourParty(Party):
         self.state.submitted = _FORGOTTEN
 
     def _sent(self) -> list[Envelope]:
-        """The masked vector as first sent, never another one."""
+        """The masked vector as it was first sent."""
         if self.state.submitted == _FORGOTTEN:
             raise Aborted("a party was asked for its vector again after it was sent and deleted")
         return [Envelope(COORDINATOR, self.state.submitted)]
@@ -265,7 +266,7 @@ class NeighbourCoordinator(Coordinator):
             raise Rejected(f"a second message came from party {sender}")
         if self._graph.read(sender, self._label, advertised.chosen) is None:
             raise Rejected(f"party {sender} chose neighbours that it may not have")
-        # A key that others cannot agree on would stop them: it costs its owner only.
+        # A key with which others cannot agree on a secret would stop them, so its owner is left out.
         for key in (advertised.cipher_key, advertised.mask_key):
             agree(self._identity.agreement_secret, key, b"")
         self.state.keys[sender] = advertised

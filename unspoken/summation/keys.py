@@ -1,4 +1,4 @@
-"""Identities, key agreement and sealed messages: the cryptography that endpoints share.
+"""Identities, key agreement and sealed messages: the cryptography that all endpoints use.
 
 Everyone has one identity in the study's roster, an Ed25519 key, so a coordinator cannot invent parties. The same
 identity gives an X25519 key for agreement (by the birational map between the two curves), for channels with the
@@ -29,7 +29,7 @@ TAG_BYTES = 16
 """The bytes that sealing adds to a message"""
 NONCE_BYTES = 12
 _REMEMBERED_BYTES = 2048
-"""The largest statement whose signature is remembered; longer ones are checked by one side only"""
+"""The size up to which a statement's valid signature is remembered. Longer statements are checked by one side only"""
 WRAPPING_BYTES = NONCE_BYTES + TAG_BYTES
 """The bytes that a channel puts before a body: a nonce and an authentication tag"""
 
@@ -132,9 +132,10 @@ def unseal(key: bytes, number: int, sealed: bytes | memoryview, who: str) -> byt
 
 
 def seal_anew(key: bytes, number: int, plain: bytes) -> bytes:
-    """Encrypt and authenticate a message and its number under a random nonce, before which the key may serve many.
+    """Encrypt and authenticate a message and its number under a random nonce, which is put before the result.
 
-    A state that was set back may send another message of the same number: under `seal`, that would reveal both.
+    An endpoint whose state went back may send another message with the same number. With `seal`, which uses the number
+    as nonce, that would reveal both messages.
     """
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(key).encrypt(nonce, plain, number.to_bytes(8, "big"))
@@ -155,7 +156,8 @@ def _undecryptable(who: str) -> str:
 class Channel:
     """Authenticated messages between two endpoints that know each other's X25519 keys.
 
-    Bodies are not encrypted: what the coordinator must not read is sealed, and the transport encrypts the rest.
+    Bodies are not encrypted. What the coordinator must not read is sealed separately, and the transport encrypts the
+    rest.
     """
 
     def __init__(self, secret: bytes, peer: bytes, label: str, me: str, other: str) -> None:

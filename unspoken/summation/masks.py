@@ -14,10 +14,10 @@ from unspoken.types import Residues, Words
 _SLACK = 16
 """The extra block that `update_into` needs in its buffer"""
 _CHUNK_BYTES = 1 << 18
-"""The part of a vector that stays in the processor's cache while all streams are added to it"""
+"""The size of the pieces in which a vector is worked on, so that a piece stays in the processor's cache"""
 _ZEROS = memoryview(bytes(_CHUNK_BYTES))
 _MANY = 256
-"""The number of streams from which a second thread pays: one adds while the other's cipher runs"""
+"""The number of streams from which a second thread pays off: one thread adds while the other encrypts"""
 
 
 def add_masks(vector: Words | Residues, seeds: Iterable[tuple[bytes, bool]], session: Session) -> Residues:

@@ -11,23 +11,24 @@ party knows its own onions in all their forms and looks for them in every list, 
 before, and the last list counts only when all parties have confirmed the same history. Otherwise nobody accepts a list,
 and the owner of a missing onion names the party after whose turn it was missing.
 
-Limits. A party can stop the protocol: then there is no list, and all tokens are discarded. Who stopped it by a message
-that is wrong by itself is named, with what it signed. (Onions that cannot be opened are named by their owner in the
-first list only; later nobody knows whose they are.) A party can do as it likes with its own tokens (give some away,
-have more or fewer than records), but their number must be within the plan's bounds before anyone works with them.
-Everyone sees the number of each party's tokens: under add/remove neighbours that number would have to be hidden, so
-this fits the replace relation only.
+Limits. Any party can stop the protocol; then there is no list, and all tokens are discarded. A party that stopped it by
+an invalid message is named, with what it signed. (Onions that cannot be opened are named by their owner in the first
+list only; later nobody knows whose they are.) A party can do as it likes with its own tokens (give some away, have more
+or fewer than records), but their number must be within the plan's bounds before anyone works with them. Everyone sees
+the number of each party's tokens: under add/remove neighbours that number would have to be hidden, so this fits the
+replace relation only.
 
 The seed. The last party chooses the order of the list, so the sampling from it must not be known before. Every party
 commits to a secret number when it announces its key, and reveals it with its confirmation: `seed` combines all of them
 and is uniform if one party is honest.
 
-The last to reveal. A coalition with the coordinator knows the seed before others do, and can refuse: then there is no
-list. So it chooses one of as many lists as parties reveal their numbers for. What it can choose by is what it knows:
-where its own tokens are, and which places are in the batch. Given these, the honest tokens are still exchangeable, so
-that the honest records in the batch are any of that number alike: all that it can choose is their number. How often
-this number exceeds what the noise is sized for is counted in δ for every list that a party may confirm
-(`methods.training.batches`), so the choice is paid for. Refusing before anyone reveals is a choice without knowledge.
+The last to reveal. A coalition with the coordinator knows the seed before the others do, and may then refuse, so that
+there is no list. Over several tries it can thus choose among as many lists as honest parties reveal their numbers for.
+It chooses by what it knows: where its own tokens are, and which places are in the batch. Given these, the honest tokens
+are still exchangeable: every set of honest records of the same size is equally likely to be in the batch. So all that
+the coalition can influence is the number of honest records in it. How often this number exceeds what the noise is sized
+for is counted in δ for every list that a party may confirm (`methods.training.batches`), so this choice is paid for.
+Refusing before anyone has revealed tells the coalition nothing.
 
 One list serves one round: with public batches from the same list, a record's part in many rounds would depend on a
 single secret, its position, and the amplification of the rounds would not compose. (The paper makes the list once.)
@@ -125,7 +126,7 @@ class ShuffleParty(ShuffleEndpoint):
                 return [self._signed(Confirm, self.state.part_of_seed)]
 
     def _sealed(self) -> bytes:
-        """This party's onions; digests of their forms are kept, to find them in every list."""
+        """This party's onions. Digests of all their forms are kept, so that the party can find them in every list."""
         state = self.state
         if state.keys[self._index] != onion_key(state.layer_secret):
             raise Aborted("someone announced a key in this party's name")
@@ -149,7 +150,8 @@ class ShuffleParty(ShuffleEndpoint):
         return b"".join(inner[index] for index in order)
 
     def _owners(self, places: list[int]) -> tuple[str, ...]:
-        """The owners of these onions, which only the first party to peel can tell: before, nobody has shuffled."""
+        """The owners of these onions. Only the first party to peel can tell them, because nobody has shuffled before
+        it."""
         if self._index:
             return ()
         ends = np.cumsum(self.state.counts)

@@ -20,7 +20,8 @@ def protocol_of(study: Study) -> type[Protocol]:
 
 
 def _check_keys(study: Study, protocol: type[Protocol]) -> None:
-    """Refuse keys of [summation] that another protocol has: those that none has are for the section to refuse."""
+    """Refuse keys of [summation] that belong to another protocol. (The section itself refuses keys that no protocol
+    has.)"""
     for key in study.summation.model_extra or {}:
         if key in protocol.options_type.model_fields:
             continue

@@ -1,10 +1,11 @@
-"""Arithmetic on replicated secret shares, with one round of messages a product.
+"""Arithmetic on replicated secret shares: additions need no messages, and a product needs one round.
 
 There are n = 2t + 1 talliers. A word x of 64 bits is the sum modulo 2⁶⁴ (or the bitwise exclusive or) of shares x_A,
-one for each set A of t talliers, and tallier i holds those with i ∉ A. So any t + 1 talliers know x, and t of them lack
-exactly one share, that of their own set (Cramer, Damgård and Ishai 2005). Sums need no messages. For a product xy, two
-sets of t never cover all talliers, so each xₐyᵦ can be computed by some tallier, and the n talliers' sums zᵢ add up to
-xy. From such terms zᵢ a new sharing is made in one round, with Sᵢ = {i+1, …, i+t} modulo n:
+one for each set A of t talliers, and tallier i holds those with i ∉ A. So any t + 1 talliers know x, and any t of them
+lack exactly one share, that of their own set (Cramer, Damgård and Ishai 2005). Sums are computed share by share. For a
+product xy, two sets A and B of t talliers never cover all 2t + 1, so each x_A·y_B can be computed by some tallier. Each
+tallier i adds up the products that it is the first to hold, and these terms zᵢ add up to xy. From the terms zᵢ a new
+sharing is made in one round, with Sᵢ = {i+1, …, i+t} modulo n:
 
     tallier i sends wᵢ = zᵢ + ζᵢ − Σ R_A to the t talliers before it, over the A of which it is the first holder;
     the new share of Sᵢ is wᵢ, and that of any other set A is R_A.
@@ -18,8 +19,8 @@ wᵢ, and the t other words are uniform. Otherwise C may see all t + 1 words, bu
 no one in C has, so they are uniform too. All streams are fresh in every round. So for any values the whole view of C is
 uniformly random, and the view and the value determine the one share that C lacks: an opening shows the value only.
 (`tests/summation/test_replicated_secrecy.py` checks this bijection for every C.) This holds for curious talliers that
-follow the protocol; one that sends wrong words changes the result, and nothing here detects it (`tally` says what it
-learns).
+follow the protocol. One that sends wrong words changes the result, and nothing here detects that (`tally` says what it
+can learn by it).
 
 A computation is a generator: it yields the words for the t talliers before this one, is sent a list of the words from
 the t after it, nearest first, and returns its result. All talliers yield arrays of the same shape.
@@ -86,7 +87,8 @@ class Sharing:
         return [index for index in range(self.talliers) if index not in group]
 
     def first_holder(self, group: Group) -> int:
-        """The first holder of a share, one of the first t + 1 talliers; the last of these is first for one share only.
+        """The first holder of a share. It is one of the first t + 1 talliers, and tallier t is first for one share only
+        (`lone`).
 
         >>> [Sharing(5).first_holder(group) for group in [(1, 2), (0, 3), (0, 1)]]
         [0, 1, 2]

@@ -5,7 +5,7 @@ of parties in place of trust in the coordinator. The rounds of an attempt:
 
     keys       each party advertises two keys for this sum, signed by its identity in the roster, and whom it chose as
                neighbours
-    shares     each party deals shares of its mask key, its self-mask seed and its noise seeds to those, sealed
+    shares     each party deals shares of its mask key, its self-mask seed and its noise seeds to them, sealed
     checks     each party says which shares are not what their dealer marked: such dealers are left out
     vectors    each party sends its vector + its own mask ± a mask for each neighbour, and signs the list of dealers
                among whom it is masked
@@ -25,10 +25,10 @@ messages of other attempts are worth nothing. What the coordinator can always do
 With `coordinator = "curious"` there is no quorum, and the graph is public: cheaper, and safe while the coordinator
 follows the protocol.
 
-Faults. Keys that nobody can agree on, and shares that do not open, cost their owner only. Opened secrets are checked
-against commitments; if some shares do not fit, the marks tell who opened what was not dealt, and others are tried; if
-what was dealt does not fit, the dealer's own signature on the marks is the evidence. So the result is the exact total
-or nothing.
+Faults. A party with an unusable key, or whose shares cannot be decrypted, is left out; the others go on. Opened secrets
+are checked against the dealer's commitments. If shares do not fit, the marks (hashes of each dealt share) tell who
+opened a share that was not dealt, and other shares are tried. If the dealt shares themselves do not fit, the dealer's
+signature on the marks is the evidence against it. So the result is the exact total or nothing.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class SecAgg(NeighbourProtocol):
     def __init__(self, session: Session, options: Options, roster: Roster | None = None) -> None:
         self._lying = options.coordinator == "lying"
         self.quorum = quorum_of(session.parties, session.colluding) if self._lying else 0
-        # Checked first: the search for a degree would take minutes to end in nothing.
+        # Checked first, because the search for a degree would take minutes and find none.
         if session.least_survivors < self.quorum <= session.parties:
             raise self._beyond_quorum(session)
         if self._can_unmask(session):
@@ -112,7 +112,8 @@ class SecAgg(NeighbourProtocol):
 
     @staticmethod
     def _can_unmask(session: Session) -> bool:
-        """Whether colluders can unmask a party even if everyone holds shares: then of fewer holders they can, too."""
+        """Whether colluders can unmask a party even if everyone holds its shares. If so, they can with fewer holders,
+        too."""
         return session.colluding >= _complete(session).threshold
 
     @staticmethod
@@ -164,7 +165,8 @@ class SecAgg(NeighbourProtocol):
         return () if self._lying else ("the coordinator may be curious but follows the protocol",)
 
     def openable(self, colluding: int) -> Openable:
-        """The survivors that are not cut off unseen; single parties, if there are two quorums or too many colluders."""
+        """All survivors but those that can be left out unnoticed; single parties, if there can be two quorums or too
+        many collude."""
         session, degree = self.session, self.graph.degree
         if not self._lying:
             missing = colluding + self._dropouts

@@ -242,10 +242,12 @@ class SecAggCoordinator(NeighbourCoordinator):
             raise Aborted(str(error), self.state.blamed) from None
 
     def _settle_disputes(self) -> None:
-        """Choose the dealers: everyone who dealt and checked, but for the fewest that explain the complaints.
+        """Choose the dealers: everyone who dealt and checked, without the fewest parties whose removal settles the
+        complaints.
 
-        A complaint has two sides, and either may be wrong. Whoever is in the most disputes is left out, until every
-        dealer has as many holders of good shares as may have to open them. One bad party is so left out alone.
+        A complaint is between two parties, and either may be wrong. The party with the most complaints by or against it
+        is left out, until every dealer has enough holders of good shares. So a single bad party is the only one left
+        out.
         """
         state, degree = self.state, self._graph.degree
         left, spare = set(state.complaints), (degree.neighbours - degree.threshold) // 2
@@ -293,7 +295,7 @@ class SecAggCoordinator(NeighbourCoordinator):
         return secret if fits(secret) else self._robust(party, number, points, shares[:, position], fits)
 
     def _too_few(self, kind: Literal["alive", "gone"], party: int, found: int) -> Aborted:
-        """The end of a sum for want of shares. It names who kept back some, and both sides of a dispute about them."""
+        """The abort of a sum that lacks shares: names who kept some back, and both sides of a dispute about them."""
         state = self.state
         holders = [holder for holder in self._chosen_by(party) if holder in state.arrived]
         disputing = [holder for holder in holders if party in state.complaints[holder]]
@@ -386,7 +388,7 @@ class SecAggCoordinator(NeighbourCoordinator):
 
 
 def _said_by(parties: Iterable[int]) -> str:
-    """The fault of a dealer, with those who say so: a reader must know both sides, since either may be wrong.
+    """The fault of a dealer, with the names of those who say so, since either side may be wrong.
 
     >>> _said_by([9, 2])
     'parties 2, 9 say that its shares are not what it marked'

@@ -1,9 +1,9 @@
 """Evidence against a dealer of SecAgg: shares that it marked, and that do not give what it committed to.
 
 The statement has the marks of all shares and the commitments to all seeds, signed by the dealer. The exhibit has at
-least a threshold of its shares of one secret. Nobody can make up others with the same marks, and of an honest dealer
-any such shares give the secret. The secret mask key is committed to by its public key, in the statement of the dealer's
-keys.
+least a threshold of its shares of one secret. Nobody can make up other shares with the same marks, and a threshold of
+an honest dealer's shares always gives the secret. The secret mask key is committed to by its public key, in the
+statement of the dealer's keys.
 """
 
 from __future__ import annotations

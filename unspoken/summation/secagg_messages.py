@@ -17,7 +17,7 @@ SHARE_BYTES = 4 * shamir.SYMBOLS
 """The size of a share of one secret"""
 COMMITMENT_BYTES = 32
 MARK_BYTES = 16
-"""The size of the hash by which a dealer stands by a share"""
+"""The size of a mark: the hash by which a dealer commits to a share"""
 
 
 class Deal(Message, frozen=True, tag="secagg/deal"):
@@ -25,7 +25,7 @@ class Deal(Message, frozen=True, tag="secagg/deal"):
 
     sealed: list[bytes]
     marks: bytes
-    """A hash of every share of every secret: what was dealt can be told from what was not"""
+    """A hash of every share of every secret, so that shares that were dealt can be told from others"""
     commitments: list[bytes]
     """Hashes of the seeds that may be opened"""
     signature: bytes
@@ -40,7 +40,7 @@ class Relay(Message, frozen=True, tag="secagg/relay"):
 
 
 class Checked(Message, frozen=True, tag="secagg/checked"):
-    """Party to coordinator: it has its shares, but for those of these dealers, which are not what was marked."""
+    """Party to coordinator: it has checked its shares. Those of these dealers do not fit their marks."""
 
     complaints: list[int]
 

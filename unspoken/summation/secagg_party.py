@@ -176,7 +176,8 @@ class SecAggParty(NeighbourParty):
         return share if len(share) == (2 + self._session.components) * SHARE_BYTES else b""
 
     def _begin(self, begin: Begin) -> None:
-        """Fix the dealers, and agree on the masks: then only the cipher runs once the vector is there."""
+        """Fix the dealers, and agree on the seeds of the masks in advance, so that only the cipher has to run when the
+        vector comes."""
         state, threshold = self.state, self._graph.degree.threshold
         if not state.relayed:
             raise Rejected("the dealers were named before their shares came")
@@ -196,7 +197,8 @@ class SecAggParty(NeighbourParty):
         state.dealers, state.mask_secret = begin.dealers, b""
 
     def _agree(self, request: Survivors) -> Agreed:
-        """Sign the dealers and the survivors, once: of two quorums one would need a second signature."""
+        """Sign the lists of dealers and survivors, once in an attempt: two quorums for different lists would need two
+        signatures of some honest party."""
         state = self.state
         if not self._quorum:
             raise Rejected("the coordinator asks for an agreement that this study does not have")
@@ -207,7 +209,8 @@ class SecAggParty(NeighbourParty):
         return Agreed(self._identity.sign(agreed_statement(self._label, state.dealers, state.agreed)))
 
     def _check_survivors(self, listed: bytes) -> Flags:
-        """The survivors, if they may be the ones: enough dealers, and this party among them."""
+        """The survivors in this list. It is refused unless they are enough, all are dealers, and this party is among
+        them."""
         if not self.state.submitted:
             raise Rejected("survivors were named before this party had sent its vector")
         survivors = from_bitmap(listed, self._session.parties)
@@ -232,10 +235,10 @@ class SecAggParty(NeighbourParty):
         return Opened(alive, alive_shares, gone, gone_shares)
 
     def _confirmed(self, request: Unmask) -> set[int]:
-        """Those of whom it is certain that they are masked among the same dealers; `Rejected` without a quorum.
+        """The parties that are certainly masked among the same dealers; `Rejected` without a quorum.
 
-        Who signed the quorum's statement signed the dealers with it. As many signatures are checked as are needed:
-        those of this party's dealers, and others up to the quorum.
+        The quorum's statement names the dealers, so whoever signed it is masked among them. Only the signatures that
+        are needed are checked: those of this party's dealers, and others up to the quorum.
         """
         state, parties = self.state, self._roster.parties
         if request.survivors != state.agreed:

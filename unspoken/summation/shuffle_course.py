@@ -175,7 +175,8 @@ class ShuffleEndpoint(AbortableEndpoint):
                 self._take_confirmation(message)
 
     def _suspected(self, sender: int) -> tuple[str, ...]:
-        """The sender, where it is to blame unless the coordinator altered the order of messages."""
+        """Whom to blame for a message that contradicts earlier ones. Nobody, where the coordinator may have changed
+        their order."""
         return ()
 
     def _take_key(self, message: Signed) -> None:
@@ -207,7 +208,7 @@ class ShuffleEndpoint(AbortableEndpoint):
             self._close_stage(repr(state.counts).encode() + self._digest())
 
     def _check_submissions(self) -> None:
-        """Refuse an onion that is there twice: a copy would mark its original."""
+        """Refuse an onion that occurs twice: whoever copied it could trace the original."""
         known: set[bytes] = set()
         # In the order of arrival, by which the later of two is the copy.
         for party, body in self.state.bodies.items():
@@ -240,7 +241,8 @@ class ShuffleEndpoint(AbortableEndpoint):
             self._close_stage(b"".join(bodies))
 
     def _digest(self, published: Signed | None = None) -> bytes:
-        """The digest of the present list, whose onions must all differ, as a copy would mark its original."""
+        """The digest of the present list. Its onions must all differ, because whoever copied one could trace the
+        original."""
         found = digests(split(self.state.onions, self._parties - self.state.turn))
         if published is not None and len(set(found)) != len(found):
             raise blaming(published, _TWICE.format(f"party {published.sender}"))
@@ -267,7 +269,7 @@ class ShuffleEndpoint(AbortableEndpoint):
 def statement(message: Signed) -> bytes:
     """The statement that a party signs: this body, in this stage of this list, after everything published before.
 
-    It has the length of the body, so that it shows by itself whether that was right.
+    It contains the length of the body, so that a wrong length is proved by the statement alone.
     """
     kind = message.__struct_config__.tag
     facts = f"{kind}/{message.session}/{message.sender}/{len(message.body)}/"
@@ -280,7 +282,7 @@ def evidence(message: Signed) -> SignedStatement:
 
 
 def blaming(message: Signed, reason: str) -> Aborted:
-    """The end of the shuffle because of a signed message that is wrong by itself."""
+    """The abort of a shuffle because of a signed message that is invalid by itself."""
     return Aborted(reason, (address_of(message.sender),), (evidence(message),))
 
 

@@ -1,7 +1,7 @@
 """The tallier's side of a vote: it keeps parts of ballots, and computes the winners with the other talliers.
 
-See `tally` for the protocol and its security. The computation is a generator, which cannot be dumped. The words that it
-was sent can, and replaying them brings it to the same point.
+See `tally` for the protocol and its security. The computation is a generator, which cannot be dumped. Instead the words
+that it received are dumped; replaying them brings the generator to the same point.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ class Tallier(AbortableEndpoint):
         return [self._answer(Held(start, [(party, key, state.signatures[party]) for party, (key, _) in unknown]))]
 
     def _count(self, count: Count) -> list[Envelope]:
-        """Fix the only list of parties to count, as two would reveal a difference; begin with it when asked to."""
+        """Fix the list of parties to count, and begin to count when asked to. There is only one list, as the results of
+        two would reveal a difference."""
         state, sent = self.state, []
         if not state.survivors:
             sent = self._fix(count)
@@ -384,7 +385,7 @@ class Tallier(AbortableEndpoint):
 
 
 def _from_peer(peer: int, plain: bytes | memoryview, kind: type[Message]) -> Any:
-    """A message that another tallier surely sent: if it is not what is due, that tallier is to blame."""
+    """An authenticated message of another tallier. If it is not the kind that is due, that tallier is to blame."""
     try:
         return decode(plain, kind)
     except Rejected as error:

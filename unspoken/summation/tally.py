@@ -7,18 +7,20 @@ talliers make a replicated sharing of the n sums (see `replicated`), and on it t
 With three talliers this takes 1 + 11·⌈log₂ K⌉ rounds (13 with five, 14 with seven); in each, every tallier sends one
 message to the t before it.
 
-Which ballots. A party's ballots are known by a one-time key, which it signs; talliers tell the coordinator the keys and
-signatures of what they hold. A party that gave talliers different keys is left out and named, with the two signatures.
-The coordinator signs one list of parties and keys; a tallier counts it if it holds exactly these ballots, of at least
-the agreed number of parties, and begins when all others have said that they count the same. So a coordinator that shows
-talliers different lists gets no count, and its signatures prove it (see `tally_agreement`).
+Which ballots are counted. A party's ballots are identified by a one-time key, which it signs; talliers tell the
+coordinator the keys and signatures of the ballots that they hold. A party that gave talliers different keys is left out
+and named, with the two signatures. The coordinator signs one list of parties and keys; a tallier counts it if it holds
+exactly these ballots, of at least the agreed number of parties, and begins when all others have said that they count
+the same. So a coordinator that shows talliers different lists gets no count, and its signatures prove it (see
+`tally_agreement`).
 
 Security. At most t curious talliers, together with the coordinator and any parties, see uniformly random words and the
-winners. If they lie, too, in any way, they learn at most the noisy totals of the honest parties on one list: of each
-honest party's n parts, t + 1 are with honest talliers, and uniformly random but for their sum; so whatever honest
-talliers do with the sums of such parts can be made up from the noisy totals. A guarantee that would allow to publish
-these, as that of votes does, holds all the same. For a second list in the same attempt, every honest tallier would have
-to count twice: it is enough if one of them never loses its state, nor goes back to an older one. (Dump before sending.)
+winners. If they lie in any way, they learn at most the noisy totals of the honest parties on one list. The reason: of
+each honest party's n parts, t + 1 are held by honest talliers and are uniformly random except for their sum, so
+whatever honest talliers do with the sums of these parts can be simulated from the noisy totals. A guarantee that allows
+the noisy totals to be published, as that of votes does, therefore still holds. For a second list in the same attempt,
+every honest tallier would have to count twice: it is enough if one of them neither loses its state nor goes back to an
+older one. (So states are dumped before messages are sent.)
 
 No two talliers get the same part, so whatever a party sends is some ballot, and cannot make shares inconsistent. (If a
 party sent all C(n, t) shares itself, talliers would have to compare them and add C(n − 1, t) times as much, and any t +
@@ -27,14 +29,14 @@ relays them sees only their length; an altered, repeated or misdirected one is r
 result. But once the first tallier has opened its shares, curious ones may know the winners, so count a vote as spent
 once its count has begun.
 
-Limits. Any t + 1 talliers together know the totals, and all n every ballot. A party can vote with any numbers, so that
-it can set any winner. So can a tallier that lies about the sum of its parts, which nobody else knows. What is noticed:
-shares of the winners that differ between their holders, winners that are no classes, words of a wrong length. That
-holders compare other shares would find a liar who tells them different words, but none who tells all the same wrong
-ones: if the sets A and B have no tallier in common, only one tallier can compute xₐyᵦ. Proofs of correct products
-(Chida et al. 2018, Boneh et al. 2019) cost at least as much again as the products, and the sums of the first round
-would still be anyone's own word. So winners are as right as the least honest of all talliers and parties, however many
-talliers there are.
+Limits. Any t + 1 talliers together know the totals, and all n every ballot. A party can put any numbers into its
+ballots and so decide any winner. So can a tallier that lies about its sum of parts, which nobody else knows. What is
+noticed: shares of the winners that differ between their holders, winners that are no classes, words of a wrong length.
+That holders compare other shares would find a liar who tells them different words, but none who tells all the same
+wrong ones: if the sets A and B have no tallier in common, only one tallier can compute xₐyᵦ. Proofs of correct products
+(Chida et al. 2018, Boneh et al. 2019) cost at least as much again as the products, and would still not check the sums
+of the first round. So the winners are right only if all talliers and parties are honest, however many talliers there
+are.
 
 Ties. Before ballots are combined, the talliers commit to seeds, and they reveal them with the list of parties. Together
 the seeds give each query an order of the classes; among equal totals the first in that order wins, so each has the same

@@ -1,4 +1,4 @@
-"""What a vote counts: one list of parties, with their one-time keys, that the coordinator signs and talliers agree on.
+"""Agreement on what a vote counts: one list of parties with their one-time keys, signed by the coordinator.
 
 A tallier counts a list only if the coordinator signed it, if it has enough parties, and if it holds their ballots under
 these very keys; and only after every other tallier has said that it counts the same. Talliers that find different lists

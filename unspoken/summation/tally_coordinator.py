@@ -176,7 +176,7 @@ class TallyCoordinator(Coordinator):
         raise Aborted(reason, self.state.guilty)
 
     def _count(self, begin: bool) -> Count:
-        """The only list that is ever asked for, fixed the first time."""
+        """The request to count. Its list is fixed the first time and never changes."""
         self._check_alive()
         state = self.state
         if not state.counting:
