@@ -47,7 +47,8 @@ _CHUNK = 1 << 16
 
 @dataclass(frozen=True)
 class _Table:
-    """The distribution of |x| in slots of equal mass; a slot stands for its own number below its threshold.
+    """The distribution of |x| in slots of equal mass. Within a slot, places below its threshold mean the slot's own
+    number, and places above it mean its alias.
 
     A threshold's upper bits, as many as fit a draw's first word, are in `upper`; the 96 others in `middle` (32) and
     `lower` (64).

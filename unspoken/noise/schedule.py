@@ -1,4 +1,4 @@
-"""Noise for any number of dropouts: each share has removable components, and unneeded ones are opened.
+"""Noise shares that suit any number of dropouts: each has removable components, and those not needed are removed.
 
 A share must be large enough for the worst allowed dropout, so a run with fewer dropouts carries too much noise. After
 Jiang et al. (XNoise): a party's share is a base that suffices if nobody drops out, plus components. Once the survivors
@@ -21,8 +21,8 @@ COMPONENTS = 6
 _BITS = 26
 """The significant bits of a variance; each rounding raises a deviation by at most 2⁻²⁶ of itself."""
 _MARGIN = 2.0**-40
-"""The relative amount added before rounding. Without it a number of few bits, such as a power of two, would lie on the
-boundary, where its last bit decides."""
+"""The relative amount added before rounding. Without it, a number of few bits, such as a power of two, would lie
+exactly on a rounding boundary, where an error in the last bit changes the result."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class NoiseSchedule:
 
     parties: int
     known: int
-    """The number of survivors whose shares do not count: the adversary knows them, or may leave them out unseen"""
+    """The number of survivors whose shares do not count, because the adversary knows them or can leave them out
+    unnoticed"""
     absent: int
     """The number of parties that may drop out"""
     needed: float

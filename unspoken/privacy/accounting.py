@@ -1,4 +1,4 @@
-"""ε of one run, or of many runs together. The only place that makes a `Guarantee`.
+"""Computes ε of one run, or of many runs together, from their events. The only place that makes a `Guarantee`.
 
 Gaussian events compose exactly: μ² = Σ μ_j² (`privacy.gaussian`). Pure events add up: ε = Σ ε_j. Everything else is
 composed numerically as privacy loss distributions (dp-accounting), which errs on the safe side, with room in δ for
@@ -32,7 +32,8 @@ class Terms:
 
 
 def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> Guarantee:
-    """The guarantee of a run. With a promised ε, at most that is stated, and spending more is an error."""
+    """The guarantee of a run. If an ε was promised, the guarantee states no more than that, and a larger spend is an
+    error."""
     epsilon, delta = epsilon_of(spend, terms.delta), terms.delta
     if promised is not None:
         check_kept(epsilon, promised)
@@ -92,7 +93,7 @@ def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
 
 @lru_cache(maxsize=256)
 def _found(spend: Spend, fine: bool, delta: float) -> float:
-    """dp-accounting's ε, for which it goes through the losses one by one."""
+    """ε by dp-accounting, cached because it is slow."""
     return float(_composed(spend, fine).get_epsilon_for_delta(delta))
 
 

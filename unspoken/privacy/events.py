@@ -18,7 +18,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
 class _Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
-    """A struct, so that it can be written down as it is."""
+    """An event. It is a struct, so that a ledger can store it as it is."""
 
 
 class Gaussian(_Event, frozen=True, tag="gaussian"):

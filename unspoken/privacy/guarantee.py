@@ -12,7 +12,8 @@ from unspoken.privacy.gaussian import advantage as gaussian_advantage
 
 @dataclass(frozen=True)
 class Trust:
-    """The adversary of a guarantee: `colluding` parties that pool what they know, while `dropouts` others vanish."""
+    """The adversary that a guarantee holds against: `colluding` parties pool what they know, and `dropouts` others
+    vanish."""
 
     parties: int
     colluding: int
@@ -20,7 +21,7 @@ class Trust:
     enclaves: bool = False
     """Whether noise is drawn where not even its own party can see it"""
     withheld: int = 0
-    """Survivors that an adversary can keep out of a total unseen"""
+    """The number of survivors that an adversary can leave out of a total unnoticed"""
     lying: bool = False
     """Whether the coordinator may deviate from the protocol in any way"""
 
@@ -84,7 +85,8 @@ class Guarantee:
 
     @property
     def attack_success(self) -> float:
-        """The best success rate of an attacker who knows all else in guessing which of two neighbours was used."""
+        """The success rate of the best attacker who knows everything else and guesses which of two neighbouring data
+        sets was used."""
         if self.mu is not None:
             return min(1.0, (1.0 + gaussian_advantage(self.mu) + self.slack) / 2.0)
         if self.advantage is not None:

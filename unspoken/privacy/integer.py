@@ -24,14 +24,15 @@ LEAST_SHARE = 8.0
 """The smallest σ_s, in encoding units, for which point 1 is used"""
 
 LARGEST_PLANNED_EPSILON = 30.0
-"""The largest ε to plan noise for, as e^ε multiplies distances; larger ones get the noise of this one."""
+"""The largest ε that noise is planned for, because e^ε multiplies statistical distances. Larger ε get the noise of this
+one."""
 
 LOST_VARIANCE = 2.5**2
 """r², the variance lost in point 2"""
 
 
 def continuous_deviation(sigma: float) -> float:
-    """The deviation of a continuous Gaussian that is no more private than integer noise of parameter `sigma`."""
+    """The deviation of a continuous Gaussian that protects no better than integer noise of parameter `sigma`."""
     return math.sqrt(sigma**2 - LOST_VARIANCE)
 
 
@@ -46,5 +47,5 @@ def cost(epsilon: float, distance: float) -> float:
 
 
 def distance(samples: int) -> float:
-    """The statistical distance of so many drawn numbers from the distribution that is stated."""
+    """The statistical distance of so many drawn numbers from the stated distribution."""
     return samples * (DISTANCE + 2.0**-160)

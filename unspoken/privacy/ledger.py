@@ -1,12 +1,12 @@
 """The ledger: a party's own durable account of what its data has spent, for each data set.
 
-Every attempt in which a vector leaves is charged before its first byte does. The charge is the attempt's own event, as
-the plan has it; what a study costs once (its slack in δ, the model of a trusted trainer) comes with its first charge.
-So a study that made all its planned attempts has cost what its certificate promises, and many studies cost what their
-events compose to (`privacy.ledger_totals`). A charge that is made again, after a crash, is the same charge.
+Every attempt in which a vector leaves is charged before the vector leaves. The charge is the attempt's own event, as
+the plan has it. What a study costs once (its slack in δ, the model of a trusted trainer) is charged with its first
+attempt. So a study that made all its planned attempts has cost what its certificate promises, and several studies cost
+what their events compose to (`privacy.ledger_totals`). A charge that is repeated after a crash counts once.
 
-Which noise was lost with parties that vanished, nobody knows before a vector leaves: so charges are those of the
-fewest parties that the plan allows, and a run in which nobody vanished has cost a little less than the ledger says.
+Before a vector leaves, nobody knows how many parties will vanish and take their noise with them. So a charge assumes
+the fewest parties that the plan allows, and a run in which nobody vanished has cost a little less than the ledger says.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OverLimit(UnspokenError):
 
 
 class Charges(Protocol):
-    """The part of a ledger that a party needs."""
+    """The interface of a ledger to a party."""
 
     def check(self, run: Run, attempt: str, events: Sequence[Event]) -> None:
         """`OverLimit` if these events, on top of all charges so far, would exceed the limit.
@@ -73,7 +73,8 @@ class Ledger:
     """
 
     def __init__(self, path: str | Path | None = None, dataset: str = "records") -> None:
-        """In a file, which is made if it is not there; without a path in memory, as long as this process lasts."""
+        """The ledger is in a file, which is created if it does not exist. Without a path it is in memory, for this
+        process only."""
         if not isinstance(dataset, str) or not dataset.strip():
             raise LedgerError(f"dataset is {dataset!r}, but should be the name of a data set.")
         self._file = LedgerFile(None if path is None else Path(path).absolute())
@@ -86,10 +87,10 @@ class Ledger:
             _IN_MEMORY[self._name] = self
 
     def check(self, run: Run, attempt: str, events: Sequence[Event]) -> None:
-        """`OverLimit` if these events, on top of all charges so far, would exceed the limit, or if the data set has
-        another seat in the study.
+        """`OverLimit` if these events, on top of all charges so far, would exceed the limit, or if the data set already
+        takes part in the study as another party.
 
-        An attempt that was charged already was allowed.
+        An attempt that was charged already is allowed.
         """
         account = self.account()
         if (run.identifier, attempt) not in account.charges:
@@ -148,11 +149,12 @@ class Ledger:
             now.add(Limited(self.dataset, limit, _now()))
 
     def cap(self, limit: Limit) -> None:
-        """From now on, whatever is charged through this object keeps this limit, too: a policy's, say."""
+        """Add a limit, for example a policy's, that all further charges through this object must keep as well."""
         self._cap = limit
 
     def _name_file(self, now: Transaction) -> None:
-        """Write down that a new file is a version of the data set: now that something is charged or limited for it."""
+        """Record that a new file is a version of the data set. This is done with the first charge or limit for the
+        file."""
         if self._new is None:
             return
         if (known := now.book.files.get(self._new)) is None:
@@ -179,7 +181,7 @@ class Ledger:
                     f"{f'bring it to {_more_than(limit.epsilon, found)}' if math.isfinite(found) else nothing}."
                 )
 
-    # Whoever clones an estimator, or sends it to another process, means the same ledger.
+    # A clone of an estimator, or a copy in another process, uses the same ledger.
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ledger:
         return self
@@ -199,7 +201,7 @@ def _is_other_seat(other: Run, run: Run) -> bool:
 
 
 def _more_than(limit: float, found: float) -> str:
-    """A number above the limit, in as many digits as it takes to see that.
+    """A number above the limit, with enough digits to tell it from the limit.
 
     >>> _more_than(3.0, 4.0), _more_than(3.0, 3.0002)
     ('4', '3.0002')
@@ -208,7 +210,8 @@ def _more_than(limit: float, found: float) -> str:
 
 
 def _is_charged(account: Account, run: Run, attempt: str, events: Sequence[Event]) -> bool:
-    """Whether the attempt was charged for these very events. One that was charged for others cannot be used again."""
+    """Whether the attempt was charged for exactly these events. An attempt that was charged for other events is
+    refused."""
     known = account.charges.get((run.identifier, attempt))
     if known is not None and known.events != tuple(events):
         raise LedgerError(
@@ -222,7 +225,7 @@ _IN_MEMORY: weakref.WeakValueDictionary[bytes, Ledger] = weakref.WeakValueDictio
 
 
 def _from_memory(name: bytes, dataset: str) -> Ledger:
-    """The ledger of this name; in another process one that refuses whatever is asked of it."""
+    """The ledger in memory of this name. In another process, a ledger that refuses everything."""
     if (found := _IN_MEMORY.get(name)) is None:
         found = Ledger(dataset=dataset)
         found._file.leave()
@@ -237,10 +240,11 @@ def datasets(path: Path) -> list[str]:
 def recognised(path: Path, sha256: str, name: str | None, file: str, otherwise: str | None = None) -> Ledger:
     """The account of the data set that a file is a version of.
 
-    A new file gets a name once: of a new data set, or of one that it is another version of. Without one it gets that of
-    `otherwise`, if the ledger has that name, or no data set yet: where it has others, the file may be another version
-    of one of these, and only its holder knows. `file` is what people call it. The name is written down with the first
-    charge or limit: who was only asked, and said no, has named nothing.
+    A file that is new to the ledger must be given the name of a data set once: a new name, or that of the data set of
+    which it is another version. Without `name`, the name `otherwise` is taken if the ledger has that data set or none
+    at all. If the ledger has only others, the file may be a version of one of them, which only its holder knows, so
+    this is an error. `file` is the file's name for messages. The name is recorded with the first charge or limit, so a
+    holder who is asked and declines has recorded nothing.
     """
     book = LedgerFile(path).read()
     found = Ledger(path, _dataset_of(book, path, sha256, name, file, otherwise))

@@ -1,8 +1,9 @@
 """The file of a ledger: an append-only list of pages in SQLite, which several processes may share.
 
 A page is on disk when `transaction` has ended: one transaction each, with a rollback journal and `synchronous = EXTRA`.
-The file can be read by its owner only. Every page has a digest of itself and all pages before it, so that damage is
-noticed. A file that is put back from an old copy is not: leave it out of backups that are restored.
+The file can be read by its owner only. Every page has a digest of itself and of all pages before it, so that damage is
+noticed. A whole file that was restored from an old copy is not noticed: leave the ledger out of backups that are
+restored.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ class LedgerFile:
         return self._path
 
     def leave(self) -> None:
-        """Belong to no process any more."""
+        """Give up the ledger in this process."""
         self._process = 0
 
     def read(self) -> Book:
-        """The book as it is. A file that is not there has no pages, and is not made for that."""
+        """The book as it is now. A file that does not exist counts as empty, and is not created."""
         if self._path is not None and not self._path.exists():
             return Book()
         with self.transaction() as now:
@@ -61,9 +62,9 @@ class LedgerFile:
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
-        """The book as it is, and the only chance to add to it: nobody else reads or writes meanwhile.
+        """The book as it is now, and the way to add to it. Nobody else reads or writes meanwhile.
 
-        What was added is on disk in the end. If anything fails, it is as if nothing had been added.
+        When the block ends, what was added is on disk. If anything fails, nothing is added.
         """
         with self._turn, self._explained(), self._connected() as base:
             base.execute("BEGIN IMMEDIATE")

@@ -1,7 +1,7 @@
 """The content of a ledger as plain data: pages, and the book that they make when they are read in order.
 
-A page is JSON of one of the structs below. What a reader does not know, it refuses: a page that is left out would be a
-spend that is missed.
+A page is JSON of one of the structs below. A reader refuses pages that it does not understand, because a skipped page
+could be a missed spend.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """A study on a data set, with all that is counted once in it."""
 
     identifier: str
-    """Chosen by whoever keeps the ledger, for one run: nobody else can make two runs look like one"""
+    """A name for this run, chosen by whoever keeps the ledger, so that nobody else can make two runs look like one"""
     study: str
     study_sha256: str
     method: str
@@ -34,14 +34,14 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     slack: _Share
     """The part of δ reserved for failures of the protocol and of the noise sampler, in all attempts together"""
     distance: _Share
-    """The statistical distance of all noise that may be drawn from what is stated"""
+    """The statistical distance of all noise that may be drawn from its stated distribution"""
     trust: Trust
     assumptions: tuple[str, ...] = ()
     once: tuple[Event, ...] = ()
-    """The cost of what is released once, whatever the number of vectors: counted with the first of them"""
+    """The cost of what is released once, however many vectors leave; charged with the first vector"""
     seat: bool = False
-    """Whether it is one party's part in a study. Two parts in one study share its totals, and would cost more than two
-    studies: so a data set has one"""
+    """Whether this is one party's part in a study. A data set may have one part only: two parts in one study would be
+    in the same totals, and cost more than two separate studies"""
 
 
 class Limit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,7 +90,7 @@ Page = Named | Begun | Charged | Limited
 
 
 def encoded(page: Page) -> bytes:
-    """A page as JSON. What would not be read back as it is must not be written."""
+    """A page as JSON. A page that would not be read back unchanged is refused."""
     content = msgspec.json.encode(page, enc_hook=_plain)
     try:
         is_whole = decoded(content) == page

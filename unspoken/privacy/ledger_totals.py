@@ -1,6 +1,6 @@
 """The cost of several studies on one data set together: the composition of their events, not a sum of ε.
 
-It holds whatever one study is asked because of another's results, also if they run at the same time: interactive
+This holds even if one study's requests depend on another's results, and if they run at the same time: interactive
 mechanisms compose concurrently as they do one after the other (Vadhan & Zhang 2023).
 
 Unit. The total is about the largest unit that all studies protect. Neighbours that differ in one record also differ in
@@ -10,11 +10,11 @@ not taken to protect groups of records.
 
 Neighbours. If studies differ, the total is about replaced records: to replace one is to leave one out and put another
 in. That is two steps, hence 2μ and 2ε. Sampled rounds have their own cost for replaced records (`privacy.subsampled`).
-The same goes for a study that promises to hide whether a whole party's records were left out, where the total, or a
-limit, is about records: whatever is done to one record of a party, all of them are left out and others put in.
+The same conversion is used where a study hides whether all of a party's records were left out, and the total or a limit
+is about single records: to replace one record of a party is to leave out all its records and put others in.
 
-δ. Every study's slack is in it. Noise whose drawing is η off costs (1 + e^ε)·η, where ε is now that of the total, and
-no longer the study's own, however large. Where that is more than δ, nothing is promised: ε is infinite.
+δ. It includes every study's slack. Noise that is drawn with a statistical distance of η costs (1 + e^ε)·η, where ε is
+that of the total, not of the single study. If this exceeds δ, nothing can be promised, and ε is infinite.
 """
 
 from __future__ import annotations
@@ -32,13 +32,14 @@ from unspoken.privacy.guarantee import Guarantee, Trust
 from unspoken.privacy.ledger_pages import Account, Limit, Run
 
 _ROOM = 0.5
-"""The cost of drawing noise is computed for an ε so much above the total's without it: more than it adds"""
+"""The sampler's cost in δ is computed at an ε that exceeds the total's by this much, which is more than this cost
+adds"""
 
 _LARGEST_EXPONENT = 700.0
-"""e to a larger power is hardly a number"""
+"""The largest x for which e^x is computed; above it, floating point overflows"""
 
 _HALVINGS = 10
-"""The precision of what is left: a thousandth of the limit"""
+"""The precision of `left`: 2⁻¹⁰ of the limit"""
 
 
 @dataclass(frozen=True)
@@ -69,11 +70,11 @@ class Total:
 
     @property
     def usual_delta(self) -> float:
-        """The δ to state ε at where nobody asks for another: the largest of the studies'."""
+        """The default δ at which ε is stated: the largest of the studies' δ."""
         return max([run.delta for run in self.runs] + [self.spend.slack]) or 1e-6
 
     def _settled(self, delta: float, fine: bool = True) -> tuple[Spend, float]:
-        """The spend with the cost of drawing the noise in its slack, and ε."""
+        """ε, and the spend with the sampler's cost added to its slack."""
         spend, epsilon = self.spend, self._epsilon(self.spend, delta, fine)
         assumed = 0.0
         while self.distance and assumed < epsilon < math.inf:
@@ -91,7 +92,7 @@ class Total:
         if not all(covers(run.group, limit.group) for run in self.runs):
             return math.inf
         most, told = limit.epsilon * (1.0 + 1e-9), self._told(limit)
-        # The coarse accounting is an upper bound, too, and takes a tenth of the time.
+        # Try the coarse accounting first: it is an upper bound too, and takes a tenth of the time.
         if told.epsilon(limit.delta, fine=False) <= most:
             return None
         found = told.epsilon(limit.delta)
@@ -114,7 +115,8 @@ class Total:
         return epsilon_at(low, limit.delta)
 
     def _told(self, limit: Limit) -> Total:
-        """The total in the limit's sense: one about parties that were left out, told about replaced records."""
+        """The total for the limit's neighbour relation: if the total is about left-out parties, converted to replaced
+        records."""
         spend = self.spend
         if limit.group is None or spend.group is not None or spend.adjacency == "replace":
             return self
@@ -139,9 +141,11 @@ def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> Total:
 
 
 def covers(protected: int | None, wanted: int | None, adjacency: Adjacency = "replace") -> bool:
-    """Whether a study that protects the one unit protects the other, too, as well. None: all records of a party.
+    """Whether a study that protects the unit `protected` also protects the unit `wanted`, equally well. None: all
+    records of a party.
 
-    A party whose records are left out is no neighbour of one that has one record less.
+    Under add/remove, protecting parties does not include single records: leaving out one record is not a special case
+    of leaving out a party.
 
     >>> covers(None, 1), covers(5, 3), covers(1, None), covers(None, 3)
     (True, True, False, False)
@@ -163,7 +167,8 @@ def common_unit(groups: Sequence[int | None]) -> int | None:
 
 
 def in_sense(event: Event, sense: Adjacency, wanted: Adjacency) -> Event:
-    """A study's event for other neighbours: those that replace a record, where the study leaves one out."""
+    """A study's event, converted from leaving a record out to replacing it, where the wanted neighbour relation is
+    that."""
     if sense == wanted:
         return event
     match event:
@@ -176,7 +181,7 @@ def in_sense(event: Event, sense: Adjacency, wanted: Adjacency) -> Event:
 
 
 def merged(events: Iterable[Event]) -> list[Event]:
-    """The same events, equal ones as one that counts them.
+    """The same events, with equal ones merged into one that counts them.
 
     >>> merged([Gaussian(0.5), PureLoss(0.1), Gaussian(0.5, 2)])
     [Gaussian(mu=0.5, count=3), PureLoss(epsilon=0.1)]

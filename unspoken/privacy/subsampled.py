@@ -33,9 +33,10 @@ from unspoken.types import Floats
 _FINE, _COARSE = 1e-4, 1e-3
 """Steps of the discretised privacy loss; both give upper bounds"""
 _ROUNDED = 8.0 * 2.0**-53
-"""The error of a δ in double precision, for each round"""
+"""The error of δ by double precision arithmetic, for each round"""
 _TRUNCATED = 1e-14
-"""dp-accounting cuts off tails of 1e-15 a few times, and counts them as unprotected: a smaller δ has no ε"""
+"""dp-accounting cuts off a few tails of mass 1e-15 and counts them as unprotected, so there is no finite ε for a
+smaller δ"""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def delta_of(rounds: Sequence[Rounds], epsilon: float, adjacency: Adjacency, sam
 
 
 def inexact(count: int) -> float:
-    """The largest error of the computed δ of so many rounds: so far below the truth it may be.
+    """A bound on the rounding error of the computed δ of so many rounds: δ may be too small by this much.
 
     A round multiplies the transform of the losses, each time with a relative error of some 2⁻⁵³. For T rounds the
     masses' errors add up to at most √n·‖p‖·T·2⁻⁵³ for n masses p, where √n·‖p‖ is about 2, since dp-accounting cuts
@@ -95,7 +96,7 @@ def inexact(count: int) -> float:
 
 
 def least_delta(count: int) -> float:
-    """A δ from which on so many rounds have an ε, if there is enough noise."""
+    """The smallest δ at which so many rounds can have a finite ε, given enough noise."""
     return _TRUNCATED + 2.0 * inexact(count)
 
 
@@ -140,7 +141,7 @@ def effective_rate(batch: int, records: int, known: int, slack: float) -> float:
     >>> effective_rate(100, 1000, 0, 1e-6)
     0.1
     """
-    from scipy.stats import hypergeom  # takes half a second, and most studies need it not
+    from scipy.stats import hypergeom  # the import takes half a second, and most studies do not need it
 
     honest = records - known
     if honest < 1:
@@ -183,7 +184,7 @@ def _without_noise(rounds: Sequence[Rounds]) -> bool:
 
 
 def _mu(rounds: Sequence[Rounds], adjacency: Adjacency, sampling: Sampling) -> float | None:
-    """μ, if every round sees all records or none: then no chance is left but that of the noise; else None."""
+    """μ, if every round uses all records or none, so that nothing is random but the noise; else None."""
     _check(adjacency, sampling)
     if any(0.0 < part.rate < 1.0 for part in rounds):
         return None
@@ -224,7 +225,7 @@ def composed(rounds: tuple[Rounds, ...], adjacency: Adjacency, sampling: Samplin
 def _poisson(noise: float, rate: float, step: float, adjacency: Adjacency) -> Any:
     """One round on a Poisson batch.
 
-    As by dp-accounting's `from_gaussian_mechanism`, which goes through the grid of losses one by one.
+    The same as dp-accounting's `from_gaussian_mechanism`, which computes the grid of losses one by one and is slower.
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
     from dp_accounting.pld.privacy_loss_mechanism import AdjacencyType, GaussianPrivacyLoss

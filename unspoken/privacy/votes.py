@@ -1,8 +1,8 @@
-"""The data-dependent cost of noisy votes: where parties agree, a label reveals little.
+"""The data-dependent privacy cost of noisy votes: a label on which parties agree reveals little.
 
 Papernot et al. 2018 ("Scalable Private Learning with PATE"), Theorem 6 and Propositions 7 and 8. (Lemma 14 of the
-voting paper is no substitute: it does not hold.) The result depends on the ballots, so it is itself secret: only for
-those who may see the ballots anyway, never for publication.
+voting paper is no substitute: it does not hold.) The resulting ε depends on the ballots, so it is itself secret: it is
+for those who may see the ballots anyway, and must not be published.
 
 With ε(λ) = λ/s² for one query, s = σ√2/Δ the noise over a ballot's sensitivity, and q an upper bound on the probability
 that a query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ₂ + 1, and for orders λ ≤ μ₂
