@@ -1,11 +1,10 @@
-"""A store on disk: an encrypted journal, and a second small file, the witness, that records how far the journal has
-come.
+"""A store on disk: an encrypted journal, and a small second file, the witness, that says how far the journal has come.
 
 The journal is a header and records. Every record is sealed with AES-256-GCM under a key of this file alone, derived by
 HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. Each record is bound
 to its number and to a digest of all records before it (the chain). Nonces are random, so a record that a crash tore is
-written again under a new nonce. A snapshot is a new file that replaces the old one atomically. It is on disk before;
-that its name is, too, and that the witness knows, can wait until something leaves that depends on it.
+written again under a new nonce. A snapshot is a new file that is written completely and then replaces the old one
+atomically. Its name in the folder and the witness reach the disk before a message leaves that depends on it.
 
 The witness is a small file at another path, for example beside the identity's secret. It has the number of records and
 the chain, authenticated by the same identity. It is written once the journal is on disk, and before the message that
@@ -27,12 +26,12 @@ Not recognised: copies of journal and witness from the same moment, if both are 
 apart, and leave both out of backups and machine snapshots. If both go back to an earlier moment, the role repeats
 itself from there. Attempts that it begins then are new: their keys, noise and masks are drawn anew. But it does not
 know what it has spent since, so a lying coordinator gets more totals than planned; and an attempt that was under way at
-that moment goes on with its old keys and noise, so the party can be made to send the same noisy vector under other
-masks, and the difference of the two totals shows what the others contributed. Only this party has gone back: for every
-other party, at most the planned number of totals opens.
+that moment goes on with its old keys and noise, so it can be made to send the same noisy vector under other masks, and
+the difference of the two totals shows what the others contributed. Of other parties, at most the planned number of
+totals opens.
 
-If both files are gone, the role looks new: it has forgotten all that it spent. A party's ledger recognises this
-(`Party`), if it was charged. Nothing else does, so whoever loses both files must leave the study.
+If both files are gone, the role has forgotten all that it spent. Only a party's ledger that was charged recognises this
+(`Party`), so whoever loses both files must leave the study.
 """
 
 from __future__ import annotations
@@ -126,10 +125,9 @@ class FileStore(Store):
         self._waiting: list[bytes] = []
         self._size = 0
         self._seen, self._rest = True, 0
-        """Whether the point in the witness was found while reading the file, and the number of bytes after the last
-        whole record"""
+        """Whether the witness's point was found in the file, and the number of bytes after the last whole record"""
         self._is_synced = self._is_named = False
-        """Whether the file is on disk as it is, and whether its folder is, since it took the place of another"""
+        """Whether the file's content is on disk, and whether its name in the folder is"""
         self._broken = "could not be opened"
         try:
             self._lock = _locked(path)
@@ -163,7 +161,7 @@ class FileStore(Store):
             self._settle(lambda: self._witness.write(self._mark))
 
     def _sync(self) -> None:
-        """Have the journal on disk, and its name."""
+        """Write the journal to disk, and its name in the folder."""
         if not self._is_synced:
             self._disk.sync(self._file)
         if not self._is_named:
@@ -176,7 +174,7 @@ class FileStore(Store):
         self._waiting, self._size = [], 0
 
     def close(self) -> None:
-        """Let others use it. What waits is written, if that is possible; what a snapshot took the place of is gone."""
+        """Release the store. What waits is written if possible, and what a snapshot replaced is erased."""
         if not self._broken:
             with suppress(OSError):
                 self._flush()
@@ -200,8 +198,7 @@ class FileStore(Store):
         else:
             self._file = os.open(self._path, os.O_RDWR | os.O_APPEND)
             if not self._read() and self._mark.records:
-                # A snapshot is written completely before its file replaces another, so no crash leaves a file without
-                # one.
+                # A file replaces another only when its snapshot is complete: no crash leaves this.
                 self._refuse(f"is damaged: the snapshot that it begins with cannot be read; {_REMEDY}")
             if self._mark.records and not self._witness.is_there:
                 self._refuse(f"has records, but its witness {self._witness.path} is gone; {_REMEDY}")
@@ -236,8 +233,7 @@ class FileStore(Store):
         return records
 
     def _check_witness(self) -> None:
-        """Refuse a journal that has not come as far as the witness says, and drop the torn rest after its last whole
-        record."""
+        """Refuse a journal that is behind the witness, and drop the torn rest after its last whole record."""
         has, due, witness = self._mark.records, self._witness.mark.records, self._witness.path
         if not self._seen and has < due and self._rest:
             self._refuse(f"is damaged: record {has + 1} of {due} cannot be read; {_REMEDY}")

@@ -30,7 +30,7 @@ class Answer(NamedTuple):
     is_new: bool = False
     """Whether the message alone does not restore the new state, so that a snapshot is due"""
     is_repeated: bool = False
-    """Whether it changes nothing, and will be said again to the same message, after a crash as well"""
+    """Whether the message changes nothing, and would get the same answer again, also after a crash"""
 
 
 class Role(ABC, Generic[State]):

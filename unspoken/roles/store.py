@@ -53,10 +53,10 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, snapshot: bytes) -> None:
-        """Put a snapshot in place of all records. Nothing of these is left. It is kept when `sync` has returned."""
+        """Put a snapshot in place of all records, which are erased. It is safe once `sync` has returned."""
 
     def replace(self, snapshot: bytes) -> None:
-        """Keep a snapshot in place of all records."""
+        """Put a snapshot in place of all records, and make it safe."""
         self.put(snapshot)
         self.sync()
 
@@ -120,7 +120,8 @@ class Keeper(Generic[State]):
         return self._messages >= MOST_MESSAGES
 
     def replace(self, state: State, *, answered: bool = True) -> None:
-        """Put a snapshot in place of what there is. If something leaves that depends on it, it is kept before."""
+        """Put a snapshot in place of all records. `answered`: a message that depends on it leaves next, so it is made
+        safe first."""
         (self._store.replace if answered else self._store.put)(msgspec.msgpack.encode(state))
         self._messages = 0
 

@@ -189,7 +189,7 @@ class Endpoint(ABC):
 
     @property
     def has_forgotten(self) -> bool:
-        """Whether it has deleted secrets that it no longer needs. Then it only repeats itself; no older state is kept."""
+        """Whether it has deleted secrets that it no longer needs. Then it only repeats itself; keep no older state."""
         return False
 
     def dump(self) -> bytes:
