@@ -12,7 +12,7 @@ from typing import Any
 
 from loopback import TERMS, Loopback, Meanwhile, engine
 from unspoken.data.federation import Federation
-from unspoken.engines.flower.exchanges import Answering, Declines, Hello
+from unspoken.engines.flower.exchanges import AnsweringSide, Declines, Hello
 from unspoken.engines.flower.server import FlowerServer
 from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
 from unspoken.engines.network.frames import packed
@@ -35,7 +35,7 @@ class Node:
 
     def answer(self, content: bytes) -> bytes:
         self.questions += 1
-        answering = Answering(self._study, self.identity, self._roster)
+        answering = AnsweringSide(self._study, self.identity, self._roster)
         try:
             asked = answering.read(content)
             session = Session(self.role, 1 << 20, self.told, b"" if isinstance(asked, Hello) else self.kept)

@@ -12,16 +12,17 @@ from unspoken.data.federation import Federation
 from unspoken.engines.actors import Actors, Vanishing
 from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.network import tls
-from unspoken.engines.network.client import Client, Coordinator
+from unspoken.engines.network.client import Client, CoordinatorAddress
+from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Ending
-from unspoken.engines.network.server import Server, Terms
+from unspoken.engines.network.server import Server
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Envelope
 
-TERMS = Terms(stage_seconds=300.0, join_seconds=300.0, grace_seconds=0.2)
+TERMS = Deadlines(stage_seconds=300.0, join_seconds=300.0, grace_seconds=0.2)
 
 
 Meanwhile = Callable[[int], Awaitable[int]]
@@ -64,7 +65,7 @@ class Loopback:
         port = listening.sockets[0].getsockname()[1]
         if meanwhile is not None:
             port = await meanwhile(port)
-        where = Coordinator("127.0.0.1", port, tls.certificate_digest(self.keys.coordinator))
+        where = CoordinatorAddress("127.0.0.1", port, tls.certificate_digest(self.keys.coordinator))
         gone, roles = self.vanishing(vanishing)
         clients = {}
         for address, identity in self.identities().items():

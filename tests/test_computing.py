@@ -42,7 +42,7 @@ def test_turns_share_one_budget_and_each_follows_from_the_one_before(method: str
     assert found.parameters == pytest.approx(mean * (1.0 - 0.5**3), abs=0.03)
     assert len(found.totals) == 3
     assert (found.totals[-1] == found.total).all()
-    planned = found.simulation.plan.planned("function")
+    planned = found.simulation.plan.sum_named("function")
     assert planned.count == 3
 
 
@@ -77,7 +77,7 @@ def test_a_noise_multiplier_is_the_least_noise_over_the_sensitivity_in_each_turn
     found = unspoken.compute(
         lambda rows, *known: rows.sum(axis=0), ROWS, GROUPS, **PROMISE, noise_multiplier=3.0, method="cape", **several
     )
-    planned = found.simulation.plan.planned("function")
+    planned = found.simulation.plan.sum_named("function")
     assert 3.0 <= planned.noise_std / 2.0 < 3.1
     assert found.guarantee.mu == pytest.approx(math.sqrt(turns) / 3.0, rel=0.05)
 

@@ -118,7 +118,7 @@ def test_private_k_means_finds_the_middles_in_five_turns_under_one_budget(
     assert far.max() < 0.05
     assert len(found.totals) == kmeans.TURNS
     assert found.guarantee.epsilon <= 2.0
-    planned = found.simulation.plan.planned("function")
+    planned = found.simulation.plan.sum_named("function")
     assert planned.count == kmeans.TURNS
     assert found.guarantee.mu == pytest.approx(np.sqrt(kmeans.TURNS) * planned.mu)
 

@@ -10,7 +10,7 @@ import pytest
 from unspoken.methods.moments import Moments
 from unspoken.methods.registry import METHODS
 from unspoken.study import Study, make_study
-from unspoken.templates import quoted, study_text
+from unspoken.templates import study_text, toml_text
 
 EVERY = [(name, task) for name, kind in METHODS.items() for task in kind.template]
 
@@ -44,5 +44,5 @@ def test_a_matrix_may_have_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_names_are_written_as_they_are_in_any_language() -> None:
     for name in ("größe", 'a "quoted" name', "tab\tand \x7f", "naïve ❤"):
-        assert tomllib.loads(f"{quoted(name)} = 1") == {name: 1}
-    assert quoted("größe") == '"größe"'
+        assert tomllib.loads(f"{toml_text(name)} = 1") == {name: 1}
+    assert toml_text("größe") == '"größe"'

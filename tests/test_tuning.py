@@ -77,7 +77,7 @@ def test_the_noise_is_that_of_the_study_and_not_that_of_as_few_parties_as_are_pu
     )
     assert many.accuracy > few.accuracy + 0.1
     method: Any = method_for(study())
-    planned = method.plan().planned("model")
+    planned = method.plan().sum_named("model")
     told = weight_noise(method.study, method.learner, method.by_records)
     assert told == pytest.approx(planned.total_std(50) / (50 * 20), rel=0.02)
 

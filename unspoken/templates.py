@@ -118,7 +118,7 @@ _SUMMATION = """
 """
 
 
-def quoted(text: str) -> str:
+def toml_text(text: str) -> str:
     """A text as TOML has it, readable in any language.
 
     >>> print(quoted('Größe "neu"'))
@@ -138,10 +138,10 @@ class TableColumns:
     def labels(self, lines: str) -> str:
         """The lines on labels, for this label and these classes."""
         if self.label is not None:
-            lines = re.sub(r'label = "[a-z]+" *#', f"{f'label = {quoted(self.label)}':<29} #", lines)
+            lines = re.sub(r'label = "[a-z]+" *#', f"{f'label = {toml_text(self.label)}':<29} #", lines)
         if self.classes is not None:
             whole = all(re.fullmatch(r"-?[0-9]+", name) for name in self.classes)
-            listed = ", ".join(self.classes) if whole else ", ".join(map(quoted, self.classes))
+            listed = ", ".join(self.classes) if whole else ", ".join(map(toml_text, self.classes))
             lines = re.sub(r"classes = \[.*?\] *#", f"{f'classes = [{listed}]':<29} #", lines)
         return lines
 
@@ -155,7 +155,7 @@ class TableColumns:
 
     def lines(self, value: str) -> str:
         """A line for each column but the label."""
-        return "".join(f"{quoted(name)} = {value}\n" for name in self.names if name != self.label)
+        return "".join(f"{toml_text(name)} = {value}\n" for name in self.names if name != self.label)
 
 
 @dataclass(frozen=True)

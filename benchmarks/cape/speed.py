@@ -84,7 +84,7 @@ def time_message(features: int, repeats: int) -> dict[str, float]:
     say(f"a site's noise and message for {features:,} features")
     method = Cape(_study(features))
     plan = method.plan()
-    planned = plan.planned("function")
+    planned = plan.sum_named("function")
     site = _Site(plan, planned, np.random.default_rng(2).standard_normal((1, planned.dimension)))
     site.noise_phase(), site.message_phase()  # compiles the sampler
     return {name: best_of(repeats, work)[0] for name, work in site.parts().items()}

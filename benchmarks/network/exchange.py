@@ -16,10 +16,9 @@ import msgspec
 from benchmarks.common import PeakMemory
 from benchmarks.studies import method_for, study
 from unspoken.engines.network import tls
-from unspoken.engines.network.client import Client
-from unspoken.engines.network.client import Coordinator as Where
+from unspoken.engines.network.client import Client, CoordinatorAddress
+from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.server import Server
-from unspoken.engines.network.terms import Terms
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.messages import Carried
 from unspoken.summation.base import ATTEMPT_BYTES, COORDINATOR, Envelope, Roster, address_of
@@ -49,7 +48,7 @@ class Answering:
 def answer(port: str, study_digest: str, pinned: str, coordinator: str, secret: str, *parties: str) -> None:
     """The program of a party."""
     roster = Roster(tuple(bytes.fromhex(key) for key in parties), bytes.fromhex(coordinator))
-    where = Where("127.0.0.1", int(port), pinned)
+    where = CoordinatorAddress("127.0.0.1", int(port), pinned)
     role: Any = Answering()
     asyncio.run(Client(role, study_digest, Identity(bytes.fromhex(secret)), roster, where).run())
 
@@ -94,7 +93,7 @@ class Exchanges:
         coordinator = Coordinator(method, self._hub, self._roster)
         coordinator.receive = self._received  # type: ignore[method-assign]
         coordinator._largest_ever = largest + SHOT
-        self.server = Server(coordinator, self._hub, self._roster, Terms())
+        self.server = Server(coordinator, self._hub, self._roster, Deadlines())
         self._addresses = [address_of(index) for index in range(parties)]
         self._waiting: set[str] = set()
         self._all = asyncio.Event()

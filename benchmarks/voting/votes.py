@@ -110,7 +110,7 @@ def vote(setting: Setting, way: Vote, queries: int, promise: Promise, protocol: 
                 made.study, made.student_of(method, plan, totals), setting.test, setting.test_labels
             )
     found["labels"] = float((method.winners == setting.public_labels[method.order[:queries]]).mean())
-    found["noise"] = plan.planned("ballots").total_std(setting.parties)
+    found["noise"] = plan.sum_named("ballots").total_std(setting.parties)
     return found
 
 

@@ -197,7 +197,7 @@ bins = 64                     # more bins: a finer answer, under more noise
             yield f"values beyond {_BOUNDS[0]:g} and {_BOUNDS[1]:g} count as these, as the study gives no bounds"
 
     def _note(self, plan: Plan) -> str:
-        off = self._rank_noise(plan.planned("histogram").largest_total_std)
+        off = self._rank_noise(plan.sum_named("histogram").largest_total_std)
         records = self.study.parties.count * self.study.parties.records
         note = f"the noise moves the median by about {off:,.0f} ranks among at least {records:,} records"
         if 2.0 * off < records:

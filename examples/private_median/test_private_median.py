@@ -48,7 +48,7 @@ TABLE = {
 def test_neighbours_stay_within_the_sensitivity_and_reach_it(unit: Any, replaced: int) -> None:
     """From one end to the other is as far as records go; some of them are no numbers that a column should have."""
     method = method_for(make_study(content(unit=unit)))
-    declared = method.plan().planned("histogram")
+    declared = method.plan().sum_named("histogram")
     distances = []
     for there in (3.0, -1e9, np.inf, np.nan):
         features = np.full((2, RECORDS, 3), -3.0)

@@ -15,8 +15,8 @@ from typer.testing import CliRunner
 from compared import small, study
 from unspoken.cli import app
 from unspoken.comparison import (
+    ComparedRun,
     Point,
-    Run,
     compare,
     interval,
     metric_of,
@@ -24,7 +24,7 @@ from unspoken.comparison import (
     running,
     study_for,
 )
-from unspoken.comparison.journal import Journal, rows_of, write_table
+from unspoken.comparison.journal import ComparisonJournal, rows_of, write_table
 from unspoken.comparison.plots import plot
 from unspoken.comparison.points import remarks
 from unspoken.errors import UnspokenError
@@ -51,10 +51,10 @@ def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(
 
 def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     table = tmp_path / "runs.csv"
-    journal = Journal(table, small())
-    kept: list[Run] = []
+    journal = ComparisonJournal(table, small())
+    kept: list[ComparedRun] = []
 
-    def interrupt(run: Run) -> None:
+    def interrupt(run: ComparedRun) -> None:
         journal.keep(run)
         kept.append(run)
         if len(kept) == 3:
@@ -63,33 +63,33 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         compare(small(), keep=interrupt)
     with pytest.raises(UnspokenError, match=r"runs\.csv\.journal: is in use by another comparison"):
-        Journal(table, small())
+        ComparisonJournal(table, small())
     journal.close()
     # A crash may have torn a line.
     with journal.path.open("a") as file:
         file.write('{"variant": "moments", "met')
-    again = Journal(table, small())
+    again = ComparisonJournal(table, small())
     assert again.runs == kept
-    new: list[Run] = []
+    new: list[ComparedRun] = []
     runs = compare(small(), done=again.runs, keep=new.append)
     assert (len(runs), len(new), runs[:3]) == (6, 3, kept)
     for run in new:
         again.keep(run)
     again.close()
     # More of it can be asked for; what has changed is done again.
-    more = Journal(table, small(repeats=3))
+    more = ComparisonJournal(table, small(repeats=3))
     assert len(compare(small(repeats=3), done=more.runs)) == 9
     assert len(more.runs) == 6
     more.close()
-    other = Journal(table, replace(small(), study=study(method="moments", delta=1e-6)))
+    other = ComparisonJournal(table, replace(small(), study=study(method="moments", delta=1e-6)))
     assert other.runs == []
     other.close()
     with pytest.raises(UnspokenError, match="is of a comparison on other records, or with another split or seed"):
-        Journal(table, small(seed=1))
+        ComparisonJournal(table, small(seed=1))
     # It goes when all that it has is in the table.
-    assert not Journal(table, small()).end(runs[1:])
+    assert not ComparisonJournal(table, small()).end(runs[1:])
     assert journal.path.exists()
-    assert Journal(table, small()).end(runs)
+    assert ComparisonJournal(table, small()).end(runs)
     assert not journal.path.exists()
 
 
@@ -101,16 +101,16 @@ def test_a_full_disk_keeps_the_runs_so_far(tmp_path: Path, monkeypatch: pytest.M
     with monkeypatch.context() as change:
         change.setattr(os, "fsync", full)
         with pytest.raises(UnspokenError, match=r"runs\.csv\.journal: cannot be written to \(No space left"):
-            Journal(table, small())
+            ComparisonJournal(table, small())
     assert list(tmp_path.iterdir()) == []
-    journal = Journal(table, small())
+    journal = ComparisonJournal(table, small())
     journal.keep(first)
     with monkeypatch.context() as change:
         change.setattr(os, "fsync", full)
         with pytest.raises(UnspokenError, match=r"takes no more runs .* but keeps those that it has; make room"):
             journal.keep(second)
     journal.close()
-    assert Journal(table, small()).runs == [first]
+    assert ComparisonJournal(table, small()).runs == [first]
 
 
 def test_runs_in_processes_are_those_in_this_one(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from small_studies import KEY
-from unspoken.engines.flower.exchanges import Answering, Asking, Begins, Hello, Joins, Packet, Taken
+from unspoken.engines.flower.exchanges import AnsweringSide, AskingSide, Begins, Hello, Joins, Packet, Taken
 from unspoken.engines.flower.session import _MOST_AHEAD, Session
 from unspoken.engines.network.frames import ENDING, PIECE_BYTES, Ending, Piece, Signatures, packed
 from unspoken.engines.network.link import WINDOW_BYTES, Link
@@ -24,13 +24,13 @@ LARGEST = 8 << 20
 
 
 @pytest.fixture
-def sides() -> tuple[Asking, Answering]:
+def sides() -> tuple[AskingSide, AnsweringSide]:
     keys = SimulatedKeys(SecretStream(KEY), 3, 0)
-    asking = Asking("study", keys.coordinator, keys.roster, [])
-    return asking, Answering("study", keys.identity(1), keys.roster)
+    asking = AskingSide("study", keys.coordinator, keys.roster, [])
+    return asking, AnsweringSide("study", keys.identity(1), keys.roster)
 
 
-def test_a_question_and_its_answer_are_known_by_their_keys(sides: tuple[Asking, Answering]) -> None:
+def test_a_question_and_its_answer_are_known_by_their_keys(sides: tuple[AskingSide, AnsweringSide]) -> None:
     asking, answering = sides
     content, nonce = asking.question(Hello())
     assert answering.read(content) == Hello()
@@ -38,7 +38,7 @@ def test_a_question_and_its_answer_are_known_by_their_keys(sides: tuple[Asking, 
     assert (address, answered) == ("party:1", Joins(b"p"))
 
 
-def test_an_answer_to_another_question_is_refused(sides: tuple[Asking, Answering]) -> None:
+def test_an_answer_to_another_question_is_refused(sides: tuple[AskingSide, AnsweringSide]) -> None:
     asking, answering = sides
     _, other = asking.question(Hello())
     answering.read(asking.question(Hello())[0])
@@ -46,7 +46,7 @@ def test_an_answer_to_another_question_is_refused(sides: tuple[Asking, Answering
         asking.answer(answering.answer(Joins(b"p")), other)
 
 
-def test_an_answer_that_was_changed_is_refused(sides: tuple[Asking, Answering]) -> None:
+def test_an_answer_that_was_changed_is_refused(sides: tuple[AskingSide, AnsweringSide]) -> None:
     asking, answering = sides
     content, nonce = asking.question(Hello())
     answering.read(content)
@@ -55,15 +55,15 @@ def test_an_answer_that_was_changed_is_refused(sides: tuple[Asking, Answering]) 
         asking.answer(changed, nonce)
 
 
-def test_only_the_rosters_coordinator_asks(sides: tuple[Asking, Answering]) -> None:
+def test_only_the_rosters_coordinator_asks(sides: tuple[AskingSide, AnsweringSide]) -> None:
     _, answering = sides
     keys = SimulatedKeys(SecretStream(KEY), 3, 0)
-    false = Asking("study", Identity(bytes(32)), keys.roster, [])
+    false = AskingSide("study", Identity(bytes(32)), keys.roster, [])
     with pytest.raises(SignInRefused, match="coordinator's key"):
         answering.read(false.question(Hello())[0])
 
 
-def test_a_question_for_another_party_or_of_another_study_is_refused(sides: tuple[Asking, Answering]) -> None:
+def test_a_question_for_another_party_or_of_another_study_is_refused(sides: tuple[AskingSide, AnsweringSide]) -> None:
     asking, answering = sides
     keys = SimulatedKeys(SecretStream(KEY), 3, 0)
     packet = Packet(b"", (0, 0), ())
@@ -72,7 +72,7 @@ def test_a_question_for_another_party_or_of_another_study_is_refused(sides: tupl
     with pytest.raises(SignInRefused, match="for nobody"):
         answering.read(asking.question(packet)[0])
     with pytest.raises(SignInRefused, match="differs"):
-        answering.read(Asking("other", keys.coordinator, keys.roster, []).question(Hello())[0])
+        answering.read(AskingSide("other", keys.coordinator, keys.roster, []).question(Hello())[0])
 
 
 class Echo:

@@ -11,9 +11,9 @@ import pytest
 
 from flower_nodes import Node, Nodes, Pushed
 from small_studies import KEY, federation_of, method_of, public_file, small
-from unspoken.engines.flower.exchanges import Answering, Joins
+from unspoken.engines.flower.exchanges import AnsweringSide, Joins
 from unspoken.engines.flower.server import NotReached
-from unspoken.engines.network.terms import Terms
+from unspoken.engines.network.deadlines import Deadlines
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.party import LimitReached
 from unspoken.roles.store import StoreError
@@ -81,7 +81,7 @@ def count_vectors(nodes: Nodes) -> list[int]:
 def test_answers_that_are_lost_are_given_again_and_no_vector_is_made_twice(nodes: Nodes, expected: Any) -> None:
     """Every third answer is lost, after its node has taken the question."""
     vectors, count = count_vectors(nodes), 0
-    nodes.server._terms = Terms(60.0, 60.0, 30.0)
+    nodes.server._deadlines = Deadlines(60.0, 60.0, 30.0)
 
     def lose(pushed: Pushed) -> str | None:
         nonlocal count
@@ -164,7 +164,7 @@ def test_a_node_that_does_not_come_back_counts_as_dropped(nodes: Nodes) -> None:
 
 
 def test_a_stage_closes_in_time_though_flower_says_that_a_node_is_there(nodes: Nodes) -> None:
-    nodes.server._terms = Terms(1.0, 60.0, 60.0)
+    nodes.server._deadlines = Deadlines(1.0, 60.0, 60.0)
     silent: list[int] = []
 
     def keep_silent(pushed: Pushed) -> bytes | None:
@@ -229,7 +229,7 @@ def test_a_node_that_answers_as_somebody_else_is_left_out(nodes: Nodes) -> None:
         node = nodes.grid.there[pushed.node]
         if nodes.actors.coordinator.stage != "vectors" or node.identity.public != nodes.keys.identity(0).public:
             return None
-        answering = Answering(nodes.study, node.identity, nodes.keys.roster)
+        answering = AnsweringSide(nodes.study, node.identity, nodes.keys.roster)
         answering.read(pushed.content)
         answering._identity = nodes.keys.identity(1)
         return answering.answer(Joins(bytes(16)))
@@ -257,7 +257,7 @@ def test_of_two_nodes_with_one_key_the_newest_is_the_party(nodes: Nodes, expecte
 
 
 def test_too_few_nodes_end_the_study_before_anyone_is_asked(nodes: Nodes) -> None:
-    nodes.server._terms = Terms(2.0, 2.0, 0.1)
+    nodes.server._deadlines = Deadlines(2.0, 2.0, 0.1)
     nodes.grid.before = lambda pushed: b"" if pushed.node < 103 else None
     with pytest.raises(Aborted, match="3 of 6 parties"):
         asyncio.run(nodes.run([]))

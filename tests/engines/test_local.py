@@ -60,7 +60,7 @@ def test_noise_has_the_stated_distribution(protocol: str) -> None:
         exact += (models.reshape(len(block), -1) * block.counts[:, None]).sum(axis=0)
         records += int(block.counts.sum())
     noise = released * records - exact
-    scaled = noise / plan.planned("model").total_std(30)
+    scaled = noise / plan.sum_named("model").total_std(30)
     assert stats.kstest(scaled, "norm").pvalue > 1e-4
     low, high = stats.chi2.ppf([5e-5, 1 - 5e-5], len(scaled))
     assert low < (scaled**2).sum() < high
@@ -77,7 +77,7 @@ def test_noise_without_the_colluders_and_the_dropped_is_what_the_guarantee_needs
     alarms: 1 in 10,000.
     """
     plan = method_for(study(parties=30, summation="compute-nodes", colluding=10, dropouts=4)).plan()
-    planned, schedule, stream = plan.planned("model"), plan.planned("model").noise.schedule, SecretStream(KEY)
+    planned, schedule, stream = plan.sum_named("model"), plan.sum_named("model").noise.schedule, SecretStream(KEY)
     honest, survivors = 20 - dropped, 30 - dropped
     parts = [schedule.base, *schedule.components]
     kept = [part for number, part in enumerate(parts) if number - 1 not in schedule.opened(survivors)]
@@ -87,8 +87,10 @@ def test_noise_without_the_colluders_and_the_dropped_is_what_the_guarantee_needs
     # Up to 1/64 of the removable noise may stay.
     assert least * planned.noise_std < left.std() < most * planned.noise_std * 1.003
     assert planned.noise_std == pytest.approx(planned.sensitivity / plan.guarantee.mu)
-    assert plan.released({"model": [Participation(survivors, survivors)]}).epsilon <= plan.guarantee.epsilon
-    assert plan.released({"model": [Participation(survivors, survivors)]}).epsilon == pytest.approx(1.0, rel=0.005)
+    assert plan.guarantee_after({"model": [Participation(survivors, survivors)]}).epsilon <= plan.guarantee.epsilon
+    assert plan.guarantee_after({"model": [Participation(survivors, survivors)]}).epsilon == pytest.approx(
+        1.0, rel=0.005
+    )
 
 
 @RECOVERING
@@ -106,7 +108,7 @@ def test_parties_that_vanish_are_left_out_and_the_rest_is_averaged(protocol: str
             if int(number) not in gone:
                 total, records = total + model * count, records + int(count)
     assert outcome.release.details["records"] == records
-    noise = method.plan().planned("model").total_std(20 - drop) / records
+    noise = method.plan().sum_named("model").total_std(20 - drop) / records
     assert np.abs(outcome.release.weights - total / records).max() < 6 * noise
 
 
@@ -142,7 +144,7 @@ def test_every_secure_protocol_gives_the_same_total_from_the_same_secrets() -> N
 
 def test_dropouts_within_the_allowance_do_not_change_how_much_noise_there_is() -> None:
     """With unneeded components opened, the noise of a run hardly depends on how many parties dropped out."""
-    planned = method_for(study(parties=100, summation="secagg+", colluding=20, dropouts=20)).plan().planned("model")
+    planned = method_for(study(parties=100, summation="secagg+", colluding=20, dropouts=20)).plan().sum_named("model")
     honest = [planned.noise.schedule.kept(100 - gone) * (80 - gone) for gone in range(21)]
     assert max(honest) < 1.006 * min(honest)
     # Without opening, a run without dropouts would carry a third more variance than it needs.

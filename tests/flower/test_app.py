@@ -33,8 +33,8 @@ def test_both_parts_are_in_the_package(flower: dict[str, Any]) -> None:
 
 
 def test_its_configuration_is_what_the_coordinator_reads(flower: dict[str, Any]) -> None:
-    terms = {f"{name}-seconds": seconds for name, seconds in coordinating._TERMS.items()}
-    assert flower["config"] == {"study": "", "home": "", "keys": "", "output": "", **terms}
+    deadlines = {f"{name}-seconds": seconds for name, seconds in coordinating._DEADLINES.items()}
+    assert flower["config"] == {"study": "", "home": "", "keys": "", "output": "", **deadlines}
 
 
 def test_the_extra_brings_the_flower_that_the_page_speaks_of() -> None:

@@ -61,7 +61,7 @@ def test_neighbours_that_one_record_may_all_replace_are_refused(unit: Any, tmp_p
 
 def test_adaptation_changes_no_noise(tmp_path: Path) -> None:
     plans = [Voting(study(tmp_path, "voting", adaptation=adaptation)).plan() for adaptation in ("none", "coral")]
-    assert plans[0].planned("ballots").noise_std == plans[1].planned("ballots").noise_std
+    assert plans[0].sum_named("ballots").noise_std == plans[1].sum_named("ballots").noise_std
 
 
 def test_fedavg_adapts_networks_and_fedsgd_refuses_to(tmp_path: Path) -> None:

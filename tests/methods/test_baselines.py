@@ -65,7 +65,7 @@ def test_the_noise_has_the_size_that_is_stated_and_that_the_promise_needs(kind: 
     federation = ArrayFederation(agreed, records, np.arange(8) % 4)
     release = local.run(method, plan, federation, Conditions(secrets=SecretStream(KEY))).release
     total = np.array(release.statistics["total"])
-    planned = plan.planned("function")
+    planned = plan.sum_named("function")
     messages = 4 if kind is IndependentMessages else 1
     assert total.std() == pytest.approx(math.sqrt(messages) * planned.noise_std, rel=0.02)
     assert release.details["noise_std"] == pytest.approx(total.std(), rel=0.02)

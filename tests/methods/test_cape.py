@@ -49,7 +49,7 @@ class View:
 
         def prepared(totals: Totals, request: Any, coordinator: Any) -> Any:
             answer = prepare(totals, request, coordinator)
-            bits = totals._plan.planned(request.name).encoding.bits
+            bits = totals._plan.sum_named(request.name).encoding.bits
             self.sum_of_common = signed(totals.common[request.name].total, bits)
             return answer
 
@@ -60,7 +60,7 @@ class View:
             return noise
 
         def cancelled(totals: Totals, request: Any, coordinator: Any) -> Any:
-            self.sum_of_common = signed(coordinator.total(), totals._plan.planned(request.name).encoding.bits)
+            self.sum_of_common = signed(coordinator.total(), totals._plan.sum_named(request.name).encoding.bits)
             return cancel(totals, request, coordinator)
 
         monkeypatch.setattr(Contributor, "noise_of_a_message", noise_of_a_message)
@@ -102,7 +102,7 @@ def test_the_best_attack_on_a_run_stays_below_the_promised_curve_and_comes_close
     )
     method = repeated(agreed, trials)
     plan = method.plan()
-    planned = plan.planned("function")
+    planned = plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     accomplices = set(range(sites - colluding, sites))
     honest = sites - colluding
@@ -139,9 +139,9 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
     sites, count = 5, 50_000
     agreed = study(parties=sites, method={"correlation": float(sites)})
     cape, conv = repeated(agreed, count), repeated(study(parties=sites), count, IndependentMessages)
-    noise = cape.plan().planned("function").noise
+    noise = cape.plan().sum_named("function").noise
     assert isinstance(noise, CorrelatedNoise)
-    scale = cape.plan().planned("function").encoding.scale
+    scale = cape.plan().sum_named("function").encoding.scale
     # What a site alone would need: τ², of which CAPE makes ê of variance τ² and g of τ²/S.
     tau_squared = (noise.common - 12.5) / scale**2
     assert noise.own - 18.75 == pytest.approx((noise.common - 12.5) / sites, rel=1e-9)
@@ -157,7 +157,7 @@ def test_the_total_s_noise_is_the_pooled_one_and_a_gain_of_s_over_independent_no
 
 def test_with_nobody_to_vanish_the_total_is_as_good_as_a_secure_sum_s() -> None:
     agreed = study(parties=10, colluding=3)
-    planned = Cape(agreed).plan().planned("function")
+    planned = Cape(agreed).plan().sum_named("function")
     shares = planned.noise_std * math.sqrt(10 / 7)
     assert planned.total_std(10) == pytest.approx(shares, rel=0.002)
 
@@ -167,7 +167,7 @@ def test_the_total_is_right_over_any_summation(protocol: str) -> None:
     agreed = study(parties=10, summation=protocol)
     values = [float(value) / 10 for value in range(10)]
     total = totals(repeated(agreed, 400), sites_with(agreed, values))
-    deviation = Cape(agreed).plan().planned("function").total_std(10) * 20  # sensitivity 1 a number, not 1 in all
+    deviation = Cape(agreed).plan().sum_named("function").total_std(10) * 20  # sensitivity 1 a number, not 1 in all
     assert abs(total.mean() - sum(values)) < 5 * deviation / 20
 
 
@@ -194,7 +194,7 @@ def test_each_site_has_the_promise_that_it_asked_for(order: str) -> None:
     assert method.plan() == plan
     assert all(kept <= own * (1.0 + 1e-9) for kept, own in zip(promised, wanted, strict=True))
     assert any("epsilon = 2 of 0, 0.5 of 1, 2 of 2" in note for note in plan.notes)
-    planned = plan.planned("function")
+    planned = plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     found = []
     for site in range(5):
@@ -208,7 +208,7 @@ def test_each_site_has_the_promise_that_it_asked_for(order: str) -> None:
     assert total.std() == pytest.approx(math.sqrt(sum(found)) / planned.encoding.scale, rel=0.02)
     assert outcome.release.details["noise_std"] == pytest.approx(math.sqrt(sum(found)) / planned.encoding.scale)
     # The total is public, so it must hide the strictest site: the others' weaker promises save the colluder's share.
-    alike = repeated(study(parties=5, epsilon=0.5, method={"order": order}), count).plan().planned("function")
+    alike = repeated(study(parties=5, epsilon=0.5, method={"order": order}), count).plan().sum_named("function")
     assert 0.85 * alike.total_std(5) < planned.total_std(5) < alike.total_std(5)
 
 
@@ -216,7 +216,7 @@ def test_the_noise_of_what_was_released_is_that_of_the_sites_in_it() -> None:
     """The site that asked for more vanishes, and its noise with it."""
     agreed = study(parties=6, epsilon=2.0, dropouts=1, method={"epsilons": [2.0, 2.0, 2.0, 2.0, 0.2, 2.0]})
     method = repeated(agreed, 1000)
-    planned = method.plan().planned("function")
+    planned = method.plan().sum_named("function")
     gone = Conditions(1, 3).vanishing(6)
     stated = {}
     for site in (gone[0], (gone[0] + 1) % 6):

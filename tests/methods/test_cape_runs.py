@@ -42,15 +42,15 @@ def test_a_site_that_vanishes_after_its_noise_leaves_noise_and_no_bias() -> None
     outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), Conditions(drop=2, secrets=SecretStream(KEY)))
     assert outcome.participation == {"function": [Participation(prepared=7, sent=6)]}
     total = np.array(outcome.release.statistics["total"])
-    planned = plan.planned("function")
+    planned = plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     expected = math.sqrt(6 * planned.noise.own + planned.noise.common) / planned.encoding.scale
     assert outcome.release.details["noise_std"] == pytest.approx(expected)
     assert total.std() == pytest.approx(expected, rel=0.02)
     assert abs(total.mean() - 3.0) < 5 * expected / math.sqrt(count)
     # The guarantee counts the seven whose noise was summed, one of them a colluder.
-    assert plan.released(outcome.participation).epsilon <= plan.guarantee.epsilon
-    mu = plan.released(outcome.participation).mu
+    assert plan.guarantee_after(outcome.participation).epsilon <= plan.guarantee.epsilon
+    mu = plan.guarantee_after(outcome.participation).mu
     assert mu is not None
     assert mu == pytest.approx(
         planned.sensitivity * planned.encoding.scale / math.sqrt(planned.noise.adversary_variance(Participation(7, 7)))
@@ -66,14 +66,14 @@ def test_whoever_vanishes_when_messages_come_first_leaves_no_noise_behind() -> N
     plan = method.plan()
     outcome = local.run(method, plan, sites_with(agreed, [0.5] * 8), Conditions(drop=2, secrets=SecretStream(KEY)))
     assert outcome.participation == {"function": [Participation(prepared=6, sent=6)]}
-    total, planned = np.array(outcome.release.statistics["total"]), plan.planned("function")
+    total, planned = np.array(outcome.release.statistics["total"]), plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     expected = math.sqrt(6 * planned.noise.own) / planned.encoding.scale
     assert outcome.release.details["noise_std"] == pytest.approx(expected)
     assert total.std() == pytest.approx(expected, rel=0.02)
     assert abs(total.mean() - 3.0) < 5 * expected / math.sqrt(count)
     assert outcome.release.details["records"] == 6
-    mu = plan.released(outcome.participation).mu
+    mu = plan.guarantee_after(outcome.participation).mu
     assert mu == pytest.approx(planned.mu, rel=1e-9)
 
 
@@ -81,11 +81,11 @@ def test_whoever_vanishes_when_messages_come_first_leaves_no_noise_behind() -> N
 def test_with_messages_first_there_is_never_more_noise_than_independent_noise_has(dropped: int) -> None:
     """At 5 sites, of which 2 may vanish: with the other order one vanished site is enough to lose against "conv"."""
     agreed = study(parties=5, dropouts=2)
-    planned, sent = Cape(agreed).plan().planned("function"), 5 - dropped
-    independent = IndependentMessages(agreed).plan().planned("function").total_std(sent)
+    planned, sent = Cape(agreed).plan().sum_named("function"), 5 - dropped
+    independent = IndependentMessages(agreed).plan().sum_named("function").total_std(sent)
     assert planned.total_std(sent, sent) < 0.8 * independent
     first = Cape(study(parties=5, dropouts=2, method={"order": "noise-first"})).plan()
-    assert (first.planned("function").total_std(sent, 5) > independent) == (dropped > 0)
+    assert (first.sum_named("function").total_std(sent, 5) > independent) == (dropped > 0)
     assert any("more noise" in note and "1 party vanishes" in note for note in first.notes)
 
 
@@ -116,13 +116,13 @@ def test_common_noise_is_prepared_for_all_turns_at_once_and_never_used_twice() -
     outcome = local.run(method, plan, ArrayFederation(agreed, records, np.arange(40) % 4))
     assert plan.rounds == 4
     assert outcome.participation == {"function": [Participation(4, 4)] * 3}
-    planned, parties = plan.planned("function"), [PartySecrets(KEY, index) for index in range(4)]
+    planned, parties = plan.sum_named("function"), [PartySecrets(KEY, index) for index in range(4)]
     drawn = [
         planned.noise.prepared(5, party.common(turn), party.index).tobytes() for party in parties for turn in range(3)
     ]
     assert len(set(drawn)) == 12
     # Three releases of the whole: μ is √3 times that of one.
-    assert plan.guarantee.mu == pytest.approx(math.sqrt(3) * plan.planned("function").mu)
+    assert plan.guarantee.mu == pytest.approx(math.sqrt(3) * plan.sum_named("function").mu)
 
 
 def test_a_method_cannot_ask_more_often_than_it_planned(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,17 +142,17 @@ def test_messages_that_were_changed_or_come_twice_are_rejected() -> None:
     agreed = study(parties=3)
     method = Cape(agreed)
     plan = method.plan()
-    protocol = SimulatedEndpoints(plan.collection(plan.planned("function")), SecretStream(KEY))
+    protocol = SimulatedEndpoints(plan.collection(plan.sum_named("function")), SecretStream(KEY))
     coordinator = protocol.coordinator()
-    vector = np.arange(plan.planned("function").length, dtype=np.uint64)
+    vector = np.arange(plan.sum_named("function").length, dtype=np.uint64)
     (envelope,) = protocol.party(1, SecretStream()).submit(vector)
     changed = bytearray(envelope.body)
-    changed[envelope.body.index(vector.astype(f"<u{plan.planned('function').encoding.bits // 8}").tobytes())] ^= 1
+    changed[envelope.body.index(vector.astype(f"<u{plan.sum_named('function').encoding.bits // 8}").tobytes())] ^= 1
     with pytest.raises(Rejected):
         coordinator.step(bytes(changed))
     with pytest.raises(Rejected):
         coordinator.step(
-            SimulatedEndpoints(plan.collection(plan.planned("function"), turn=1), SecretStream(KEY))
+            SimulatedEndpoints(plan.collection(plan.sum_named("function"), turn=1), SecretStream(KEY))
             .party(1, SecretStream())
             .submit(vector)[0]
             .body
@@ -169,7 +169,7 @@ def test_the_certificate_states_the_noise_of_what_was_released(order: str) -> No
     content = study(parties=8, dropouts=2, method={"order": order}).model_dump(exclude_none=True)
     done = unspoken.simulate(content, np.full((8, 1), 0.5), None, np.arange(8), drop=2)
     (there,) = done.outcome.participation["function"]
-    planned = done.plan.planned("function")
+    planned = done.plan.sum_named("function")
     stated = done.certificate["happened"]["noise_std_of_totals"]["function"]
     assert stated == planned.total_std(6, there.prepared)
     assert stated != pytest.approx(done.certificate["releases"][0]["total_noise_std"], rel=0.05)
@@ -184,7 +184,7 @@ def test_the_certificate_states_the_noise_without_that_of_a_site_that_asked_for_
     content = study(parties=8, epsilon=2.0, dropouts=1, method={"epsilons": wanted}).model_dump(exclude_none=True)
     done = unspoken.simulate(content, np.full((8, 1), 0.5), None, np.arange(8), drop=1, seed=0)
     stated = done.certificate["happened"]["noise_std_of_totals"]["function"]
-    planned = done.plan.planned("function")
+    planned = done.plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     assert stated == pytest.approx(math.sqrt(7 * planned.noise.own) / planned.encoding.scale)
 
@@ -202,7 +202,7 @@ def test_a_site_s_ledger_is_charged_by_its_own_promise() -> None:
 def test_whoever_adds_up_noise_of_a_message_that_it_did_not_send_ends_the_attempt() -> None:
     """Its ê would be taken from a total without its message."""
     plan = Cape(study(parties=4, method={"order": "messages-first"})).plan()
-    planned, kept = plan.planned("function"), Totals(plan)
+    planned, kept = plan.sum_named("function"), Totals(plan)
     kept.messages["function"] = Messages(np.arange(3), np.zeros((3, planned.length), dtype=np.uint64))
     coordinator = mock.Mock()
     coordinator.survivors.return_value = np.ones(4, dtype=np.bool_)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy
-from unspoken.methods.classifiers import VOTER, Classifier, ClassifierError, SoftmaxRegression, make_classifier
+from unspoken.methods.classifiers import VOTER, Classifier, ClassifierError, SoftmaxClassifier, make_classifier
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
@@ -21,14 +21,14 @@ def test_a_norm_that_bounds_nothing_spoils_no_model(scale: float) -> None:
     largest = float(np.linalg.norm(features, axis=1).max())
     found = []
     for norm in (largest, 1e6):
-        classifier = SoftmaxRegression(LinearLearner(CrossEntropy(10), norm, 0.001 * scale**2))
+        classifier = SoftmaxClassifier(LinearLearner(CrossEntropy(10), norm, 0.001 * scale**2))
         fitted = classifier.fit(features[:50], labels[:50])
         found.append(classifier.predict(fitted, features[500:]))
     assert (found[0] == found[1]).mean() > 0.995
 
 
 def test_records_that_are_all_nothing_can_be_learnt_from() -> None:
-    classifier = SoftmaxRegression(LinearLearner(CrossEntropy(3), 1e6, 0.01))
+    classifier = SoftmaxClassifier(LinearLearner(CrossEntropy(3), 1e6, 0.01))
     fitted = classifier.fit(np.zeros((4, 2)), np.array([0, 1, 1, 2]))
     assert np.isfinite(fitted).all()
 

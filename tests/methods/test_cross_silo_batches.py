@@ -124,7 +124,7 @@ def test_tokens_count_in_the_upload_and_the_run_keeps_its_promise() -> None:
     assert plan.upload_bytes == pytest.approx(outcome.party_bytes, rel=0.2)
     tokens = CrossSilo(study({**FIXED, "sampling": "poisson"}, (3, 40))).plan().upload_bytes
     assert plan.upload_bytes - tokens > 4 * 40 * 3 * 48
-    assert plan.released(outcome.participation).epsilon <= plan.guarantee.epsilon
+    assert plan.guarantee_after(outcome.participation).epsilon <= plan.guarantee.epsilon
 
 
 def test_batches_without_replacement_are_accounted_for_as_such() -> None:

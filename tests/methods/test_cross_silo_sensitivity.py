@@ -103,7 +103,7 @@ def test_the_words_of_a_total_hold_the_largest_batch(parties: tuple[int, int], r
     """Records that all pull the same way, in a batch that is larger than expected by eight deviations."""
     clip, everyone = 2.0, parties[0] * parties[1]
     method = {"rounds": 10, "rate": rate, "clip": clip, "sampling": sampling}
-    planned = method_for(study(method, parties, noise_multiplier=3.0)).plan().planned("gradient")
+    planned = method_for(study(method, parties, noise_multiplier=3.0)).plan().sum_named("gradient")
     batch = everyone * rate + (8.0 * math.sqrt(everyone * rate * (1.0 - rate)) if sampling == "poisson" else 0.0)
     noise = 8.0 * planned.total_std(parties[0])
     assert (clip * batch + noise) * planned.encoding.scale < 2.0 ** (planned.encoding.bits - 1)
@@ -115,7 +115,7 @@ def test_what_floating_point_adds_to_the_sensitivity_is_counted(records: int, gr
     content = study({"rounds": 1, "rate": 1e-3, "clip": 2.0}, (3, records)).model_dump(exclude_none=True)
     rows = 1024
     if group == 1:
-        planned = method_for(make_study(content)).plan().planned("gradient")
+        planned = method_for(make_study(content)).plan().sum_named("gradient")
     else:
         content |= {"method": {"name": "helmet"}, "privacy": {"epsilon": 1.0, "delta": 1e-5, "unit": {"group": group}}}
         agreed = make_study(content)

@@ -46,7 +46,7 @@ def mirrored(counts: list[int], changed: dict[int, int]) -> tuple[Block, Block]:
 
 def total_change(method: Helmet, first: Block, second: Block) -> float:
     """How far the sum of the contributions moves, after rounding to units of the plan's encoding."""
-    encoding = method.plan().planned("model").encoding
+    encoding = method.plan().sum_named("model").encoding
     totals = [
         encoding.centered(encoding.encode(method.contribute(Sum("model"), block).noisy)).sum(axis=0) / encoding.scale
         for block in (first, second)
@@ -77,7 +77,7 @@ def test_the_total_moves_within_the_planned_sensitivity_and_close_to_it(
     # Party 3 has as few records as the study allows, party 1 has many.
     counts = [5, 30, 8, 5]
     moved = total_change(method, *mirrored(counts, changed))
-    stated = method.plan().planned("model").sensitivity
+    stated = method.plan().sum_named("model").sensitivity
     assert moved <= stated
     assert moved >= 0.4 * stated
     if learner == "svm" and solver == "certified":
@@ -87,7 +87,7 @@ def test_the_total_moves_within_the_planned_sensitivity_and_close_to_it(
 @pytest.mark.parametrize("learner", LEARNERS)
 def test_the_planned_sensitivity_is_the_corrected_one(learner: str) -> None:
     """D/Λ on N·w, at most 2·slope_norm·c/Λ, against the paper's 2(slope_norm·c + ΛR)/Λ; one-vs-rest counts √K times."""
-    stated = method_for(study(method={"learner": learner})).plan().planned("model").sensitivity
+    stated = method_for(study(method={"learner": learner})).plan().sum_named("model").sensitivity
     ratio = {"softmax": 0.605, "logistic": 0.510, "svm": 1.0}[learner]
     assert stated == pytest.approx(ratio * 2 * LEARNERS[learner] * 2.0 / 4.0, rel=3e-3)
 
@@ -99,7 +99,7 @@ def test_a_party_counts_by_the_longest_minimiser(learner: str, solver: str) -> N
     options = {"learner": learner, "solver": solver, "regularization": 0.1, "radius": 1e3}
     plan = method_for(study(method=options, unit="party")).plan()
     ratio = {"softmax": 0.0763, "logistic": 0.0834, "svm": 0.15}[learner]
-    assert plan.planned("model").sensitivity == pytest.approx(ratio * 2 * LEARNERS[learner] * 2.0 / 0.1, rel=1e-2)
+    assert plan.sum_named("model").sensitivity == pytest.approx(ratio * 2 * LEARNERS[learner] * 2.0 / 0.1, rel=1e-2)
 
 
 @pytest.mark.parametrize("weights", ["records", "equal"])
@@ -113,7 +113,7 @@ def test_a_group_counts_record_by_record_but_never_more_than_the_parties_it_may_
         return (
             method_for(study(method=options, unit={"group": group}, parties=parties))
             .plan()
-            .planned("model")
+            .sum_named("model")
             .sensitivity
         )
 
@@ -132,7 +132,7 @@ def test_what_is_left_of_the_noise_keeps_the_promise_exactly(
     epsilon: float, unit: Any, colluding: float, dropouts: float
 ) -> None:
     plan = method_for(study(epsilon=epsilon, unit=unit, colluding=colluding, dropouts=dropouts)).plan()
-    planned, trust = plan.planned("model"), plan.trust
+    planned, trust = plan.sum_named("model"), plan.trust
     assert delta_of(planned.mu, epsilon) <= 1e-6
     assert epsilon_of(planned.mu, 1e-6) == pytest.approx(epsilon, rel=1e-4)
     assert plan.guarantee.epsilon <= epsilon
@@ -154,11 +154,11 @@ def test_the_totals_fit_the_word_with_the_largest_parties_allowed() -> None:
     """Every party at max_records with a model at its bound: the sum must not wrap around."""
     for max_records in (5, 1_000_000):
         method = method_for(study(parties={"count": 1000, "max_records": max_records}))
-        planned = method.plan().planned("model")
+        planned = method.plan().sum_named("model")
         whole = planned.noise.schedule.whole
         largest = 1000 * planned.encoding.bound * planned.encoding.scale + 14 * math.sqrt(1000 * whole)
         assert largest < 2.0 ** (planned.encoding.bits - 1)
-    assert method_for(study(method={"weights": "equal"})).plan().planned("model").encoding.bits == 32
+    assert method_for(study(method={"weights": "equal"})).plan().sum_named("model").encoding.bits == 32
 
 
 def test_the_model_is_the_average_weighted_by_records() -> None:
@@ -182,7 +182,7 @@ def test_the_model_is_the_average_weighted_by_records() -> None:
 
 def test_a_party_level_promise_does_not_reveal_sizes() -> None:
     plan = method_for(study(unit="party")).plan()
-    assert plan.planned("model").exact == ()
+    assert plan.sum_named("model").exact == ()
     with pytest.raises(ValueError, match="size is protected too"):
         method_for(study(unit="party", method={"weights": "records"}))
 
@@ -223,7 +223,7 @@ def test_what_a_random_graph_may_expose_is_counted_in_delta() -> None:
     assert surrounded <= plans["secagg+"].slack <= begun * 2.0**-39
     assert surrounded > 1e-14
     assert plans["secagg"].slack < 1e-20
-    assert plans["secagg+"].planned("model").noise_std > plans["secagg"].planned("model").noise_std
+    assert plans["secagg+"].sum_named("model").noise_std > plans["secagg"].sum_named("model").noise_std
     assert delta_of(plans["secagg+"].guarantee.mu, 0.8) <= 2e-11 - surrounded
     with pytest.raises(ValueError, match='choose a larger delta, or protocol = "secagg"'):
         method_for(study(parties=many, colluding=0.2, summation={"protocol": "secagg+"}, delta=1e-14)).plan()
@@ -267,7 +267,7 @@ def test_the_chosen_regularization_is_the_least_that_leaves_scores_quiet(
     assert score_noise(method.study, less, method.by_records) > allowed
     # It is the noise that a plan has, for models of any length.
     plan = method_for(study(method={"regularization": learner.regularization, "radius": 1e3}, **said)).plan()
-    noise = plan.planned("model").total_std(60) / (60 * records)
+    noise = plan.sum_named("model").total_std(60) / (60 * records)
     assert noise == pytest.approx(score_noise(method.study, learner, method.by_records), rel=0.02)
 
 
@@ -275,11 +275,11 @@ def test_whole_parties_get_half_the_radius_of_the_longest_model_unless_the_study
     plan = method_for(study(unit="party")).plan()
     longest = method_for(study()).learner.model_bound  # type: ignore[attr-defined]
     assert plan.facts["radius"] == pytest.approx(longest / 2.0, rel=0.01)
-    assert plan.planned("model").sensitivity == pytest.approx(longest, rel=0.02)
+    assert plan.sum_named("model").sensitivity == pytest.approx(longest, rel=0.02)
     assert "radius" not in method_for(study()).plan().facts
-    assert method_for(study(unit="party", method={"radius": 9.0})).plan().planned("model").sensitivity == pytest.approx(
-        2.0 * longest, rel=0.01
-    )
+    assert method_for(study(unit="party", method={"radius": 9.0})).plan().sum_named(
+        "model"
+    ).sensitivity == pytest.approx(2.0 * longest, rel=0.01)
 
 
 @pytest.mark.parametrize(("features", "norm", "constant"), [(3, 1.0, 0.5), (3, 2.0, 1.0), (1280, 1.0, 1 / 64)])

@@ -52,7 +52,7 @@ def zeros(count: int) -> Any:
 def test_every_message_has_all_of_the_noise_that_the_promise_needs(name: str, parties: int) -> None:
     agreed = study(name, parties=parties, epsilon=0.7)
     plan = method_for(agreed).plan()
-    planned, release = plan.planned("model"), released(agreed, zeros(40 * parties))
+    planned, release = plan.sum_named("model"), released(agreed, zeros(40 * parties))
     assert not plan.is_summed
     assert delta_of(planned.mu, 0.7) <= 1e-5
     assert epsilon_of(planned.mu, 1e-5) == pytest.approx(0.7, rel=1e-4)
@@ -63,7 +63,7 @@ def test_every_message_has_all_of_the_noise_that_the_promise_needs(name: str, pa
 
 def test_blind_averaging_has_the_noise_of_one_message_where_the_naive_way_has_that_of_all() -> None:
     blind, naive = (
-        method_for(study(name, parties=100)).plan().planned("model") for name in ("helmet", "independent-models")
+        method_for(study(name, parties=100)).plan().sum_named("model") for name in ("helmet", "independent-models")
     )
     assert naive.total_std(100) == pytest.approx(math.sqrt(99) * blind.total_std(100), rel=0.01)
 
@@ -81,7 +81,7 @@ def test_neighbours_of_a_party_alone_stay_within_the_sensitivity_and_come_close(
     one, other = zeros(40), zeros(40)
     one[:changed, 0], other[:changed, 0] = 1.0, -1.0
     moved = 40 * float(np.linalg.norm(released(agreed, one).weights - released(agreed, other).weights))
-    stated = method_for(agreed).plan().planned("model").sensitivity
+    stated = method_for(agreed).plan().sum_named("model").sensitivity
     assert reached * stated <= moved <= stated
 
 
@@ -97,7 +97,7 @@ def test_records_of_a_group_move_a_sum_no_further_than_the_parties_that_they_lie
     one[:, 0], other[:, 0] = changed, -1.0 * changed
     scale = 12 if weights == "records" else 3
     moved = scale * float(np.linalg.norm(released(agreed, one).weights - released(agreed, other).weights))
-    stated = method_for(agreed).plan().planned("model").sensitivity
+    stated = method_for(agreed).plan().sum_named("model").sensitivity
     whole = 2.0 * 0.5 * (most if weights == "records" else 1)
     assert stated == pytest.approx(3 * whole, rel=0.01)
     assert moved <= (3 if spread else 1) * whole * 1.01
@@ -145,7 +145,7 @@ def test_baselines_for_records_in_one_place_take_one_party_too(name: str, option
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_a_noise_multiplier_is_the_noise_over_the_sensitivity_and_gives_epsilon(parties: int, attempts: int) -> None:
     plan = method_for(study(parties=parties, noise_multiplier=4.0, attempts=attempts)).plan()
-    planned = plan.planned("model")
+    planned = plan.sum_named("model")
     assert planned.noise_std / planned.sensitivity == pytest.approx(4.0)
     assert plan.to_json()["noise_multiplier"] == pytest.approx(4.0)
     assert plan.guarantee.epsilon == pytest.approx(epsilon_of(math.sqrt(attempts) / 4.0, 1e-5 - plan.slack), rel=1e-6)
@@ -156,7 +156,7 @@ def test_the_noise_multiplier_that_a_plan_states_makes_the_same_plan() -> None:
     promised = method_for(study(parties=20, epsilon=0.9, colluding=5)).plan()
     multiplier = promised.to_json()["noise_multiplier"]
     noisy = method_for(study(parties=20, noise_multiplier=multiplier, colluding=5)).plan()
-    assert noisy.planned("model").noise_std == pytest.approx(promised.planned("model").noise_std, rel=1e-6)
+    assert noisy.sum_named("model").noise_std == pytest.approx(promised.sum_named("model").noise_std, rel=1e-6)
     assert noisy.guarantee.epsilon == pytest.approx(0.9, rel=1e-4)
     with pytest.raises(StudyError, match="has both epsilon and noise_multiplier, but either follows from the other"):
         study(epsilon=1.0, noise_multiplier=1.0)

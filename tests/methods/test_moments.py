@@ -77,7 +77,7 @@ def test_no_turn_of_softmax_moves_by_more_than_its_sensitivity_and_each_can_reac
     if turn == "later step":
         weights[1] = np.linspace(-30.0, 30.0, classes)
     parameters = None if turn == "mean" else np.concatenate([axis, weights.ravel()])
-    stated = method.plan().planned("function").sensitivity
+    stated = method.plan().sum_named("function").sensitivity
     reached = largest_distance(method, parameters)
     assert reached <= stated
     assert reached >= 0.98 * stated
@@ -108,7 +108,7 @@ def test_no_turn_of_the_rule_moves_by_more_than_its_sensitivity_and_each_can_rea
     assert ("spread" in [planned.name for planned in method.plan().sums]) == (epsilon == 8.0)
     if task == "regression" and epsilon < 1.0:
         return
-    stated, parameters = method.plan().planned(name).sensitivity, rule_parameters(method, name)
+    stated, parameters = method.plan().sum_named(name).sensitivity, rule_parameters(method, name)
     rng, reached = np.random.default_rng(1), 0.0
     labels = np.array([0, 1]) if task == "classification" else np.array([-1.0, 1.0])
     for _ in range(100):
@@ -159,7 +159,7 @@ def test_a_study_that_chooses_for_itself_gets_what_it_always_got(keys: dict[str,
 @pytest.mark.parametrize("classes", [2, 3, 10])
 def test_no_two_records_of_a_discriminant_lie_further_apart_than_its_sensitivity(classes: int) -> None:
     method = moments(study(data=data(classes, 3, intercept=True), method={"function": "discriminant"}))
-    stated = method.plan().planned("function").sensitivity
+    stated = method.plan().sum_named("function").sensitivity
     reached = largest_distance(method, None)
     assert reached <= stated
     assert reached >= 0.97 * stated
@@ -174,7 +174,7 @@ def test_replacing_several_records_moves_the_sum_within_the_planned_sensitivity_
     one = np.tile([2.0, 0.0, 0.0, 0.0], (3, 1))
     labels = np.zeros(3, dtype=np.int64)
     moved = np.linalg.norm(contribution(method, one, labels) - contribution(method, -one, labels))
-    stated = method.plan().planned("function").sensitivity
+    stated = method.plan().sum_named("function").sensitivity
     assert 0.98 * stated <= moved <= stated
 
 
@@ -183,7 +183,7 @@ def test_the_bound_on_a_contribution_holds_for_the_largest_records(function: str
     method = moments(study(method={"function": function}))
     features = np.tile([2.0, 0.0, 0.0, 0.0], (50, 1))
     vector = contribution(method, features, np.zeros(50, dtype=np.int64))
-    assert np.linalg.norm(vector) == pytest.approx(method.plan().planned("function").encoding.bound / 2000 * 50)
+    assert np.linalg.norm(vector) == pytest.approx(method.plan().sum_named("function").encoding.bound / 2000 * 50)
 
 
 @pytest.mark.parametrize("function", ["softmax", "logistic-regression"])

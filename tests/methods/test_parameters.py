@@ -120,7 +120,7 @@ def requests(method: Method, plan: Plan) -> list[PartyRequest]:
         while True:
             if isinstance(request, Sum | Vote | Collect):
                 asked.append(request)
-                sums = plan.planned(request.name)
+                sums = plan.sum_named(request.name)
                 exact = np.full(len(sums.exact), 18)
                 noisy = np.zeros(sums.dimension)
                 if isinstance(request, Vote):
@@ -191,7 +191,7 @@ def test_with_allowed_parameters_a_party_answers_within_its_bound_whatever_its_r
 ) -> None:
     method, plan = planned(name, tmp_path)
     for number, request in enumerate(requests(method, plan)):
-        sums = plan.planned(request.name)
+        sums = plan.sum_named(request.name)
         for numbers in adversarial(method.parameters(request), number):
             asked = replace(request, parameters=numbers)
             method.check(asked, request.turn)
@@ -224,7 +224,7 @@ def test_with_allowed_parameters_no_record_moves_the_sum_by_more_than_the_sensit
                     )
                     for each in (rows, other)
                 )
-                assert np.linalg.norm(one.noisy - two.noisy) <= plan.planned(request.name).sensitivity
+                assert np.linalg.norm(one.noisy - two.noisy) <= plan.sum_named(request.name).sensitivity
 
 
 def wrong(allowed: Parameters) -> Iterator[np.ndarray | None]:

@@ -62,11 +62,11 @@ def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_
     counted = ~np.isin(np.arange(PARTIES), gone)
     assert done.outcome.counted["ballots"].tolist() == counted.tolist()
     # Each of the parties that are there brings its share of the noise: sized so that any 20 of them are enough.
-    share = done.plan.planned("ballots").total_std(PARTIES) / math.sqrt(PARTIES)
+    share = done.plan.sum_named("ballots").total_std(PARTIES) / math.sqrt(PARTIES)
     totals = by_hand(tmp_path, features, labels, groups, counted)
     deviation = share * math.sqrt(PARTIES - drop)
     # Rounding may move each of a query's numbers by one unit more.
-    move = math.sqrt(2.0) + math.sqrt(CLASSES) / done.plan.planned("ballots").encoding.scale
+    move = math.sqrt(2.0) + math.sqrt(CLASSES) / done.plan.sum_named("ballots").encoding.scale
     expected = data_dependent_epsilon(totals, deviation, move, 1e-5 - done.plan.slack)
     assert done.private is not None
     assert float(done.private["epsilon"]) == pytest.approx(expected, rel=1e-6)
@@ -100,7 +100,7 @@ def test_a_vote_that_failed_is_in_the_analysis_as_well(tmp_path: Path, monkeypat
     assert lucky.private is not None
     assert done.private is not None
     found, without = float(done.private["epsilon"]), float(lucky.private["epsilon"])
-    alone = epsilon_of(done.plan.planned("ballots").mu, 1e-5)
+    alone = epsilon_of(done.plan.sum_named("ballots").mu, 1e-5)
     assert without < alone < found <= done.plan.guarantee.epsilon * (1.0 + 1e-9)
     assert found >= max(alone, without)
 
@@ -142,7 +142,7 @@ def test_shares_that_are_rounded_are_counted_as_they_are_added_up(tmp_path: Path
     groups = np.repeat(np.arange(PARTIES), 4)
     method = Voting(agreed)
     plan = method.plan()
-    planned = plan.planned("ballots")
+    planned = plan.sum_named("ballots")
     assert planned.sensitivity / math.sqrt(QUERIES) > math.sqrt(2.0) / 3
     told: list[tuple[Floats, float]] = []
 

@@ -64,7 +64,7 @@ def test_a_single_record_that_is_left_out_costs_what_a_replaced_one_costs(tmp_pa
             Voting(study(tmp_path, {"unit": "record", "adjacency": adjacency}, ballots=ballots)).plan()
             for adjacency in ("add-remove", "replace")
         ]
-        assert plans[0].planned("ballots").noise_std == plans[1].planned("ballots").noise_std
+        assert plans[0].sum_named("ballots").noise_std == plans[1].sum_named("ballots").noise_std
         assert [plan.guarantee.adjacency for plan in plans] == ["add-remove", "replace"]
 
 

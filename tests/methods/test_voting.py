@@ -74,7 +74,7 @@ def test_a_model_may_abstain_and_is_then_nearer_to_any_vote_than_two_votes_are(
 
 def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(tmp_path: Path) -> None:
     plan = Voting(study(tmp_path, ballots="neighbours", neighbours=3)).plan()
-    planned = plan.planned("ballots")
+    planned = plan.sum_named("ballots")
     assert epsilon_of(planned.mu, 1e-6) == pytest.approx(1.0, rel=1e-6)
     assert planned.sensitivity == pytest.approx(math.sqrt(40.0) / 3, rel=0.01)
     told = float(plan.notes[-1].rsplit("= ", 1)[1])
@@ -95,13 +95,13 @@ def test_a_record_of_a_party_smaller_than_its_neighbourhood_is_told_what_it_gets
     moved = float(np.linalg.norm(alone - other))
     plan = method.plan()
     assert moved == pytest.approx(method.sensitivity(1))
-    assert plan.to_json()["epsilon_by_unit"]["record"] >= epsilon_of(moved / plan.planned("ballots").noise_std, 1e-6)
+    assert plan.to_json()["epsilon_by_unit"]["record"] >= epsilon_of(moved / plan.sum_named("ballots").noise_std, 1e-6)
 
 
 def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
     agreed = study(tmp_path, {"epsilon": None, "noise_multiplier": 7.0, "unit": "party"})
     plan = Voting(agreed).plan()
-    assert plan.planned("ballots").noise_std == pytest.approx(7.0, rel=0.01)
+    assert plan.sum_named("ballots").noise_std == pytest.approx(7.0, rel=0.01)
     assert plan.guarantee.epsilon == pytest.approx(epsilon_of(math.sqrt(40.0) / 7.0, 1e-6), rel=1e-3)
 
 
@@ -136,7 +136,7 @@ def test_a_budget_and_a_noise_give_as_many_queries_as_they_allow(unit: str, tmp_
     plan, asked = method.plan(), method.queries
     assert 1 < asked < 500
     assert plan.guarantee.epsilon <= 2.0
-    assert plan.planned("ballots").noise_std == pytest.approx(privacy["noise_multiplier"], rel=0.01)
+    assert plan.sum_named("ballots").noise_std == pytest.approx(privacy["noise_multiplier"], rel=0.01)
     one_more = method.sensitivity(method.study.group, asked + 1) / privacy["noise_multiplier"]
     assert epsilon_of(one_more, 1e-6) > 2.0
     assert any(f"epsilon would pay for {asked:,} with this noise" in note for note in plan.notes)

@@ -28,7 +28,7 @@ def note_on_leads(folder: Path, classes: int, parties: int, **said: Any) -> tupl
     plan = Voting(agreed).plan()
     (note,) = (note for note in plan.notes if "times in 100" in note)
     survivors = range(plan.trust.least_survivors, parties + 1)
-    return note, max(plan.planned("ballots").total_std(count) for count in survivors)
+    return note, max(plan.sum_named("ballots").total_std(count) for count in survivors)
 
 
 def share_of_wins(lead: float, classes: int, noise: float) -> float:

@@ -97,7 +97,7 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
         mine = groups == party
         nearest = ((asked[:, None] - features[mine]) ** 2).sum(axis=2).argmin(axis=1)
         totals[np.arange(30), labels[mine][nearest]] += 1.0
-    deviation = done.plan.planned("ballots").total_std(60)
+    deviation = done.plan.sum_named("ballots").total_std(60)
     expected = data_dependent_epsilon(totals, deviation, math.sqrt(2.0), 1e-5)
     assert float(done.private["epsilon"]) == pytest.approx(expected, rel=1e-3)
     assert "never publish" in str(done.private["warning"])

@@ -29,7 +29,7 @@ from unspoken.data.files import Records
 from unspoken.engines import actors
 from unspoken.engines.network.client import Client
 from unspoken.engines.network.link import Link
-from unspoken.engines.network.loading import load
+from unspoken.engines.network.loading import warm_up
 from unspoken.engines.network.relay import Relay
 from unspoken.methods.base import Method, PartyRequest
 from unspoken.methods.planning import Plan
@@ -201,7 +201,7 @@ def warm(path: Path) -> None:
     if study.method.name == "cross-silo":
         import torch  # noqa: F401
     PLANS[study.digest()] = plan = plan_for(study)
-    load(plan)
+    warm_up(plan)
     if study.summation.protocol == "secagg+" and study.method.name == "helmet":
         count, parties = study.parties.records, study.parties.count
         records = Records(np.zeros((count * parties, study.data.features or 0)), np.arange(count * parties) % 2)

@@ -14,10 +14,10 @@ from websockets.asyncio.server import serve
 
 from unspoken.cli import app
 from unspoken.engines.network import tls
-from unspoken.engines.network.client import Client, Coordinator, Finished, Told, Unreachable
+from unspoken.engines.network.client import Client, CoordinatorAddress, Finished, Told, Unreachable
+from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import ENDING, Ending, Piece, packed
 from unspoken.engines.network.sign_in import ServerSignIn, SignInRefused
-from unspoken.engines.network.terms import Terms
 from unspoken.errors import UnspokenError
 from unspoken.summation.base import Roster
 from unspoken.summation.keys import Identity
@@ -64,7 +64,7 @@ OTHERS = [
 
 def client_of(port: int, said: list[str], patience: float = 20.0) -> Client:
     role: Any = Role()
-    where = Coordinator("127.0.0.1", port, tls.certificate_digest(HUB))
+    where = CoordinatorAddress("127.0.0.1", port, tls.certificate_digest(HUB))
     return Client(role, STUDY, ME, ROSTER, where, told=Told(line=said.append), patience=patience)
 
 
@@ -121,4 +121,4 @@ def test_patience_is_a_number_of_seconds(command: list[str], seconds: str) -> No
 @pytest.mark.parametrize("seconds", [math.nan, math.inf, -1.0])
 def test_terms_are_numbers_of_seconds(name: str, seconds: float) -> None:
     with pytest.raises(UnspokenError, match=f"{name} is .*, but should be a number of seconds"):
-        Terms(**{name: seconds})
+        Deadlines(**{name: seconds})

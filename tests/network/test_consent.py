@@ -278,7 +278,7 @@ def test_the_total_counts_what_was_spent_and_a_study_that_was_begun_once(town: T
     other = make_study(
         {**town.study.model_dump(mode="json", exclude_none=True), "study": {"name": "b", "task": "classification"}}
     )
-    ledger.charge(plan.run("one"), "first", plan.costs)
+    ledger.charge(plan.ledger_run("one"), "first", plan.costs)
     assert refusal(policy, plan, ledger) is None, "it goes on"
     assert "would come to" in (refusal(policy, plan_for(other), ledger) or "")
 
@@ -326,9 +326,9 @@ def test_two_studies_that_were_both_agreed_to_keep_the_policy_s_total(town: Town
     limit = total_limit(policy)
     assert limit is not None
     ledger.cap(limit)
-    ledger.charge(plan.run("one"), "first", plan.costs)
+    ledger.charge(plan.ledger_run("one"), "first", plan.costs)
     with pytest.raises(OverLimit, match="the policy's limit"):
-        ledger.charge(plan.run("two"), "first", plan.costs)
+        ledger.charge(plan.ledger_run("two"), "first", plan.costs)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from websockets.asyncio.server import serve
 
-from unspoken.engines.network.client import Client, Coordinator, Finished, Told, Unreachable
+from unspoken.engines.network.client import Client, CoordinatorAddress, Finished, Told, Unreachable
 from unspoken.engines.network.frames import Countersigned, Ending, Got, News, Piece, packed, unpacked
 from unspoken.engines.network.sign_in import ServerSignIn, SignInRefused
 from unspoken.methods.parameters import Refused
@@ -29,7 +29,7 @@ class Role:
 
 def client_of(port: int = 1, told: Told | None = None) -> Client:
     role: Any = Role()
-    where = Coordinator("127.0.0.1", port, encrypted=False)
+    where = CoordinatorAddress("127.0.0.1", port, encrypted=False)
     return Client(role, "d" * 64, ME, ROSTER, where, told=told, patience=0.3)
 
 

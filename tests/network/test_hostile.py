@@ -25,10 +25,10 @@ from cast import study_of
 from network.test_server import honest, made
 from small_studies import public_file
 from unspoken.engines.network import frames, relay, server, tls
-from unspoken.engines.network.client import Client, Coordinator, Told, Unreachable
+from unspoken.engines.network.client import Client, CoordinatorAddress, Told, Unreachable
+from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Denied, Piece, packed
 from unspoken.engines.network.link import Arrived
-from unspoken.engines.network.server import Terms
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
 from unspoken.roles.messages import Ask, Carried
 from unspoken.roles.tries import next_attempt
@@ -69,7 +69,7 @@ def unharmed(public: Path, harm: Callable[[loopback.Loopback, int], Awaitable[No
 
 def refused(network: loopback.Loopback, port: int, identity: Identity, study: str = "") -> Client:
     """A client for party 0, of whom something is wrong."""
-    where = Coordinator("127.0.0.1", port, tls.certificate_digest(network.keys.coordinator))
+    where = CoordinatorAddress("127.0.0.1", port, tls.certificate_digest(network.keys.coordinator))
     role: Any = network.actors.parties["party:0"]
     return Client(role, study or network.study, identity, network.keys.roster, where, patience=5.0)
 
@@ -116,7 +116,7 @@ def test_a_coordinator_of_another_version_is_left_by_name_with_both_versions(pub
 
     async def play() -> None:
         async with serve(greet, "127.0.0.1", 0) as listening:
-            where = Coordinator("127.0.0.1", listening.sockets[0].getsockname()[1], encrypted=False)
+            where = CoordinatorAddress("127.0.0.1", listening.sockets[0].getsockname()[1], encrypted=False)
             role: Any = network.actors.parties["party:0"]
             client = Client(role, network.study, network.keys.identity(0), network.keys.roster, where)
             with pytest.raises(SignInRefused, match=r"unspoken 7\.0, which speaks version 2 .* Install unspoken 7\.0"):
@@ -136,7 +136,7 @@ def test_who_forgets_or_adds_plain_is_told_so(listens: bool, encrypted: bool, re
     async def play() -> None:
         listening = await network.server.listen("127.0.0.1", 0, encrypted=listens)
         pinned = tls.certificate_digest(network.keys.coordinator)
-        where = Coordinator("127.0.0.1", listening.sockets[0].getsockname()[1], pinned, encrypted=encrypted)
+        where = CoordinatorAddress("127.0.0.1", listening.sockets[0].getsockname()[1], pinned, encrypted=encrypted)
         role: Any = network.actors.parties["party:0"]
         identity, roster = network.keys.identity(0), network.keys.roster
         client = Client(role, network.study, identity, roster, where, patience=0.0, told=Told(line=said.append))
@@ -296,7 +296,7 @@ def test_a_coordinator_that_goes_on_without_acknowledgements_is_not_heard(
     monkeypatch.setattr(module, "WINDOW_BYTES", 2000)
     monkeypatch.setattr(module, "_MOST_AHEAD", 5000)
     network, _ = made(study_of(public, "turns", "secagg+"))
-    where = Coordinator("127.0.0.1", 1)
+    where = CoordinatorAddress("127.0.0.1", 1)
 
     class Role:
         largest = 500
@@ -320,7 +320,7 @@ Lie = Callable[[Any], None]
 def lied_to(public: Path, monkeypatch: pytest.MonkeyPatch, lie: Lie) -> Any:
     """What parties say of a coordinator that lies, and how the study ends for it."""
     said: list[str] = []
-    monkeypatch.setattr(loopback, "TERMS", Terms(1.5, 60.0, 0.2))
+    monkeypatch.setattr(loopback, "TERMS", Deadlines(1.5, 60.0, 0.2))
     monkeypatch.setattr(loopback, "Client", functools.partial(Client, told=Told(line=said.append)))
     network, recording = made(study_of(public, "turns", "secagg+"))
     network.actors.coordinator.tries._most_free = 0

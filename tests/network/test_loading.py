@@ -11,7 +11,7 @@ import pytest
 
 from small_studies import federation_of, method_of, small
 from unspoken.engines import local
-from unspoken.engines.network.loading import load
+from unspoken.engines.network.loading import warm_up
 from unspoken.noise import discrete_gaussian
 from unspoken.summation import shamir
 
@@ -39,4 +39,4 @@ def test_a_study_compiles_nothing_that_was_not_loaded(tmp_path: Path, monkeypatc
     plan = method.plan()
     used = kinds(monkeypatch, lambda: local.run(method, plan, federation_of(plan.study)))
     assert {name for name, *_ in used} == {name for _, name in COMPILED}
-    assert used <= kinds(monkeypatch, lambda: load(plan))
+    assert used <= kinds(monkeypatch, lambda: warm_up(plan))

@@ -46,7 +46,7 @@ def test_a_party_that_was_charged_and_has_no_state_is_not_asked(town: Town) -> N
     home, plan = town.folder / "homes" / NAMES[0], plan_for(town.study)
     ready = sites.prepare(town.study, town.folder / f"{NAMES[0]}.npz", key=town.key(NAMES[0]))
     name = run_name(plan, ready.identity)
-    Ledger(home / "ledger.sqlite", NAMES[0]).charge(plan.run(name, seat=True), "00", plan.costs)
+    Ledger(home / "ledger.sqlite", NAMES[0]).charge(plan.ledger_run(name, seat=True), "00", plan.costs)
     check_not_asked(town, "the state of this party in it is gone")
     assert not (home / "states").exists()
 

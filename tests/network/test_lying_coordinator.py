@@ -155,7 +155,7 @@ def test_a_coordinator_that_never_finishes_a_word_is_left_when_patience_ends(
     with create_server(("127.0.0.1", 0)) as listening:
         dripping = town.submit(lambda: drips(listening))
         with pytest.raises(client.Unreachable, match="not reached for"):
-            ready.join(sites.Where("127.0.0.1", listening.getsockname()[1], encrypted=False), patience=0.5)
+            ready.join(sites.CoordinatorAddress("127.0.0.1", listening.getsockname()[1], encrypted=False), patience=0.5)
         over.set()
         dripping.result(10)
 

@@ -67,7 +67,7 @@ def test_the_total_is_that_of_a_data_set_and_the_refusal_names_it(content: dict[
     plan = plan_for(make_study(content))
     policy = policy_of(limits={"total_epsilon": 2.5, "total_delta": 1e-5})
     spent, other = Ledger(tmp_path / "ledger.sqlite", "wards"), Ledger(tmp_path / "ledger.sqlite", "patients")
-    spent.charge(plan.run("one"), "first", plan.costs)
+    spent.charge(plan.ledger_run("one"), "first", plan.costs)
     next_one = plan_for(make_study({**content, "study": {**content["study"], "name": "another"}}))
     assert 'but all studies on "wards" together would come to' in (refusal(policy, next_one, spent) or "")
     assert refusal(policy, next_one, other) is None

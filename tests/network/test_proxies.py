@@ -19,7 +19,7 @@ from network.proxies import NGINX, Authority, ConnectProxy, Proxy, TerminatingPr
 from network.test_server import honest, made
 from network.test_window import get
 from small_studies import public_file
-from unspoken.engines.network.client import Client, Coordinator, Unreachable
+from unspoken.engines.network.client import Client, CoordinatorAddress, Unreachable
 
 NGINX_PROGRAM = shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
 
@@ -94,7 +94,7 @@ def test_a_proxy_that_does_not_let_through_is_told_with_the_remedy(
         if not is_there:
             await proxy.stop()
         monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{port}")
-        where = Coordinator("127.0.0.1", 9, "00" * 32)
+        where = CoordinatorAddress("127.0.0.1", 9, "00" * 32)
         client = Client(role, network.study, network.keys.identity(0), network.keys.roster, where, patience=0.0)
         with pytest.raises(Unreachable, match=reason):
             await client.run()
@@ -110,7 +110,7 @@ def behind_a_proxy(monkeypatch: pytest.MonkeyPatch, authority: Authority) -> Non
 
     listen = server.Server.listen
     monkeypatch.setattr(server.Server, "listen", lambda self, host, port: listen(self, host, port, encrypted=False))
-    monkeypatch.setattr(loopback, "Coordinator", lambda host, port, pinned: Coordinator(host, port))
+    monkeypatch.setattr(loopback, "Coordinator", lambda host, port, pinned: CoordinatorAddress(host, port))
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
 
 
@@ -151,7 +151,7 @@ def test_a_certificate_of_nobody_s_is_refused_with_the_reason(
 
     async def play() -> None:
         proxy = TerminatingProxy(9)
-        where = Coordinator("127.0.0.1", await proxy.start(authority.context))
+        where = CoordinatorAddress("127.0.0.1", await proxy.start(authority.context))
         client = Client(role, network.study, network.keys.identity(0), network.keys.roster, where, patience=0.0)
         with pytest.raises(Unreachable, match="an authority must have signed it"):
             await client.run()

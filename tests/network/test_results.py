@@ -144,7 +144,7 @@ def test_a_party_that_was_away_gets_the_result_while_the_coordinator_waits(
         await took(self, Cut())
 
     monkeypatch.setattr(client.Client, "_receive", cut)
-    serving, port = town.serve(terms=sites.Terms(300.0, 300.0, 200.0))
+    serving, port = town.serve(deadlines=sites.Deadlines(300.0, 300.0, 200.0))
     joining = [town.join(name, port) for name in NAMES]
     assert len(serving.result(300).signatures) == 4
     assert not cuts
@@ -172,7 +172,7 @@ def test_without_the_others_signatures_a_party_keeps_what_it_has_and_says_what_i
 
 
 def test_an_abort_is_told_to_all(town: Town) -> None:
-    serving, port = town.serve(terms=sites.Terms(300.0, 3.0, 0.2))
+    serving, port = town.serve(deadlines=sites.Deadlines(300.0, 3.0, 0.2))
     joining = [town.join(name, port) for name in NAMES[:2]]
     with pytest.raises(Aborted, match="2 of 3 parties"):
         serving.result(300)
@@ -194,7 +194,7 @@ def test_a_signature_that_was_lost_with_its_connection_is_sent_again(
             raise Rejected("the line is cut")
 
     monkeypatch.setattr(client.Client, "_end", losing)
-    serving, port = town.serve(terms=sites.Terms(300.0, 300.0, 200.0))
+    serving, port = town.serve(deadlines=sites.Deadlines(300.0, 300.0, 200.0))
     joining = [town.join(name, port) for name in NAMES]
     assert len(serving.result(300).signatures) == 4
     assert all(len(each.result(300).signatures) == 4 for each in joining)

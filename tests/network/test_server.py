@@ -21,9 +21,9 @@ from small_studies import KEY, Recording, federation_of, method_of, public_file,
 from unspoken.engines import local
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.network import frames, server, tls
-from unspoken.engines.network.client import Client, Coordinator
+from unspoken.engines.network.client import Client, CoordinatorAddress
+from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Denied, Piece, packed
-from unspoken.engines.network.server import Terms
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
@@ -62,7 +62,7 @@ def test_a_bad_line_changes_no_total(
     from unspoken.engines.network import link
 
     monkeypatch.setattr(link, "PIECE_BYTES", 500)
-    monkeypatch.setattr(loopback, "TERMS", Terms(60.0, 60.0, 60.0))
+    monkeypatch.setattr(loopback, "TERMS", Deadlines(60.0, 60.0, 60.0))
     for seed in seeds(protocol == "secagg+", 2):
         network, recording = made(study_of(public, kind, protocol))
         line = BadLine(seed, cuts=30, mean_bytes=3000.0)
@@ -160,7 +160,7 @@ def test_a_server_with_another_certificate_or_key_is_left_at_once(
 
     async def play(digest: str, reason: str) -> None:
         listening = await network.server.listen("127.0.0.1", 0)
-        where = Coordinator("127.0.0.1", listening.sockets[0].getsockname()[1], digest)
+        where = CoordinatorAddress("127.0.0.1", listening.sockets[0].getsockname()[1], digest)
         client = Client(role, network.study, network.keys.identity(0), network.keys.roster, where, patience=5.0)
         with pytest.raises(SignInRefused, match=reason):
             await client.run()
@@ -175,7 +175,7 @@ def test_a_server_with_another_certificate_or_key_is_left_at_once(
 
 def test_too_few_parties_end_the_study_before_it_begins(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     network, _ = made(study_of(public, "turns", "secagg+"))
-    network.server._terms = Terms(1.0, 0.2, 0.2)
+    network.server._deadlines = Deadlines(1.0, 0.2, 0.2)
     with pytest.raises(Aborted, match="0 of 6 parties and 0 of 0 helpers have joined in 0 s, where 6 parties"):
         asyncio.run(network.server.run())
 

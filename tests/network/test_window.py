@@ -21,7 +21,7 @@ from unspoken.engines.network.door import CannotListen, Door
 from unspoken.engines.network.frames import News
 from unspoken.engines.network.metrics import metrics
 from unspoken.engines.network.page import POLICY
-from unspoken.engines.network.status import Participant, Status
+from unspoken.engines.network.status import ParticipantStatus, Status
 from unspoken.engines.network.window import Viewers
 from unspoken.noise.stream import SecretStream
 
@@ -156,7 +156,7 @@ def test_only_those_may_look_who_were_named(
 def hostile() -> Status:
     name = '<script>alert("x")</script>'
     news = News("vectors", 1, 2, 3.0, ("party:1",), 1, 2, 1, 2, 5)
-    return Status(name, "ab" * 32, "promise", name, (Participant(name, "party", True),), news, name, 1, "", 0)
+    return Status(name, "ab" * 32, "promise", name, (ParticipantStatus(name, "party", True),), news, name, 1, "", 0)
 
 
 def test_names_are_text_and_the_page_needs_nothing_from_elsewhere() -> None:

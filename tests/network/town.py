@@ -57,19 +57,19 @@ class Town:
     def key(self, name: str) -> Path:
         return self.folder / "homes" / name / f"{name}.secret"
 
-    def serve(self, terms: sites.Terms | None = None) -> tuple[Future[sites.Served], int]:
+    def serve(self, deadlines: sites.Deadlines | None = None) -> tuple[Future[sites.Served], int]:
         """The coordinator, and its port."""
         port: queue.Queue[int] = queue.Queue()
         entrance, events = sites.Entrance("127.0.0.1", 0), sites.Events(listening=port.put)
-        terms = terms or sites.Terms(300.0, 300.0, 0.2)
+        deadlines = deadlines or sites.Deadlines(300.0, 300.0, 0.2)
         serving = self._threads.submit(
-            lambda: sites.serve(self.study, entrance, key=self.key("hub"), terms=terms, events=events)
+            lambda: sites.serve(self.study, entrance, key=self.key("hub"), deadlines=deadlines, events=events)
         )
         return serving, port.get(timeout=300)
 
-    def where(self, port: int) -> sites.Where:
+    def where(self, port: int) -> sites.CoordinatorAddress:
         assert self.study.roster is not None
-        return sites.Where("127.0.0.1", port, self.study.roster.certificate)
+        return sites.CoordinatorAddress("127.0.0.1", port, self.study.roster.certificate)
 
     def join(self, name: str, port: int, ledger: Ledger | None = None, **given: Any) -> Future[sites.Joined]:
         data = self.folder / f"{name}.npz"

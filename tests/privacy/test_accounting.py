@@ -12,7 +12,7 @@ from dp_accounting.pld import PLDAccountant
 
 import unspoken
 from unspoken.privacy import gaussian, subsampled
-from unspoken.privacy.accounting import Terms, check_kept, epsilon_of, guarantee_of, kept, mu_of
+from unspoken.privacy.accounting import Terms, check_kept, epsilon_of, guarantee_after, guarantee_of, mu_of
 from unspoken.privacy.events import Gaussian, PureLoss, Spend, SubsampledGaussian, Unprotected, together
 from unspoken.privacy.guarantee import Trust
 
@@ -105,8 +105,8 @@ def test_no_more_than_the_promise_is_stated_and_noise_that_keeps_less_is_an_erro
     with pytest.raises(RuntimeError, match="was promised"):
         guarantee_of(spend, TERMS, promised=0.99 * spent)
     with pytest.raises(RuntimeError, match="was promised"):
-        kept(promise, Spend((Gaussian(1.01),), 1))
-    assert kept(promise, Spend((Gaussian(0.9),), 1)).epsilon < spent
+        guarantee_after(promise, Spend((Gaussian(1.01),), 1))
+    assert guarantee_after(promise, Spend((Gaussian(0.9),), 1)).epsilon < spent
     check_kept(spent, spent)
 
 

@@ -119,7 +119,9 @@ def charged(kinds: list[str], public: Path) -> Ledger:
         plan = plan_of(kind, public)
         for planned in plan.sums:
             for number in range(planned.releases):
-                ledger.charge(plan.run(kind), f"{planned.name} {number}", plan.costs_of_a_vector(planned.name, 1))
+                ledger.charge(
+                    plan.ledger_run(kind), f"{planned.name} {number}", plan.costs_of_a_vector(planned.name, 1)
+                )
     return ledger
 
 

@@ -70,7 +70,7 @@ def test_correlated_noise_counts_those_whom_a_coordinator_may_leave_out(
     mu = math.sqrt(np.linalg.inv(covariance)[0, 0]) * planned.sensitivity * planned.encoding.scale
     assert mu == pytest.approx(planned.mu, rel=1e-6)
     # What is stated after a run allows for it as well.
-    told = plan.released({"function": [Participation(parties - dropouts, parties - dropouts)]})
+    told = plan.guarantee_after({"function": [Participation(parties - dropouts, parties - dropouts)]})
     assert told.epsilon == pytest.approx(epsilon_of(mu, 1e-5 - plan.slack), rel=1e-6)
     assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-6)
 
@@ -99,7 +99,7 @@ def test_every_number_that_any_party_draws_is_counted(
     local.run(method_for(agreed), plan, federation_of(agreed))
     # Of noise that is not made of components as much is counted as if it were.
     samples = drawn if protocol == "secagg" else (1 + COMPONENTS) * drawn
-    assert plan.run("run").distance == pytest.approx(samples * DISTANCE, rel=1e-6, abs=0.0)
+    assert plan.ledger_run("run").distance == pytest.approx(samples * DISTANCE, rel=1e-6, abs=0.0)
     assert plan.slack == pytest.approx((1.0 + math.exp(2.0)) * samples * DISTANCE, rel=1e-6, abs=0.0)
 
 

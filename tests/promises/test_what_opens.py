@@ -373,6 +373,6 @@ def test_what_is_stated_after_a_run_leaves_room_for_a_lying_coordinator(monkeypa
     monkeypatch.setattr(ComputeNodes, "openable", lambda self, colluding: Openable(self.session.least_survivors - 2))
     plan = method_for(study(12, 1, 1, "compute-nodes")).plan()
     assert plan.trust.withheld == 2
-    told = plan.released({"model": [Participation(11, 11)]})
+    told = plan.guarantee_after({"model": [Participation(11, 11)]})
     assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-6)
-    assert plan.released({"model": [Participation(12, 12)]}).epsilon < told.epsilon
+    assert plan.guarantee_after({"model": [Participation(12, 12)]}).epsilon < told.epsilon

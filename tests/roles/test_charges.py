@@ -52,7 +52,7 @@ def test_a_whole_run_costs_each_party_what_the_certificate_promises(method: str,
 def test_all_planned_vectors_together_cost_the_plan(method: str, task: str, public: Path) -> None:
     """As often as a party may send, by its own count."""
     plan = method_for(small(public, method, task, attempts=2)).plan()
-    ledger, run = Ledger(), plan.run("run")
+    ledger, run = Ledger(), plan.ledger_run("run")
     vectors = [planned for planned in plan.sums for _ in range(planned.releases)] if not plan.is_pooled else []
     for number, planned in enumerate(vectors):
         ledger.charge(run, str(number), plan.costs_of_a_vector(planned.name))
@@ -94,7 +94,9 @@ def test_many_runs_cost_what_another_library_says(method: str, task: str, runs: 
     for number in range(runs):
         for planned in plan.sums:
             for turn in range(planned.count):
-                ledger.charge(plan.run(str(number)), f"{planned.name}/{turn}", plan.costs_of_a_vector(planned.name))
+                ledger.charge(
+                    plan.ledger_run(str(number)), f"{planned.name}/{turn}", plan.costs_of_a_vector(planned.name)
+                )
     found = spent(ledger, plan)
     assert found == pytest.approx(independent(plan, runs), rel=5e-3)
     assert found < 0.7 * runs * 0.5 or runs == 2
@@ -120,7 +122,7 @@ def test_a_limit_that_another_study_reaches_meanwhile_stops_the_next_vector(publ
     ledger.set_limit(2.5, study.privacy.delta)
     actors.send(actors.coordinator.start())
     actors.deliver(Vanishing([]))
-    other = msgspec.structs.replace(actors.coordinator.plan.run("other"), study="other")
+    other = msgspec.structs.replace(actors.coordinator.plan.ledger_run("other"), study="other")
     ledger.charge(other, "a", [Gaussian(0.5)])
     messages: list[bytes] = []
 
@@ -207,7 +209,7 @@ def test_an_attempt_that_was_charged_for_one_sum_pays_for_no_other(public: Path)
     """After a crash between charge and state, a lying coordinator asks for another sum under the same attempt."""
     plan = method_for(small(public, "moments", "classification")).plan()
     cheap, dear = (plan.costs_of_a_vector(planned.name) for planned in (plan.sums[0], plan.sums[-1]))
-    ledger, run = Ledger(), plan.run("run")
+    ledger, run = Ledger(), plan.ledger_run("run")
     assert tuple(cheap) != tuple(dear)
     ledger.charge(run, "first", cheap)
     ledger.charge(run, "first", cheap)

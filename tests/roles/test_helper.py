@@ -27,7 +27,7 @@ SCENE = pytest.mark.parametrize(("kind", "protocol"), SCENES)
 
 def lies(name: str, assisted: list[Assist], plan: Any) -> list[tuple[str, Any]]:
     """What must be refused at any time, with a word of the refusal."""
-    planned = plan.planned(name)
+    planned = plan.sum_named(name)
     wrong: Any = "prepare" if planned.noise.summed else "sum"
     right: Any = "sum" if planned.noise.summed else "prepare"
     found: list[tuple[str, Any]] = [

@@ -27,7 +27,7 @@ from unspoken.cli.program import (
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
-    from unspoken.comparison import Comparison, Run
+    from unspoken.comparison import ComparedRun, Comparison
     from unspoken.comparison.plots import By
     from unspoken.study import Study
 
@@ -152,14 +152,16 @@ def _check_tests(study: Study, test: Path | None, hold_out: float | None) -> Non
         )
 
 
-def _runs(compared: Comparison, table: Path | None, progress: Any, force: bool, how: dict[str, Any]) -> list[Run]:
+def _runs(
+    compared: Comparison, table: Path | None, progress: Any, force: bool, how: dict[str, Any]
+) -> list[ComparedRun]:
     """All runs; with a table, those that a journal has are not done again."""
     from unspoken.comparison import compare
-    from unspoken.comparison.journal import Journal, rows_of, write_table
+    from unspoken.comparison.journal import ComparisonJournal, rows_of, write_table
 
     if table is None:
         return compare(compared, progress=progress, **how)
-    journal = Journal(table, compared)
+    journal = ComparisonJournal(table, compared)
     try:
         runs = compare(compared, **how, done=journal.runs, keep=journal.keep, progress=progress)
         write_table(table, rows_of(runs, _facts(compared)), replace=force)
@@ -178,7 +180,9 @@ def _facts(compared: Comparison) -> dict[str, str]:
     return compared.digests() | {f"version_{name}": number for name, number in versions().items()}
 
 
-def _show(compared: Comparison, runs: list[Run], metric: str, files: dict[str, Path | None], as_json: bool) -> None:
+def _show(
+    compared: Comparison, runs: list[ComparedRun], metric: str, files: dict[str, Path | None], as_json: bool
+) -> None:
     from unspoken import comparison
     from unspoken.comparison.points import remarks
     from unspoken.report import terminal

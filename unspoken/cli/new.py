@@ -39,14 +39,14 @@ def new(
     import tomllib
 
     from unspoken.study import make_study
-    from unspoken.templates import quoted, study_text
+    from unspoken.templates import study_text, toml_text
 
     if not force:
         writing.check_free(path)
     columns = _columns(columns_of, label, classes, task, matrix)
     text = study_text(
-        quoted(str(path))[1:-1],
-        quoted(name)[1:-1],
+        toml_text(str(path))[1:-1],
+        toml_text(name)[1:-1],
         matrix=matrix,
         task=task,
         method=method,

@@ -20,7 +20,7 @@ from unspoken.errors import UnspokenError
 if TYPE_CHECKING:
     from unspoken.privacy.ledger import Ledger
     from unspoken.report.live import Progress
-    from unspoken.sites import Joined, Told, Viewers, Where
+    from unspoken.sites import CoordinatorAddress, Joined, Told, Viewers
     from unspoken.study import Study
 
 _GOES_ON = "the same command goes on where it was"
@@ -179,7 +179,7 @@ def serve(
 ) -> None:
     """Coordinate a study: wait for everyone, run it, and write the model and the certificate."""
     from unspoken.report import terminal
-    from unspoken.sites import Entrance, Events, Terms, serve
+    from unspoken.sites import Deadlines, Entrance, Events, serve
     from unspoken.study import read_study
 
     study = read_study(path)
@@ -191,7 +191,7 @@ def serve(
             study,
             Entrance(host, port, encrypted=not plain, viewers=viewers),
             key=keys,
-            terms=Terms(stage_seconds, join_seconds, grace_seconds),
+            deadlines=Deadlines(stage_seconds, join_seconds, grace_seconds),
             events=Events(shown.say, shown.show, shown.meet, lambda port: shown.say(f"listening on {host}:{port}")),
         )
     # If it was stopped after it had written them, they are there.
@@ -283,13 +283,13 @@ def _print_refused(reason: str, as_json: bool, account: Ledger) -> None:
         print_json({"outcome": "refused", "reason": reason, "survivors": 0, "files": {}, "spent": spent})
 
 
-def _where(study: Study, address: str, plain: bool) -> Where:
-    from unspoken.sites import Where
+def _where(study: Study, address: str, plain: bool) -> CoordinatorAddress:
+    from unspoken.sites import CoordinatorAddress
 
     host, port = _place(address, "--coordinator", least=1)
     if study.roster is None:
         raise study.error("roster", "is missing; whoever coordinates makes it of everyone's cards (`unspoken roster`)")
-    return Where(host, port, study.roster.certificate, encrypted=not plain)
+    return CoordinatorAddress(host, port, study.roster.certificate, encrypted=not plain)
 
 
 def _place(address: str, option: str, least: int) -> tuple[str, int]:

@@ -4,16 +4,16 @@
 is done, `points` sums it up, and `plots` draws it.
 """
 
-from unspoken.comparison.cells import Cell, Comparison, Run, cells_of
+from unspoken.comparison.cells import Cell, ComparedRun, Comparison, cells_of
 from unspoken.comparison.points import Point, interval, metric_of, points_of
 from unspoken.comparison.running import compare
 from unspoken.comparison.variants import study_for, with_variants
 
 __all__ = [
     "Cell",
+    "ComparedRun",
     "Comparison",
     "Point",
-    "Run",
     "cells_of",
     "compare",
     "interval",

@@ -95,7 +95,7 @@ def _digest(*arrays: Any) -> str:
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """The result of one run."""
 
     variant: str
@@ -160,7 +160,7 @@ class Worker:
         # The last few: each may hold a copy of all records.
         self._split = lru_cache(maxsize=2)(comparison.split_for)
 
-    def run(self, cell: Cell) -> Run:
+    def run(self, cell: Cell) -> ComparedRun:
         compared, study = self._comparison, self._comparison.study_of(cell)
         seed = compared.seed_of(cell.repeat)
         train, groups, test = self._split(cell.parties, seed)
@@ -169,7 +169,7 @@ class Worker:
         done = simulate_records(study, train, groups, test, seed=seed)
         metrics = done.metrics or self._error(study, done.outcome.release, train)
         guarantee = done.plan.guarantee
-        return Run(
+        return ComparedRun(
             variant=cell.variant,
             method=method_of(compared.study, cell.variant),
             computes=study.described.told(study),

@@ -18,19 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from unspoken import writing
-from unspoken.comparison.cells import Comparison, Run
+from unspoken.comparison.cells import ComparedRun, Comparison
 from unspoken.errors import UnspokenError
 
 FORMATS = (".csv", ".parquet")
 
 
-class Journal:
+class ComparisonJournal:
     """The runs that are over, on disk."""
 
     def __init__(self, table: Path, comparison: Comparison) -> None:
         self.path = table.with_name(table.name + ".journal")
         self._comparison = comparison
-        self._found: list[Run] = []
+        self._found: list[ComparedRun] = []
         facts: dict[str, Any] = {"split": comparison.kind, "seed": comparison.seed, **comparison.digests()}
         # Later additions: without them a journal is as it was.
         facts |= {} if comparison.hold_out is None else {"hold_out": comparison.hold_out}
@@ -46,7 +46,7 @@ class Journal:
             os.close(self._file)
             raise
 
-    def _read(self) -> list[Run]:
+    def _read(self) -> list[ComparedRun]:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -66,12 +66,12 @@ class Journal:
         self._found = [_run(line) for line in lines]
         return [run for run in self._found if self._is_same(run)]
 
-    def _is_same(self, run: Run) -> bool:
+    def _is_same(self, run: ComparedRun) -> bool:
         """Whether the run is of the study that would be run now."""
         known = self._comparison.variants
         return run.variant in known and self._comparison.study_of(run.cell).digest() == run.study_sha256
 
-    def keep(self, run: Run) -> None:
+    def keep(self, run: ComparedRun) -> None:
         """Bring a run to the disk."""
         self._append(json.dumps(run.to_json()))
 
@@ -98,7 +98,7 @@ class Journal:
             os.close(self._file)
         self._file = -1
 
-    def end(self, runs: Sequence[Run]) -> bool:
+    def end(self, runs: Sequence[ComparedRun]) -> bool:
         """Remove the journal once its runs are in the table. If it has others, it stays. Returns whether it is gone."""
         self.close()
         if gone := all(run in runs for run in self._found):
@@ -106,12 +106,12 @@ class Journal:
         return gone
 
 
-def _run(line: str) -> Run:
+def _run(line: str) -> ComparedRun:
     content = json.loads(line)
-    return Run(**{field.name: content[field.name] for field in fields(Run) if field.name in content})
+    return ComparedRun(**{field.name: content[field.name] for field in fields(ComparedRun) if field.name in content})
 
 
-def rows_of(runs: Sequence[Run], facts: dict[str, Any]) -> list[dict[str, Any]]:
+def rows_of(runs: Sequence[ComparedRun], facts: dict[str, Any]) -> list[dict[str, Any]]:
     """A flat row for each run: its facts, those that all runs have in common, and each metric in a column."""
     rows = []
     for run in runs:

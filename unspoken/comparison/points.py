@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from unspoken.comparison.cells import Run
+from unspoken.comparison.cells import ComparedRun
 from unspoken.errors import UnspokenError
 from unspoken.study.description import BY_RULE
 
@@ -70,22 +70,22 @@ def interval(runs: Sequence[float]) -> list[float] | None:
     return [mean - half, mean + half]
 
 
-def points_of(runs: Sequence[Run]) -> list[Point]:
+def points_of(runs: Sequence[ComparedRun]) -> list[Point]:
     """A point for all runs that differ in their noise only, in the order of the runs."""
-    groups: dict[tuple[str, float, int], list[Run]] = {}
+    groups: dict[tuple[str, float, int], list[ComparedRun]] = {}
     for run in runs:
         groups.setdefault((run.variant, run.asked, run.parties), []).append(run)
     return [_point(group) for group in groups.values()]
 
 
-def _point(group: list[Run]) -> Point:
+def _point(group: list[ComparedRun]) -> Point:
     first = group[0]
     metrics = {name: [run.metrics[name] for run in group] for name in first.metrics}
     facts = first.method, first.computes, None if first.epsilon is None else first.asked
     return Point(first.variant, first.epsilon, metrics, *facts, first.parties, first.upload_bytes, _remarks_on(group))
 
 
-def _remarks_on(group: list[Run]) -> tuple[str, ...]:
+def _remarks_on(group: list[ComparedRun]) -> tuple[str, ...]:
     """The remarks on runs, each once, with the number of runs that it is true of."""
     found: dict[str, list[str]] = {}
     for run in group:

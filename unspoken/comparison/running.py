@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from unspoken.comparison.cells import Cell, Comparison, Run, Worker, cells_of
+from unspoken.comparison.cells import Cell, ComparedRun, Comparison, Worker, cells_of
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.cluster.each import each
 from unspoken.engines.environment import environment
@@ -34,12 +34,12 @@ def compare(
     comparison: Comparison,
     *,
     jobs: int | None = 1,
-    done: Iterable[Run] = (),
-    keep: Callable[[Run], None] | None = None,
+    done: Iterable[ComparedRun] = (),
+    keep: Callable[[ComparedRun], None] | None = None,
     progress: Progress | None = None,
     engine: str = "local",
     address: str | None = None,
-) -> list[Run]:
+) -> list[ComparedRun]:
     """Do all runs, with fresh noise each, in as many processes as `jobs` says. None: one for each core, if it pays.
 
     Runs that are `done` already are not done again. `keep` is called with each of the others as soon as it is over.
@@ -79,7 +79,9 @@ class _Counting:
         self.begin(cell)
 
 
-def _runs(comparison: Comparison, cells: Sequence[Cell], jobs: int | None, counting: _Counting) -> Iterator[Run]:
+def _runs(
+    comparison: Comparison, cells: Sequence[Cell], jobs: int | None, counting: _Counting
+) -> Iterator[ComparedRun]:
     worker, usual = Worker(comparison), math.inf
     for number, cell in enumerate(cells):
         left = len(cells) - number
@@ -96,7 +98,9 @@ def _runs(comparison: Comparison, cells: Sequence[Cell], jobs: int | None, count
         yield run
 
 
-def _in_processes(comparison: Comparison, cells: Sequence[Cell], jobs: int, counting: _Counting) -> Iterator[Run]:
+def _in_processes(
+    comparison: Comparison, cells: Sequence[Cell], jobs: int, counting: _Counting
+) -> Iterator[ComparedRun]:
     before = set(multiprocessing.active_children())
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start, (comparison,))
     try:
@@ -119,7 +123,7 @@ def _in_processes(comparison: Comparison, cells: Sequence[Cell], jobs: int, coun
 
 def _on_cluster(
     comparison: Comparison, cells: Sequence[Cell], address: str | None, counting: _Counting
-) -> Iterator[Run]:
+) -> Iterator[ComparedRun]:
     """Each run as a task."""
     if cells:
         counting.begin(cells[0])
@@ -127,7 +131,7 @@ def _on_cluster(
         yield _checked(answer, counting)
 
 
-def _checked(answer: Run | _Failure, counting: _Counting) -> Run:
+def _checked(answer: ComparedRun | _Failure, counting: _Counting) -> ComparedRun:
     if isinstance(answer, _Failure):
         raise Aborted(answer.text) if answer.aborted else UnspokenError(answer.text)
     counting.end(answer.cell)
@@ -149,13 +153,13 @@ def _start(comparison: Comparison) -> None:
     _workers.append(Worker(comparison))
 
 
-def _run_task(comparison: Comparison, cell: Cell) -> Run | _Failure:
+def _run_task(comparison: Comparison, cell: Cell) -> ComparedRun | _Failure:
     """The same in a process of a cluster, which does runs of one comparison after another's."""
     _workers[:] = [Worker(comparison)]
     return _run(cell)
 
 
-def _run(cell: Cell) -> Run | _Failure:
+def _run(cell: Cell) -> ComparedRun | _Failure:
     try:
         return _workers[0].run(cell)
     except UnspokenError as error:

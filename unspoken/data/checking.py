@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unspoken.data.bounding import lengths_of
-from unspoken.data.columns import Place, Values, features_of, percent
+from unspoken.data.columns import ColumnPlace, Values, features_of, percent
 from unspoken.data.files import check_arrays, read_records, read_table
 from unspoken.data.records import DataError, Records
 from unspoken.data.tables import Table, check_names, label_column, names_of
@@ -162,7 +162,7 @@ def _check_matrix(study: Study, records: Records, source: str) -> Check:
     if study.task != "statistics":
         nothing = np.zeros(len(records), dtype=np.bool_)
         column, values = label_column(study), Values(records.labels.astype(np.float64), nothing, nothing)
-        label = _column_check(Place(source, "y", "row", 0, "label"), column, values, np.array([]))
+        label = _column_check(ColumnPlace(source, "y", "row", 0, "label"), column, values, np.array([]))
         classes = None if column.categories is None else _counted(column, values.numbers)
     together = np.column_stack([records.features, records.labels])
     repeated = 1.0 - len(np.unique(together, axis=0)) / len(together)
@@ -174,7 +174,7 @@ def _counted(column: Column, numbers: Floats) -> dict[str, int]:
     return {str(name): int((numbers == code).sum()) for code, name in enumerate(column.categories or [])}
 
 
-def _column_check(place: Place, column: Column, values: Values, given: Any) -> ColumnCheck:
+def _column_check(place: ColumnPlace, column: Column, values: Values, given: Any) -> ColumnCheck:
     numbers, ranged = values.numbers, column.categories is None
     unlisted = numbers == len(column.categories or []) if column.other else np.zeros(len(numbers), dtype=np.bool_)
     with np.errstate(invalid="ignore"):

@@ -154,7 +154,7 @@ def bounds_of(column: Column, key: str = "bounds") -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class ColumnPlace:
     """A column of a file or a data frame, for messages."""
 
     source: str

@@ -55,14 +55,14 @@ class Hash(Protocol):
     def update(self, data: bytes, /) -> object: ...
 
 
-class RecordMap(Protocol):
+class BoundedMap(Protocol):
     """A map of bounded records, after which they are bounded again."""
 
     def apply(self, rows: Floats) -> tuple[Floats, Floats]:
         """Mapped rows, and the factors by which they were clipped."""
 
 
-def party_block(study: Study, records: Records, mapped: RecordMap | None = None) -> Block:
+def party_block(study: Study, records: Records, mapped: BoundedMap | None = None) -> Block:
     """One party's own records, bounded as the study says; and mapped, if its method learns from mapped ones."""
     count = len(records)
     check_count(study, count, "this party")
@@ -75,7 +75,7 @@ class Federation(ABC):
     """Parties numbered from 0, each with its bounded records."""
 
     parties: int
-    mapped: RecordMap | None = None
+    mapped: BoundedMap | None = None
     """The map that records went through, after they were bounded"""
 
     @abstractmethod
@@ -97,7 +97,7 @@ class Federation(ABC):
             for array in (indices, block.counts, block.features, block.labels):
                 into.update(np.ascontiguousarray(array).tobytes())
 
-    def check_map(self, wanted: RecordMap | None) -> None:
+    def check_map(self, wanted: BoundedMap | None) -> None:
         """Refuse records that did not go through the map that a method learns with: its model would be wrong."""
         if self.mapped is not wanted:
             raise ValueError("Expected records that went through the method's directions; pass them to the federation.")
@@ -113,7 +113,7 @@ class Federation(ABC):
 class ArrayFederation(Federation):
     """The rows of one array, each belonging to a party."""
 
-    def __init__(self, study: Study, records: Records, groups: Integers, mapped: RecordMap | None = None) -> None:
+    def __init__(self, study: Study, records: Records, groups: Integers, mapped: BoundedMap | None = None) -> None:
         """`mapped` is the map of the study's method (`Method.directions`), if it has one."""
         self.parties, self.mapped = study.parties.count, mapped
         self._study, self._records = study, records
@@ -189,7 +189,7 @@ def bounded_rows(study: Study, records: Records) -> tuple[Floats, Labels]:
     return features, labels * clipping_factors(records.features, study.data)
 
 
-def mapped_rows(bounded: tuple[Floats, Labels], by: RecordMap) -> tuple[Floats, Labels]:
+def mapped_rows(bounded: tuple[Floats, Labels], by: BoundedMap) -> tuple[Floats, Labels]:
     """Bounded records after a map. Real labels are clipped as their records are, so that y = wᵀx still holds."""
     features, labels = bounded[0].copy(), bounded[1].copy()
     for block in blocks(len(labels)):

@@ -14,8 +14,8 @@ import numpy as np
 from unspoken.data.block import Block
 from unspoken.data.federation import (
     BLOCK_PARTIES,
+    BoundedMap,
     Federation,
-    RecordMap,
     bounded_rows,
     by_size,
     check_count,
@@ -33,7 +33,7 @@ _SUFFIXES = (".parquet", ".pq")
 class FolderFederation(Federation):
     """The parties of a folder, in the order of their names."""
 
-    def __init__(self, study: Study, folder: Path, mapped: RecordMap | None = None) -> None:
+    def __init__(self, study: Study, folder: Path, mapped: BoundedMap | None = None) -> None:
         if not study.data.is_table:
             raise DataError(
                 f"{folder}: is a folder of tables, but the study's [data] describes a matrix; describe columns, or "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from unspoken.data.columns import Place, Values, features_of, outside, read_values
+from unspoken.data.columns import ColumnPlace, Values, features_of, outside, read_values
 from unspoken.data.records import DataError, Records
 from unspoken.plugins import suggestion
 from unspoken.study import Column, Study
@@ -48,9 +48,9 @@ class Table:
         for name, column in (study.data.columns or {}).items():
             yield name, column, read_values(self.frame[name], column)
 
-    def place(self, column: str, key: str = "categories") -> Place:
+    def place(self, column: str, key: str = "categories") -> ColumnPlace:
         """A column of this table, for messages; `key` is "label" for the labels."""
-        return Place(self.source, column, self.unit, self.first, key)
+        return ColumnPlace(self.source, column, self.unit, self.first, key)
 
     def label_values(self, study: Study) -> tuple[str, Column, Values] | None:
         """The labels' column and its values, which may not fit; None: the study predicts nothing."""

@@ -175,7 +175,7 @@ class Answering:
         """The secure sum of the parties' common noise, for all turns. No records are used."""
         with self._opened(self._job(request, root, keys)) as (exchange, _):
             coordinator = exchange.run("summing the common noise")
-        turns = range(self.plan.planned(request.name).count)
+        turns = range(self.plan.sum_named(request.name).count)
         self.prepared[request.name] = {turn: common_root(root, turn) for turn in turns}
         return self.totals.prepared(request, coordinator)
 
@@ -196,7 +196,7 @@ class Answering:
 
     def is_half(self, request: Request) -> bool:
         """Whether a request is for messages whose noise is to be added up next."""
-        return isinstance(request, Collect) and self.plan.planned(request.name).noise.cancels
+        return isinstance(request, Collect) and self.plan.sum_named(request.name).noise.cancels
 
     def _cancel(self, request: Cancel, root: bytes, keys: bytes) -> Total:
         """The secure sum of the common noise of a turn's messages, by those who sent one."""

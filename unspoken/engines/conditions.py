@@ -50,7 +50,7 @@ def vanishing_at(plan: Plan, request: Request, vanishing: list[int]) -> list[int
             return half
         case Collect(only=only) if only is not None:
             return []
-        case Collect(name) if plan.planned(name).noise.cancels:
+        case Collect(name) if plan.sum_named(name).noise.cancels:
             return half
         case _:
             return vanishing

@@ -17,7 +17,7 @@ from unspoken.report import terminal
 from unspoken.report.live import progress
 from unspoken.study import read_study
 
-_TERMS = {"stage": 1800.0, "join": 86400.0, "grace": 120.0}
+_DEADLINES = {"stage": 1800.0, "join": 86400.0, "grace": 120.0}
 """How long to wait, in seconds, unless the run's configuration says otherwise: an exchange takes some of them"""
 
 
@@ -30,14 +30,14 @@ def coordinate(grid: Grid, config: Mapping[str, Any]) -> sites.Served:
     study, key = read_study(file), _path(config, "keys")
     output = _path(config, "output") or home() / "results"
     writing.check_folder(output)
-    terms = sites.Terms(*(_seconds(config, f"{name}-seconds", usual) for name, usual in _TERMS.items()))
+    deadlines = sites.Deadlines(*(_seconds(config, f"{name}-seconds", usual) for name, usual in _DEADLINES.items()))
     with (
         progress(study, sys.stdout) as shown,
         sites.coordinator_of(
             study, key, events := sites.Events(told=shown.say, news=shown.show, planned=shown.meet)
         ) as (coordinator, identity, roster),
     ):
-        server = FlowerServer(coordinator, identity, roster, terms, grid, events)
+        server = FlowerServer(coordinator, identity, roster, deadlines, grid, events)
         if coordinator.log.closed:
             served = sites.served_before(server, roster, identity)
         else:

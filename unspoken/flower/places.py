@@ -17,7 +17,7 @@ from unspoken.cli.consent import ask, policy_for
 from unspoken.cli.ledger import ledger_for
 from unspoken.cli.program import remark
 from unspoken.data.files import read_records
-from unspoken.engines.flower.exchanges import Answering, Begins, Declines, Hello
+from unspoken.engines.flower.exchanges import AnsweringSide, Begins, Declines, Hello
 from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
 from unspoken.engines.flower.site import Site, read_site
 from unspoken.engines.network.cards import find_identity, home
@@ -140,7 +140,7 @@ def _answer(content: bytes, named: object) -> bytes:
     if not isinstance(named, str):
         raise UnspokenError(f'--node-config does not name the site\'s file, as {KEY}="/path/of/site.toml" does.')
     place = _Place(read_site(Path(named)))
-    answering = Answering(place.study.digest(), place.identity, place.roster)
+    answering = AnsweringSide(place.study.digest(), place.identity, place.roster)
     asked = answering.read(content)
     if isinstance(asked, Hello):
         place.agree()

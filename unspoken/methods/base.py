@@ -27,7 +27,7 @@ from unspoken.study.explaining import shown
 from unspoken.types import Flags, Floats, Integers
 
 
-class Asked:
+class AnyRequest:
     """The facts that every request says of itself."""
 
     described: ClassVar[str]
@@ -42,7 +42,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class _FromRecords(Asked):
+class _FromRecords(AnyRequest):
     """A request that parties answer with what they compute from their records."""
 
     name: str
@@ -70,7 +70,7 @@ class Vote(_FromRecords):
 
 
 @dataclass(frozen=True)
-class Tokens(Asked):
+class Tokens(AnyRequest):
     """A request: a shuffled list with a token for each record, for one round. A party knows the places of its own
     tokens and nobody else's, and keeps them; the answer is a `Total` without numbers."""
 
@@ -80,7 +80,7 @@ class Tokens(Asked):
 
 
 @dataclass(frozen=True)
-class ZeroSum(Asked):
+class ZeroSum(AnyRequest):
     """A request: common noise for the named messages, for all their turns at once. Only its sum becomes known. It needs
     no records, so it can be made long before the messages. The answer is a `Total` without numbers."""
 
@@ -103,7 +103,7 @@ class Collect(_FromRecords):
 
 
 @dataclass(frozen=True)
-class Cancel(Asked):
+class Cancel(AnyRequest):
     """A request: all who sent a message in this turn add up its common noise, in a secure sum. The answer is the total
     of their messages without that noise. Who is not in the sum is not in the total."""
 
@@ -119,7 +119,7 @@ class Cancel(Asked):
 
 
 @dataclass(frozen=True)
-class Pool(Asked):
+class Pool(AnyRequest):
     """A request: all records in one place. For baselines in simulations: no network engine answers it."""
 
     described = "list of all records"

@@ -108,7 +108,7 @@ class Central(FunctionOrTraining):
         secrets = self.secrets or SecretStream()
 
         def noisy_total(query: Query) -> Total:
-            planned = plan.planned(query.name)
+            planned = plan.sum_named(query.name)
             contribution = self.workload.contribute(query, records, [PartyContext(secrets)])
             noisy = planned.privatised(contribution.noisy, secrets, plan.trust.parties)
             return Total(noisy, contribution.exact[0], 1, planned.total_std(1))

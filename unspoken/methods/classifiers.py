@@ -51,7 +51,7 @@ ARGUMENTS = "a table of arguments for a scikit-learn classifier, such as { C = 1
 
 
 @dataclass(frozen=True)
-class Training:
+class ClassifierSettings:
     """Settings for training a torch module."""
 
     epochs: int
@@ -69,7 +69,7 @@ class Training:
         return self.rate if self.rate is not None else _STEPS[self.optimizer]
 
 
-VOTER = Training(30, 20, None, 0, "adam")
+VOTER = ClassifierSettings(30, 20, None, 0, "adam")
 """Of a voter, where a study does not say"""
 
 
@@ -93,7 +93,7 @@ class Classifier(ABC):
         """
 
 
-class SoftmaxRegression(Classifier):
+class SoftmaxClassifier(Classifier):
     """Regularised softmax regression: weights, one row a class.
 
     The tolerance of a certified minimiser is proportional to the bound on record norms. No guarantee depends on it
@@ -119,13 +119,13 @@ class SoftmaxRegression(Classifier):
         return LinearModel(self.fit(clip_rows(records, study.data), labels), "softmax", details)
 
 
-class Estimator(Classifier):
+class ScikitClassifier(Classifier):
     """A scikit-learn classifier with a public seed: the same records give the same model.
 
     One whose `fit` has an argument `public` gets the public records, too, and may adapt to them.
     """
 
-    def __init__(self, name: str, kind: type, how: Training) -> None:
+    def __init__(self, name: str, kind: type, how: ClassifierSettings) -> None:
         self._name, self._kind, self._seed, self._arguments = name, kind, how.seed, how.arguments
 
     def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Any:
@@ -155,10 +155,10 @@ class Estimator(Classifier):
         return FittedEstimator(self.fit(records, np.array(study.data.class_names)[labels], public), details)
 
 
-class Module(Classifier):
+class TorchClassifier(Classifier):
     """A torch module trained from public first weights; a fitted model is a flat vector of weights."""
 
-    def __init__(self, model: TorchModel, how: Training) -> None:
+    def __init__(self, model: TorchModel, how: ClassifierSettings) -> None:
         self.model, self._how = model, how
 
     def fit(self, features: Floats, labels: Integers, public: Floats | None = None) -> Floats:
@@ -178,7 +178,7 @@ class Module(Classifier):
 
 
 def make_classifier(
-    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: Training
+    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: ClassifierSettings
 ) -> Classifier:
     """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class"."""
     kind = None if name in ("softmax", *_MODULES) else _imported(name)
@@ -187,12 +187,12 @@ def make_classifier(
     if how.arguments:
         raise ClassifierError(name, "takes no arguments: they are for scikit-learn's classifiers; remove them")
     if name == "softmax":
-        return SoftmaxRegression(softmax)
+        return SoftmaxClassifier(softmax)
     from unspoken.learners.torch_models import TorchModel
     from unspoken.learners.torch_modules import ModelError
 
     try:
-        return Module(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)
+        return TorchClassifier(TorchModel(name, features, classes, "cross-entropy", hidden, how.seed), how)
     except ModelError as error:
         raise ClassifierError(name, error.problem) from None
 
@@ -217,19 +217,19 @@ def votes_of(
     return np.asarray(predicted[:, None] == np.arange(classes), dtype=np.float64)
 
 
-def _estimator(name: str, kind: type, how: Training, features: int, classes: int) -> Estimator:
+def _estimator(name: str, kind: type, how: ClassifierSettings, features: int, classes: int) -> ScikitClassifier:
     """A scikit-learn classifier that was made, and tried out."""
     try:
         kind(**how.arguments)
     except Exception as error:
         given = f"with {', '.join(how.arguments)}" if how.arguments else "without arguments"
         raise ClassifierError(name, f"cannot be made {given} ({error})") from None
-    estimator = Estimator(name, kind, how)
+    estimator = ScikitClassifier(name, kind, how)
     _try_out(name, estimator, features, classes)
     return estimator
 
 
-def _try_out(name: str, estimator: Estimator, features: int, classes: int) -> None:
+def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int) -> None:
     """Train and predict on made-up records, to find failures before real records are touched."""
     records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(_MADE_UP * classes, features))
     with warnings.catch_warnings():

@@ -65,7 +65,7 @@ class FedSgd(TrainingMethod):
 
     @cached_property
     def _planned(self) -> PlannedSum:
-        return self.agreed_plan.planned(NAME)
+        return self.agreed_plan.sum_named(NAME)
 
     @property
     def _deviation(self) -> float:

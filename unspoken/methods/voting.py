@@ -64,7 +64,7 @@ from unspoken.methods.base import (
     Total,
     Vote,
 )
-from unspoken.methods.classifiers import Classifier, ClassifierError, Training, make_classifier, votes_of
+from unspoken.methods.classifiers import Classifier, ClassifierError, ClassifierSettings, make_classifier, votes_of
 from unspoken.methods.parameters import Indices
 from unspoken.methods.planning import DeclaredSum, Plan, make_plan
 from unspoken.methods.planning.budget import budget
@@ -147,12 +147,12 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         except ClassifierError as error:
             raise self._unfit(key, error) from None
 
-    def _training(self, key: Literal["model", "student"]) -> Training:
+    def _training(self, key: Literal["model", "student"]) -> ClassifierSettings:
         options = self.options
         arguments = options.model_options if key == "model" else options.student_options
         rate = options.learning_rate
         how = options.optimizer or ("adam" if rate is None else "sgd")
-        return Training(options.epochs, options.batch, rate, options.seed, how, arguments)
+        return ClassifierSettings(options.epochs, options.batch, rate, options.seed, how, arguments)
 
     def _unfit(self, key: Literal["model", "student"], error: ClassifierError) -> StudyError:
         """The error about a classifier that the study names."""
@@ -276,7 +276,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         yield f"{self.queries:,} of {len(self._public):,} public records are asked about" + (
             "" if self._affordable is None else f"; epsilon would pay for {self._affordable:,} with this noise"
         )
-        noise, given = plan.planned("ballots").largest_total_std, self.study.privacy.noise_multiplier is not None
+        noise, given = plan.sum_named("ballots").largest_total_std, self.study.privacy.noise_multiplier is not None
         yield note_on_leads(plan.trust.parties, self._classes, noise, given)
         if not self._opens_winners_only:
             yield "the noisy totals of the ballots become known, not only the winners"
@@ -294,7 +294,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     def _epsilon(self, plan: Plan, group: int | None, adjacency: Adjacency | None = None) -> float:
         """The ε that the noise promises for `group` records (None: all of a party's)."""
-        planned = plan.planned("ballots")
+        planned = plan.sum_named("ballots")
         # Rounding adds the same for every unit, or less.
         rounding = planned.sensitivity - self.sensitivity(self.study.group)
         mu = (self.sensitivity(group, None, adjacency) + rounding) / planned.noise_std * math.sqrt(planned.attempts)
@@ -364,7 +364,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         that compute as agreed. Of a vote that failed nobody knows who was in it: it costs what it may cost at most.
         """
         self.check_analysis()
-        voters, planned = counted["ballots"], plan.planned("ballots")
+        voters, planned = counted["ballots"], plan.sum_named("ballots")
         totals = np.zeros((self.queries, self._classes))
         for parties, block in blocks:
             ballots = self.contribute(self.request, block).noisy[voters[parties]]

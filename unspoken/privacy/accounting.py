@@ -57,7 +57,7 @@ def guarantee_of(spend: Spend, terms: Terms, promised: float | None = None) -> G
     )
 
 
-def kept(guarantee: Guarantee, spend: Spend) -> Guarantee:
+def guarantee_after(guarantee: Guarantee, spend: Spend) -> Guarantee:
     """The guarantee for the actual releases, which never exceeds the promised one."""
     epsilon = epsilon_of(spend, guarantee.delta)
     check_kept(epsilon, guarantee.epsilon)

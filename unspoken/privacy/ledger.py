@@ -24,7 +24,7 @@ from unspoken.privacy.events import Event, Spend
 from unspoken.privacy.guarantee import Guarantee, unit_in_words
 from unspoken.privacy.ledger_file import LedgerError, LedgerFile, Transaction
 from unspoken.privacy.ledger_pages import Account, Begun, Book, Charged, Limit, Limited, Named, Run
-from unspoken.privacy.ledger_totals import Total, total_of
+from unspoken.privacy.ledger_totals import LedgerTotal, total_of
 
 __all__ = ["Charges", "Ledger", "LedgerError", "Limit", "OverLimit", "Run", "datasets", "recognised", "total_of"]
 
@@ -131,7 +131,7 @@ class Ledger:
             raise LedgerError(f"delta is {delta!r}, but should be a number between 0 and 1, such as 1e-6.")
         return self.total().guarantee(delta)
 
-    def total(self) -> Total:
+    def total(self) -> LedgerTotal:
         return total_of(self.account())
 
     def account(self) -> Account:

@@ -43,7 +43,7 @@ _HALVINGS = 10
 
 
 @dataclass(frozen=True)
-class Total:
+class LedgerTotal:
     """The cost of several runs together."""
 
     runs: tuple[Run, ...]
@@ -114,7 +114,7 @@ class Total:
             low, high = (middle, high) if fits else (low, middle)
         return epsilon_at(low, limit.delta)
 
-    def _told(self, limit: Limit) -> Total:
+    def _told(self, limit: Limit) -> LedgerTotal:
         """The total for the limit's neighbour relation: if the total is about left-out parties, converted to replaced
         records."""
         spend = self.spend
@@ -124,7 +124,7 @@ class Total:
         return replace(self, spend=replace(spend, events=events, adjacency="replace"))
 
 
-def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> Total:
+def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> LedgerTotal:
     """The cost of all charges to an account, and of further events."""
     charged = [(account.runs[charge.run], charge.events) for charge in account.charges.values()]
     by_run: dict[str, tuple[Run, list[Event]]] = {}
@@ -137,7 +137,7 @@ def total_of(account: Account, *further: tuple[Run, Sequence[Event]]) -> Total:
     found = [in_sense(event, run.adjacency, sense) for run, events in by_run.values() for event in events]
     slack, distance = sum(run.slack for run in runs), sum(run.distance for run in runs)
     spend = Spend(tuple(merged(found)) or (Gaussian(0.0),), common_unit([run.group for run in runs]), sense, slack)
-    return Total(runs, spend, distance)
+    return LedgerTotal(runs, spend, distance)
 
 
 def covers(protected: int | None, wanted: int | None, adjacency: Adjacency = "replace") -> bool:

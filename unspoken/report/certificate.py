@@ -39,7 +39,7 @@ def certificate(plan: Plan, outcome: Outcome, result: ResultFile | None = None) 
             "secure_sum": plan.is_summed and not plan.adds_in_the_clear,
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
-            "epsilon": plan.released(outcome.participation, outcome.failed).to_json()["epsilon"],
+            "epsilon": plan.guarantee_after(outcome.participation, outcome.failed).to_json()["epsilon"],
             "dropped": plan.asked - outcome.survivors,
             **({} if plan.is_pooled else _sent(plan, outcome)),
             **_details(plan, outcome.release),

@@ -13,7 +13,7 @@ from unspoken.privacy.events import Event
 from unspoken.privacy.guarantee import unit_in_words
 from unspoken.privacy.ledger import Ledger, Limit, Run, total_of
 from unspoken.privacy.ledger_pages import Account, Named
-from unspoken.privacy.ledger_totals import Total
+from unspoken.privacy.ledger_totals import LedgerTotal
 from unspoken.report.terminal import console
 
 
@@ -78,7 +78,7 @@ def summary(ledger: Ledger) -> str:
 
 def after(ledger: Ledger, plan: Plan, party: int) -> str:
     """The largest cost of a study to one of its parties, and of all together then, in one line."""
-    account, run = ledger.account(), plan.run("after")
+    account, run = ledger.account(), plan.ledger_run("after")
     cost = plan.guarantee_for(party)
     if not cost.is_promise:
         return "no limit to what it costs: nothing is promised"
@@ -104,7 +104,7 @@ def spent_in(ledger: Ledger, run: str) -> dict[str, Any]:
     return here | {"total": _epsilon(all_runs, delta), "limit": _limit(account.limit, total)}
 
 
-def limit_sentence(limit: Limit | None, total: Total) -> str:
+def limit_sentence(limit: Limit | None, total: LedgerTotal) -> str:
     """The limit and what is left of it, in words."""
     if limit is None:
         return "There is no limit."
@@ -118,7 +118,7 @@ def unit_of(group: int | None) -> str | dict[str, int]:
     return "party" if group is None else "record" if group == 1 else {"group": group}
 
 
-def _delta(account: Account, total: Total, delta: float | None) -> float:
+def _delta(account: Account, total: LedgerTotal, delta: float | None) -> float:
     if delta is not None:
         return delta
     return total.usual_delta if account.limit is None else account.limit.delta
@@ -142,19 +142,19 @@ def _entries(account: Account, delta: float) -> list[dict[str, Any]]:
     return entries
 
 
-def _limit(limit: Limit | None, total: Total) -> dict[str, Any] | None:
+def _limit(limit: Limit | None, total: LedgerTotal) -> dict[str, Any] | None:
     if limit is None:
         return None
     stated = {"epsilon": limit.epsilon, "delta": limit.delta, "unit": unit_of(limit.group)}
     return {**stated, "left": _left(total, limit)}
 
 
-def _left(total: Total, limit: Limit) -> float:
+def _left(total: LedgerTotal, limit: Limit) -> float:
     """ε of a study that still fits: a little below what is left, since it takes its own part of δ, too."""
     return 0.99 * total.left(limit)
 
 
-def _trusts(total: Total) -> list[dict[str, Any]]:
+def _trusts(total: LedgerTotal) -> list[dict[str, Any]]:
     """The conditions under which the total holds, all of them: those of each study, equal ones once."""
     found: dict[str, dict[str, Any]] = {}
     for run in total.runs:

@@ -122,7 +122,7 @@ def _total(policy: Policy, plan: Plan, ledger: Ledger, party: int | None) -> _Ru
     """All studies together, with this one: once if it is in the ledger already, since it was begun."""
     account, limit = ledger.account(), total_limit(policy)
     is_begun = any(run.study_sha256 == plan.study.digest() for run in account.runs.values())
-    more = () if is_begun else ((plan.run("policy"), plan.costs_of(party)),)
+    more = () if is_begun else ((plan.ledger_run("policy"), plan.costs_of(party)),)
     place = ("limits", "total_epsilon")
     if limit is None:
         return _Rule(place, None, True, "")

@@ -122,7 +122,7 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     for name, value in metrics.items():
         table.add_row(name.replace("_", " "), _measured(value, name))
     if plan.guarantee.is_promise:
-        spent = plan.released(outcome.participation, outcome.failed).epsilon
+        spent = plan.guarantee_after(outcome.participation, outcome.failed).epsilon
         table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
     table.add_row("time", f"{outcome.seconds:.2f} s")
     table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")

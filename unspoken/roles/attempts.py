@@ -11,7 +11,7 @@ from unspoken.roles.messages import largest_ask, largest_carried
 from unspoken.summation.base import NO_ATTEMPT, Protocol
 
 
-def planned_sum(plan: Plan, name: str) -> PlannedSum:
+def _sum_asked_for(plan: Plan, name: str) -> PlannedSum:
     """The plan's sum of this name; `Refused` if there is none."""
     for planned in plan.sums:
         if planned.name == name:
@@ -31,13 +31,13 @@ def check_planned(plan: Plan, request: Request, turn: int) -> None:
             count = max((planned.count for planned in plan.sums if draws_by_tokens(planned)), default=0)
             fits = count > 0
         case ZeroSum():
-            fits = planned_sum(plan, name).noise.prepares
+            fits = _sum_asked_for(plan, name).noise.prepares
         case Cancel():
-            count, fits = planned_sum(plan, name).count, planned_sum(plan, name).noise.cancels
+            count, fits = _sum_asked_for(plan, name).count, _sum_asked_for(plan, name).noise.cancels
         case Sum() | Vote():
-            count, fits = planned_sum(plan, name).count, planned_sum(plan, name).noise.summed
+            count, fits = _sum_asked_for(plan, name).count, _sum_asked_for(plan, name).noise.summed
         case Collect():
-            planned = planned_sum(plan, name)
+            planned = _sum_asked_for(plan, name)
             count, fits = planned.count, not (planned.noise.summed or planned.noise.pooled)
         case _:
             fits = False
@@ -58,13 +58,13 @@ def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Pro
     """The protocol that answers a request by adding up vectors."""
     match request:
         case Sum(name) | Vote(name):
-            return plan.protocol(plan.planned(name), turn, attempt)
+            return plan.protocol(plan.sum_named(name), turn, attempt)
         case ZeroSum(name):
-            return plan.preparation(plan.planned(name), attempt)
+            return plan.preparation(plan.sum_named(name), attempt)
         case Cancel(name):
-            return plan.cancellation(plan.planned(name), turn, attempt)
+            return plan.cancellation(plan.sum_named(name), turn, attempt)
         case Collect(name):
-            return plan.collection(plan.planned(name), turn, request.only, attempt)
+            return plan.collection(plan.sum_named(name), turn, request.only, attempt)
         case _:
             raise ValueError(f"Expected a request for vectors, got {type(request).__name__}.")
 

@@ -43,7 +43,7 @@ class Contributor:
     ) -> list[Words]:
         """Each party's vector: first the numbers that carry noise, then the exact ones. Without `sources` no noise is
         added."""
-        planned = self._plan.planned(request.name)
+        planned = self._plan.sum_named(request.name)
         contribution = self._method.contribute(request, block, contexts)
         self._check_shape(contribution, planned, len(block))
         noisy = planned.encoding.encode(contribution.noisy)
@@ -66,11 +66,11 @@ class Contributor:
     def common_noise(self, name: str, secrets: PartySecrets) -> Words:
         """A party's common noise (CAPE) for all turns of the named messages. Its sum over the parties becomes
         public."""
-        planned = self._plan.planned(name)
+        planned = self._plan.sum_named(name)
         turns = [(secrets.common(turn), secrets.index) for turn in range(planned.count)]
         return np.concatenate([planned.noise.prepared(planned.dimension, *turn) for turn in turns])
 
     def noise_of_a_message(self, name: str, common: SecretStream, index: int) -> Words:
         """The common noise in one of a party's messages, which is added up with the other parties' afterwards."""
-        planned = self._plan.planned(name)
+        planned = self._plan.sum_named(name)
         return planned.noise.prepared(planned.dimension, common, index)

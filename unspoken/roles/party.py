@@ -202,7 +202,7 @@ class Party(Role[_State]):
 
     def _check_before(self, request: PartyRequest) -> None:
         """Refuse a request that is not for this party, or whose preparation (noise, tokens) is missing."""
-        planned, tokens = self._plan.planned(request.name), self._state.tokens
+        planned, tokens = self._plan.sum_named(request.name), self._state.tokens
         if isinstance(request, Collect) and request.only not in (None, self._index):
             raise Refused(f'the request for "{request.name}" is for party {request.only} alone.')
         if planned.noise.prepares and request.turn not in self._state.prepared.get(request.name, {}):
@@ -246,7 +246,7 @@ class Party(Role[_State]):
     def _common(self, request: PartyRequest, secrets: PartySecrets) -> SecretStream | None:
         """The stream of the noise that cancels against the other parties': prepared before the message, or drawn now
         and added up afterwards."""
-        if self._plan.planned(request.name).noise.cancels:
+        if self._plan.sum_named(request.name).noise.cancels:
             return secrets.common(request.turn)
         key = self._state.prepared.get(request.name, {}).get(request.turn)
         return None if key is None else SecretStream(key)
@@ -287,7 +287,7 @@ class Party(Role[_State]):
             return
         plan, index = self._plan, self._index
         costs = plan.costs_of_a_vector(request.name, index) if self._state.charged else plan.costs_of(index)
-        _check_costs(self._ledger, plan.run(self._state.run, seat=True), attempt, costs)
+        _check_costs(self._ledger, plan.ledger_run(self._state.run, seat=True), attempt, costs)
 
     def _charge(self, current: _Attempt) -> None:
         """Charge the ledger for a vector that is about to leave. Common noise and tokens cost nothing by themselves."""
@@ -295,7 +295,7 @@ class Party(Role[_State]):
         if self._ledger is None or not isinstance(request, PartyRequest):
             return
         costs = self._plan.costs_of_a_vector(request.name, self._index)
-        run = self._plan.run(self._state.run, seat=True)
+        run = self._plan.ledger_run(self._state.run, seat=True)
         try:
             self._ledger.charge(run, current.ask.attempt.hex(), costs)
         except OverLimit as error:
@@ -311,15 +311,15 @@ class Party(Role[_State]):
         if isinstance(request, PartyRequest):
             state.sent[request.name] = state.sent.get(request.name, 0) + 1
         if isinstance(request, ZeroSum):
-            secrets, turns = self._secrets(current), range(self._plan.planned(request.name).count)
+            secrets, turns = self._secrets(current), range(self._plan.sum_named(request.name).count)
             state.prepared[request.name] = {turn: secrets.common_key(turn) for turn in turns}
-        elif isinstance(request, PartyRequest) and self._plan.planned(request.name).noise.cancels:
+        elif isinstance(request, PartyRequest) and self._plan.sum_named(request.name).noise.cancels:
             # The noise of an earlier message is forgotten: a party that sends another message adds up the noise of that
             # one alone.
             state.prepared[request.name] = {turn: self._secrets(current).common_key(turn)}
         elif keys := state.prepared.get(current.ask.name):
             state.prepared[current.ask.name] = {later: key for later, key in keys.items() if later > turn}
-        if isinstance(request, PartyRequest) and draws_by_tokens(self._plan.planned(request.name)):
+        if isinstance(request, PartyRequest) and draws_by_tokens(self._plan.sum_named(request.name)):
             state.tokens = None
         current.root, current.spent = b"", True
 
@@ -367,7 +367,7 @@ def check_new(plan: Plan, identity: Identity, ledger: Charges) -> None:
 def check_limit(plan: Plan, identity: Identity, ledger: Charges) -> None:
     """`LimitReached` if the ledger does not allow this study, which has not begun: the whole study would exceed the
     limit, or the data set already takes part in it as another party."""
-    run = plan.run(run_name(plan, identity), seat=True)
+    run = plan.ledger_run(run_name(plan, identity), seat=True)
     if not ledger.holds(run.identifier):
         _check_costs(ledger, run, b"", plan.costs_of(_place(identity, Roster.of(plan.study))))
 

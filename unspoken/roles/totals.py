@@ -67,7 +67,7 @@ class Totals:
 
         `noise` is given if the sum was in the clear and parties added no noise: then all of it is drawn here.
         """
-        planned, sent = self._plan.planned(request.name), self._survivors(request.name, coordinator)
+        planned, sent = self._plan.sum_named(request.name), self._survivors(request.name, coordinator)
         words, there = coordinator.total(), Participation(sent, sent)
         if noise is not None:
             words[: planned.dimension] += planned.noise.at_once(planned.dimension, noise, there)
@@ -78,7 +78,7 @@ class Totals:
 
     def voted(self, request: Vote, coordinator: Coordinator) -> Total:
         """The winners of a vote, as whole numbers."""
-        planned, sent = self._plan.planned(request.name), self._survivors(request.name, coordinator)
+        planned, sent = self._plan.sum_named(request.name), self._survivors(request.name, coordinator)
         winners = coordinator.winners()
         deviation = planned.total_std(sent)
         self.add(request.name, Participation(sent, sent), deviation)
@@ -93,7 +93,7 @@ class Totals:
     def collected(self, request: Collect, coordinator: Coordinator) -> Total:
         """The total of open messages, minus the sum of the common noise. If that sum is still to be made, the messages
         are kept until then."""
-        planned, turn = self._plan.planned(request.name), self.turn(request.name)
+        planned, turn = self._plan.sum_named(request.name), self.turn(request.name)
         if planned.noise.cancels and isinstance(coordinator, CollectionCoordinator):
             found = sorted(coordinator.messages().items())
             senders = np.array([sender for sender, _ in found], dtype=np.int64)
@@ -112,7 +112,7 @@ class Totals:
 
     def cancelled(self, request: Cancel, coordinator: Coordinator) -> Total:
         """The total of the kept messages whose senders are in the sum of the common noise, minus this sum."""
-        planned, kept = self._plan.planned(request.name), self.messages[request.name]
+        planned, kept = self._plan.sum_named(request.name), self.messages[request.name]
         there = coordinator.survivors()
         if others := set(np.flatnonzero(there).tolist()) - self.senders(request.name):
             found = address_of(min(others))
@@ -125,7 +125,7 @@ class Totals:
         """How many parties were in the total that a request has just made, if it made one."""
         is_total = isinstance(request, Cancel)
         if isinstance(request, PartyRequest):
-            is_total = not self._plan.planned(request.name).noise.cancels
+            is_total = not self._plan.sum_named(request.name).noise.cancels
         return self.participation[request.name][-1] if is_total else None
 
     def _survivors(self, name: str, coordinator: Coordinator) -> int:

@@ -54,7 +54,7 @@ def next_attempt(last: bytes = b"") -> bytes:
 def before(plan: Plan, request: Request) -> list[Request]:
     """The requests that must be made again before `request`, if vectors have left in an earlier attempt at it."""
     if isinstance(request, PartyRequest):
-        planned = plan.planned(request.name)
+        planned = plan.sum_named(request.name)
         if draws_by_tokens(planned):
             return [Tokens(request.turn)]
         if isinstance(request, Collect) and planned.noise.prepares:
@@ -122,7 +122,7 @@ def given_up(plan: Plan, participation: Mapping[str, list[Participation]], tries
         return ended
     cost = "Nothing that depends on records had left a party, so it cost no epsilon"
     if made:
-        spent = plan.released(dict(participation), tries.failed).epsilon
+        spent = plan.guarantee_after(dict(participation), tries.failed).epsilon
         times = "once" if made == 1 else f"{made} times"
         cost = (
             f"Vectors had left {times} and may have been opened in secret, so epsilon = {spent:.4g} of the planned "

@@ -30,7 +30,7 @@ from unspoken.study import LARGEST_NORM, Study, make_study
 from unspoken.types import Floats, Integers
 
 
-class Setting(TypedDict, total=False):
+class ComputeArguments(TypedDict, total=False):
     """Arguments of `compute` and `functional_mechanism`, beside those of the function itself."""
 
     epsilon: float | None
@@ -55,9 +55,9 @@ class Setting(TypedDict, total=False):
     ledger: Ledger | None
 
 
-_MOST_TERMS = 20_000_000
+_MOST_DEADLINES = 20_000_000
 """Numbers that the symmetric part of a polynomial of high order is made of"""
-_SETTINGS = ", ".join(Setting.__annotations__)
+_SETTINGS = ", ".join(ComputeArguments.__annotations__)
 
 
 class _Simulated:
@@ -113,9 +113,9 @@ def compute(
     start: npt.ArrayLike | None = None,
     update: Callable[[Floats, Floats], npt.ArrayLike] | None = None,
     parameter_bounds: tuple[float, float] = (-1e6, 1e6),
-    **setting: Unpack[Setting],
+    **setting: Unpack[ComputeArguments],
 ) -> Computation:
-    """The noisy total over parties of any function of their records; `Setting` has the other arguments.
+    """The noisy total over parties of any function of their records; `ComputeArguments` has the other arguments.
 
     `method` is "moments" (a secure sum), "cape", "conv", "local" or "central", and `options` its keys, such as
     {"correlation": 5} for "cape". `function` takes the rows of one party and returns `dimension` numbers. It is tried
@@ -158,7 +158,7 @@ def functional_mechanism(
     variables: int,
     norms: Mapping[int, float],
     delta: float,
-    **setting: Unpack[Setting],
+    **setting: Unpack[ComputeArguments],
 ) -> FunctionalMechanism:
     """A noisy polynomial: the mean of those that the records have, for costs that are one or nearly so.
 
@@ -166,7 +166,7 @@ def functional_mechanism(
     polynomial in `variables` variables w: {1: a vector, 2: a matrix, 3: …}, so that the cost is the sum of ⟨order 1,
     w⟩, ⟨order 2, w⊗w⟩, and so on; order 0, a number, does not move the minimiser. Each is clipped to the Frobenius norm
     that `norms` states for its order, so that the guarantee holds whatever the function makes of a row, if it looks at
-    this row alone. All orders are one release. The other arguments are those of `compute` (`Setting`).
+    this row alone. All orders are one release. The other arguments are those of `compute` (`ComputeArguments`).
 
     The loss of a logistic regression, log(1 + exp(xᵀw)) − y·xᵀw, up to order 2 (CAPE, Appendix H), for ‖x‖ ≤ 1:
 
@@ -188,7 +188,7 @@ def functional_mechanism(
         raise DataError(f"norms has the orders {[*norms]}, but should have whole numbers from 0 to 8, not 0 alone.")
     if wrong := [value for value in norms.values() if not (isinstance(value, Real) and 1e-100 < value < 1e100)]:
         raise DataError(f"norms has {wrong[0]!r}, but should have numbers from 1e-100 to 1e100.")
-    if math.factorial(order := int(max(norms))) * variables**order > _MOST_TERMS:
+    if math.factorial(order := int(max(norms))) * variables**order > _MOST_DEADLINES:
         raise DataError(f"norms has the order {order}, which takes too much memory with {variables} variables.")
     parties = _parties(X, groups)
     summed = RecordPolynomials(coefficients, int(variables), {int(order): float(r) for order, r in norms.items()})
@@ -204,9 +204,9 @@ def functional_mechanism(
     )
 
 
-def _privacy(delta: float, turns: int, setting: Setting) -> dict[str, Any]:
+def _privacy(delta: float, turns: int, setting: ComputeArguments) -> dict[str, Any]:
     """A study's [privacy]. The ε of a noise multiplier z is that of `turns` totals of μ = 1/z."""
-    if unknown := sorted(setting.keys() - Setting.__annotations__.keys()):
+    if unknown := sorted(setting.keys() - ComputeArguments.__annotations__.keys()):
         raise TypeError(f"{unknown[0]!r} is no argument; beside those of the function there are: {_SETTINGS}.")
     epsilon, times = setting.get("epsilon"), setting.get("noise_multiplier")
     if (epsilon is None) == (times is None):
@@ -228,7 +228,7 @@ def _parties(rows: npt.ArrayLike, groups: npt.ArrayLike) -> Integers:
 
 
 def _study(
-    name: str, rows: npt.ArrayLike, parties: Integers, privacy: dict[str, Any], setting: Setting
+    name: str, rows: npt.ArrayLike, parties: Integers, privacy: dict[str, Any], setting: ComputeArguments
 ) -> tuple[Study, Floats]:
     """The study that the arguments describe, and its records."""
     norm = setting.get("norm")
@@ -252,7 +252,7 @@ def _study(
 
 
 def _simulated(
-    study: Study, function: Custom | RecordPolynomials, features: Floats, parties: Integers, setting: Setting
+    study: Study, function: Custom | RecordPolynomials, features: Floats, parties: Integers, setting: ComputeArguments
 ) -> Simulation:
     """The run, and Python warnings of what was clipped on the way."""
     records = check_arrays(features, None, study, "X")

@@ -213,6 +213,6 @@ def _charge(ledger: Ledger, plan: Plan, journal: Journal | None) -> None:
     trainer draws noise: that is not in the journal, and is drawn anew."""
     is_new = journal is None or plan.is_pooled or bool(plan.others)
     name = os.urandom(16).hex() if journal is None or is_new else journal.identity
-    run = plan.run(name)
+    run = plan.ledger_run(name)
     run = msgspec.structs.replace(run, assumptions=(*run.assumptions, CHOSEN_BLINDLY))
     ledger.charge(run, "simulated", plan.costs)

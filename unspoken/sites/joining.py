@@ -15,10 +15,9 @@ from unspoken.data.block import Block
 from unspoken.data.federation import party_block
 from unspoken.data.files import Records, read_records
 from unspoken.engines.network.cards import find_identity
-from unspoken.engines.network.client import Client
-from unspoken.engines.network.client import Coordinator as Where
+from unspoken.engines.network.client import Client, CoordinatorAddress
 from unspoken.engines.network.frames import Ending
-from unspoken.engines.network.loading import load
+from unspoken.engines.network.loading import warm_up
 from unspoken.engines.network.participant import Finished, Told
 from unspoken.engines.signing import is_signature, sign, valid, without
 from unspoken.errors import printable
@@ -34,7 +33,7 @@ from unspoken.roles.file_store import FileStore
 from unspoken.roles.helper import Helper
 from unspoken.roles.party import Party, check_limit, check_new
 from unspoken.roles.role import Role
-from unspoken.sites.states import check_helpers, has_state, kept, store_of
+from unspoken.sites.states import check_helpers, explaining_full_disks, has_state, store_of
 from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Roster, address_of
 from unspoken.summation.keys import Identity
@@ -43,7 +42,7 @@ from unspoken.summation.keys import Identity
 def join(
     study: Study,
     data: Path | Records,
-    where: Where,
+    where: CoordinatorAddress,
     *,
     key: Path | None = None,
     told: Told | None = None,
@@ -54,7 +53,9 @@ def join(
     return prepare(study, data, key=key, ledger=ledger).join(where, told=told, patience=patience)
 
 
-def prepare(study: Study, data: Path | Records, *, key: Path | None = None, ledger: Charges | None = None) -> Ready:
+def prepare(
+    study: Study, data: Path | Records, *, key: Path | None = None, ledger: Charges | None = None
+) -> ReadyParty:
     """All that may speak against taking part is looked at, and nothing is kept or sent: before anyone is asked."""
     roster = Roster.of(study)
     file, identity = find_identity(study, {bytes(known).hex() for known in roster.parties}, key)
@@ -63,12 +64,12 @@ def prepare(study: Study, data: Path | Records, *, key: Path | None = None, ledg
     plan.check_hidden()
     records = read_records(data, study) if isinstance(data, Path) else data
     block = party_block(study, records, method.directions)
-    ready = Ready(method, plan, block, identity, roster, file)
+    ready = ReadyParty(method, plan, block, identity, roster, file)
     return ready if ledger is None else ready.charged_to(ledger)
 
 
 @dataclass(frozen=True)
-class Ready:
+class ReadyParty:
     """A party that can take part in a study."""
 
     method: Method
@@ -80,7 +81,7 @@ class Ready:
     """The file of its secret"""
     ledger: Charges | None = None
 
-    def charged_to(self, ledger: Charges) -> Ready:
+    def charged_to(self, ledger: Charges) -> ReadyParty:
         """The same party with a ledger, which must allow the whole study unless that has begun; if it has, then the
         state must be there to go on with."""
         if has_state(self.plan.study, self.address, self.key):
@@ -97,16 +98,16 @@ class Ready:
         section, count = self.plan.study.roster, int(self.records.counts[0])
         return Seat(section.name_of(self.identity.public.hex()) if section else "", self.index, count)
 
-    def join(self, where: Where, *, told: Told | None = None, patience: float = 600.0) -> Joined:
+    def join(self, where: CoordinatorAddress, *, told: Told | None = None, patience: float = 600.0) -> Joined:
         """Take part."""
-        load(self.plan)
+        warm_up(self.plan)
         with self.participant() as party:
             return _take_part(party, where, told or Told(), patience)
 
     @contextmanager
     def participant(self) -> Iterator[Participant]:
         """The party in the state of its store."""
-        with closing(self._store(self.address)) as store, kept():
+        with closing(self._store(self.address)) as store, explaining_full_disks():
             given = (self.method, self.records, self.identity, self.roster)
             party = Party(*given, plan=self.plan, store=store, ledger=self.ledger)
             yield Participant(
@@ -130,7 +131,7 @@ class Ready:
         _check_ending(self.plan, self.roster, ending, sent)
         received(self.plan.study, ending.certificate, ending.name, ending.file)
         name = hashlib.sha256(ending.certificate).digest()
-        with closing(self._store(f"{self.address}:certificate")) as store, kept():
+        with closing(self._store(f"{self.address}:certificate")) as store, explaining_full_disks():
             if not (signed := store.read()):
                 store.replace(name)
             elif signed != [name]:
@@ -142,7 +143,12 @@ class Ready:
 
 
 def assist(
-    study: Study, where: Where, *, key: Path | None = None, told: Told | None = None, patience: float = 600.0
+    study: Study,
+    where: CoordinatorAddress,
+    *,
+    key: Path | None = None,
+    told: Told | None = None,
+    patience: float = 600.0,
 ) -> Joined:
     """Be a compute node or a tallier of a study."""
     with helper_of(study, key) as helper:
@@ -162,7 +168,7 @@ def helper_of(study: Study, key: Path | None) -> Iterator[Participant]:
         _check_ending(plan, roster, ending, {})
         return b""
 
-    with closing(store_of(study, plan.helper_addresses[index], identity, file)) as store, kept():
+    with closing(store_of(study, plan.helper_addresses[index], identity, file)) as store, explaining_full_disks():
         yield Participant(Helper(plan, index, identity, roster, store=store), plan, identity, roster, agrees)
 
 
@@ -187,7 +193,7 @@ class Participant:
         return joined_of(finished, self.plan, self.roster, sent, self.role if isinstance(self.role, Party) else None)
 
 
-def _take_part(who: Participant, where: Where, told: Told, patience: float) -> Joined:
+def _take_part(who: Participant, where: CoordinatorAddress, told: Told, patience: float) -> Joined:
     told.agrees = who.agrees
     told.planned(who.plan)
     client = Client(who.role, who.plan.study.digest(), who.identity, who.roster, where, told=told, patience=patience)

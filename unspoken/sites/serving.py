@@ -14,11 +14,11 @@ from typing import Any
 
 from unspoken.engines.network.cards import find_identity
 from unspoken.engines.network.conductor import Conductor
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Ending, Signatures
-from unspoken.engines.network.loading import load
+from unspoken.engines.network.loading import warm_up
 from unspoken.engines.network.server import Server
 from unspoken.engines.network.status import names_of, with_names
-from unspoken.engines.network.terms import Events, Terms
 from unspoken.engines.network.window import Viewers
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.signing import Signature, canonical, sign, valid
@@ -57,7 +57,7 @@ def serve(
     entrance: Entrance = _USUAL,
     *,
     key: Path | None = None,
-    terms: Terms | None = None,
+    deadlines: Deadlines | None = None,
     events: Events | None = None,
 ) -> Served:
     """Coordinate a study.
@@ -66,7 +66,7 @@ def serve(
     """
     events = events or Events()
     with coordinator_of(study, key, events) as (coordinator, identity, roster):
-        server = Server(coordinator, identity, roster, terms or Terms(), events)
+        server = Server(coordinator, identity, roster, deadlines or Deadlines(), events)
         if coordinator.log.closed:
             return served_before(server, roster, identity)
         return asyncio.run(_serve(server, identity, roster, entrance, events))
@@ -120,7 +120,7 @@ async def conducted(server: Conductor[Any], identity: Identity, roster: Roster) 
     """Drive the study to its end, whatever carries its messages."""
     started, coordinator = time.perf_counter(), server.relay.coordinator
     # Better while people join than while they wait for the result.
-    loading = asyncio.create_task(asyncio.to_thread(load, coordinator.plan, writes=True))
+    loading = asyncio.create_task(asyncio.to_thread(warm_up, coordinator.plan, writes=True))
     try:
         await server.run()
     except Aborted as ended:

@@ -25,7 +25,7 @@ def check_helpers(study: Study, plan: Plan, roster: Roster) -> None:
 
 
 @contextmanager
-def kept() -> Iterator[None]:
+def explaining_full_disks() -> Iterator[None]:
     """Say in one sentence if the disk takes no more."""
     try:
         yield

@@ -108,7 +108,7 @@ class SecAgg(NeighbourProtocol):
         super().__init__(session, options, self._graph(session), roster)
 
     def load(self) -> None:
-        shamir.load()
+        shamir.warm_up()
 
     @staticmethod
     def _can_unmask(session: Session) -> bool:

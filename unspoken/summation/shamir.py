@@ -47,7 +47,7 @@ def weights_at_zero(points: Words) -> Words:
     return weights
 
 
-def load() -> None:
+def warm_up() -> None:
     """Have the compiled code ready: the first calls take a while."""
     points = np.array([1, 2], dtype=np.uint64)
     shares = split([bytes(SECRET_BYTES)], points, 2, SecretStream(bytes(KEY_BYTES)))

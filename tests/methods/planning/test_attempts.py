@@ -58,7 +58,8 @@ def test_all_attempts_draw_noise_and_what_that_costs_is_in_delta(method: str, pu
 @pytest.mark.parametrize("method", GAUSSIAN)
 def test_a_ledger_is_told_of_the_noise_of_all_attempts(method: str, public: Path) -> None:
     once, thrice = (
-        planned(small(public, method, "classification", attempts=attempts)).run("run").distance for attempts in (1, 3)
+        planned(small(public, method, "classification", attempts=attempts)).ledger_run("run").distance
+        for attempts in (1, 3)
     )
     assert thrice == pytest.approx(3.0 * once, rel=1e-9, abs=0.0)
     assert once > 0.0
@@ -267,7 +268,10 @@ def test_an_attempt_that_failed_is_made_again_and_counted(
     assert (happened["attempts_planned"], happened["attempts"]) == (2 * totals, totals + 1)
     everyone = Participation(study.parties.count, study.parties.count)
     there = {planned.name: [everyone] * planned.count for planned in plan.sums}
-    without, twice = plan.released(there).epsilon, plan.released({key: 2 * turns for key, turns in there.items()})
+    without, twice = (
+        plan.guarantee_after(there).epsilon,
+        plan.guarantee_after({key: 2 * turns for key, turns in there.items()}),
+    )
     # Of the attempt that failed nobody knows who was there: it counts like the worst.
     assert without < happened["epsilon"] <= plan.guarantee.epsilon
     if totals == 1 and not study.dropouts:

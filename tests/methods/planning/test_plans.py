@@ -79,7 +79,7 @@ def test_what_was_declared_and_not_asked_for_costs_nothing() -> None:
     outcome = local.run(method, plan, federation_of(method.study))
     alone = Foreign(replace(PLAIN)).plan().guarantee.epsilon
     assert plan.guarantee.epsilon == pytest.approx(alone)
-    assert 0.5 * alone < plan.released(outcome.participation).epsilon < 0.8 * alone
+    assert 0.5 * alone < plan.guarantee_after(outcome.participation).epsilon < 0.8 * alone
 
 
 def _smaller_epsilon(plan: Plan) -> Plan:

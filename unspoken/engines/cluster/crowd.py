@@ -14,7 +14,7 @@ import numpy as np
 
 from unspoken.engines.cluster import tasks
 from unspoken.engines.cluster.session import Cluster, ray
-from unspoken.engines.cluster.tasks import Place, grouped
+from unspoken.engines.cluster.tasks import AttemptPlace, grouped
 from unspoken.engines.exchange import Crowd, Elsewhere, Post, Said
 from unspoken.engines.processes import Refusal
 from unspoken.engines.work import BLOCK_BYTES, Work
@@ -66,7 +66,7 @@ class ActorHelper(Elsewhere):
 class ClusterCrowd(Crowd):
     """Parties as tasks, helpers as actors."""
 
-    def __init__(self, work: Work, cluster: Cluster, place: Callable[[Work], Place]) -> None:
+    def __init__(self, work: Work, cluster: Cluster, place: Callable[[Work], AttemptPlace]) -> None:
         super().__init__(work)
         self._cluster, self._place = cluster, place(work)
         self._helpers: dict[str, ActorHelper] = {}
@@ -76,7 +76,7 @@ class ClusterCrowd(Crowd):
 
     def __enter__(self) -> Self:
         for index, address in enumerate(self.work.endpoints.protocol.helper_addresses):
-            actor = self._cluster.actor(index, tasks.Helper)
+            actor = self._cluster.actor(index, tasks.HelperActor)
             self._helpers[address] = ActorHelper(self._cluster, actor, actor.begin.remote(self._place, index))
         return self
 

@@ -11,7 +11,7 @@ from unspoken.engines import answering
 from unspoken.engines.answering import Answering
 from unspoken.engines.cluster.crowd import ClusterCrowd
 from unspoken.engines.cluster.session import connected
-from unspoken.engines.cluster.tasks import Place
+from unspoken.engines.cluster.tasks import AttemptPlace
 from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.exchange import Crowd
 from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
@@ -56,8 +56,8 @@ def run(
     with connected(address, workers) as cluster:
         shared, number = cluster.put((_without_secrets(method), plan, federation)), next(_numbers)
 
-        def place(work: Work) -> Place:
-            return Place(number, [shared], work.job.attempt, [cluster.put(work.job)], version("unspoken"))
+        def place(work: Work) -> AttemptPlace:
+            return AttemptPlace(number, [shared], work.job.attempt, [cluster.put(work.job)], version("unspoken"))
 
         def crowd(work: Work) -> Crowd:
             return ClusterCrowd(work, cluster, place)

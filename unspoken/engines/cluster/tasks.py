@@ -31,7 +31,7 @@ States = dict[int, bytes]
 
 
 @dataclass(frozen=True)
-class Place:
+class AttemptPlace:
     """Where an attempt is found in the object store. References in lists are not followed unless someone does."""
 
     run: int
@@ -47,7 +47,7 @@ _runs: dict[int, Any] = {}
 _works: dict[bytes, Work] = {}
 
 
-def work_at(place: Place) -> Work:
+def work_at(place: AttemptPlace) -> Work:
     """The work of an attempt. A process remembers that of the last one."""
     if place.attempt not in _works:
         if place.version != (here := version("unspoken")):
@@ -65,7 +65,7 @@ def work_at(place: Place) -> Work:
     return _works[place.attempt]
 
 
-def begin(place: Place, indices: list[int]) -> tuple[States, list[Said]]:
+def begin(place: AttemptPlace, indices: list[int]) -> tuple[States, list[Said]]:
     """Let parties begin."""
     work = work_at(place)
     parties = {index: work.party(index) for index in indices}
@@ -73,7 +73,7 @@ def begin(place: Place, indices: list[int]) -> tuple[States, list[Said]]:
     return _dumped(parties), said
 
 
-def step(place: Place, states: States, letters: list[tuple[int, bytes]]) -> tuple[States, list[Said]]:
+def step(place: AttemptPlace, states: States, letters: list[tuple[int, bytes]]) -> tuple[States, list[Said]]:
     """Deliver letters to parties, and give their answers."""
     work, said = work_at(place), []
     touched = {index: _loaded(work, index, states[index]) for index, _ in letters}
@@ -93,7 +93,7 @@ class Summary:
 
 
 def submit(
-    place: Place,
+    place: AttemptPlace,
     states: States | None,
     blocks: list[Integers],
     leaving: tuple[Collection[int], Collection[int]],
@@ -134,13 +134,13 @@ def add(function: Callable[[list[bytes]], Words], items: list[list[bytes]]) -> W
     return total
 
 
-class Helper:
+class HelperActor:
     """A helper in a process of its own, for one attempt after another."""
 
     def __init__(self) -> None:
         self._endpoint: Endpoint | None = None
 
-    def begin(self, place: Place, index: int) -> None:
+    def begin(self, place: AttemptPlace, index: int) -> None:
         """Be a helper of an attempt, from its beginning. That of another one is forgotten."""
         endpoints = work_at(place).endpoints
         keys = endpoints.keys

@@ -99,7 +99,7 @@ def _statement(side: str, study: str, nonce: bytes, keys: tuple[bytes, bytes], b
     return b"".join(len(part).to_bytes(4, "big") + part for part in parts)
 
 
-class Asking:
+class AskingSide:
     """The coordinator's side: makes questions, and reads the answers to them."""
 
     def __init__(self, study: str, identity: Identity, roster: Roster, helper_addresses: list[str]) -> None:
@@ -132,7 +132,7 @@ class Asking:
         return self._identity.public, key
 
 
-class Answering:
+class AnsweringSide:
     """A node's side: reads questions, and makes the answer to the one that was read last."""
 
     def __init__(self, study: str, identity: Identity, roster: Roster) -> None:

@@ -16,11 +16,11 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from unspoken.engines.flower.exchanges import Answered, Asking, Begins, Hello, Joins, Packet, Taken
+from unspoken.engines.flower.exchanges import Answered, AskingSide, Begins, Hello, Joins, Packet, Taken
 from unspoken.engines.network.conductor import LEAVING, Conductor
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Leaving
 from unspoken.engines.network.sign_in import PROCESS_BYTES, SignInRefused
-from unspoken.engines.network.terms import Events, Terms
 from unspoken.engines.outcome import FLOWER
 from unspoken.errors import UnspokenError
 from unspoken.roles.coordinator import Coordinator
@@ -87,12 +87,12 @@ class FlowerServer(Conductor[_Node]):
         coordinator: Coordinator,
         identity: Identity,
         roster: Roster,
-        terms: Terms,
+        deadlines: Deadlines,
         grid: Grid,
         events: Events | None = None,
     ) -> None:
-        super().__init__(coordinator, identity, roster, terms, events)
-        self._grid, self._asking = grid, Asking(self._study, identity, roster, self._helpers)
+        super().__init__(coordinator, identity, roster, deadlines, events)
+        self._grid, self._asking = grid, AskingSide(self._study, identity, roster, self._helpers)
         self._asked: dict[str, _Asked] = {}
         self._away: dict[str, _Node] = {}
         """The ways to those whose nodes are gone, and may come back"""
@@ -152,7 +152,7 @@ class FlowerServer(Conductor[_Node]):
 
     async def _ask(self, node: int, asked: Hello | Packet, address: str = "") -> None:
         content, nonce = self._asking.question(asked, address)
-        seconds = self._terms.stage_seconds
+        seconds = self._deadlines.stage_seconds
         name = await asyncio.to_thread(self._grid.push, node, content, seconds)
         self._asked[name] = _Asked(node, address, nonce, time.monotonic() + seconds)
 

@@ -60,7 +60,7 @@ class Unreachable(UnspokenError):
 
 
 @dataclass(frozen=True)
-class Coordinator:
+class CoordinatorAddress:
     """Where the coordinator is, and how to know it."""
 
     host: str
@@ -84,7 +84,7 @@ class Client:
         study: str,
         identity: Identity,
         roster: Roster,
-        coordinator: Coordinator,
+        coordinator: CoordinatorAddress,
         *,
         told: Told | None = None,
         patience: float = 600.0,

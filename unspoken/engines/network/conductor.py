@@ -14,11 +14,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Ending, Signatures, packed
 from unspoken.engines.network.link import Arrived
 from unspoken.engines.network.relay import Relay
 from unspoken.engines.network.status import Watch
-from unspoken.engines.network.terms import Events, Terms
 from unspoken.errors import UnspokenError
 from unspoken.roles.coordinator import Coordinator
 from unspoken.summation.base import Aborted, Rejected, Roster, address_of
@@ -51,9 +51,14 @@ class Conductor(Generic[Way]):
     farewell_seconds: ClassVar[float] = FAREWELL_SECONDS
 
     def __init__(
-        self, coordinator: Coordinator, identity: Identity, roster: Roster, terms: Terms, events: Events | None = None
+        self,
+        coordinator: Coordinator,
+        identity: Identity,
+        roster: Roster,
+        deadlines: Deadlines,
+        events: Events | None = None,
     ) -> None:
-        self._identity, self._roster, self._terms = identity, roster, terms
+        self._identity, self._roster, self._deadlines = identity, roster, deadlines
         self._events = events or Events()
         self._study, self._helpers = coordinator.plan.study.digest(), list(coordinator.plan.helper_addresses)
         addresses = [address_of(party) for party in range(len(roster.parties))] + self._helpers
@@ -88,9 +93,9 @@ class Conductor(Generic[Way]):
 
     async def _gather(self) -> None:
         """Wait until everyone is there, or as many as the plan can do with when time is up."""
-        coordinator, deadline = self.relay.coordinator, time.monotonic() + self._terms.join_seconds
+        coordinator, deadline = self.relay.coordinator, time.monotonic() + self._deadlines.join_seconds
         # Those who were there when an earlier process was stopped come back soon, or are gone.
-        soon = time.monotonic() + self._terms.grace_seconds if coordinator.has_begun else deadline
+        soon = time.monotonic() + self._deadlines.grace_seconds if coordinator.has_begun else deadline
         everyone, least = len(self.relay.peers), coordinator.plan.trust.least_survivors
         while time.monotonic() < deadline:
             parties, helpers = self._there()
@@ -103,7 +108,7 @@ class Conductor(Generic[Way]):
         if parties < least or helpers < len(self._helpers):
             raise Aborted(
                 f"{parties} of {everyone - len(self._helpers)} parties and {helpers} of {len(self._helpers)} helpers "
-                f"have joined in {self._terms.join_seconds:.0f} s, where {least} parties and all helpers are needed"
+                f"have joined in {self._deadlines.join_seconds:.0f} s, where {least} parties and all helpers are needed"
             )
 
     def _there(self) -> tuple[int, int]:
@@ -118,7 +123,7 @@ class Conductor(Generic[Way]):
     async def _stage(self) -> None:
         """Wait until the stage is complete, or time is up."""
         coordinator = self.relay.coordinator
-        deadline = time.monotonic() + self._terms.stage_seconds
+        deadline = time.monotonic() + self._deadlines.stage_seconds
         while self._is_worth_waiting() and time.monotonic() < deadline:
             if self._failed is not None:
                 ended, self._failed = self._failed, None
@@ -126,13 +131,13 @@ class Conductor(Generic[Way]):
                     raise ended
                 async with self._turn:
                     self._woken(self.relay.retry(ended))
-                deadline = time.monotonic() + self._terms.stage_seconds
+                deadline = time.monotonic() + self._deadlines.stage_seconds
             self._news(coordinator.stage, deadline)
             await self._wait(deadline)
 
     def _is_worth_waiting(self) -> bool:
         """Whether anyone is missing who is there, or may come back in time."""
-        last = time.monotonic() - self._terms.grace_seconds
+        last = time.monotonic() - self._deadlines.grace_seconds
         missing = self.relay.coordinator.missing
         return self._failed is not None or any(self._gone.get(address, last + 1) > last for address in missing)
 
@@ -160,7 +165,7 @@ class Conductor(Generic[Way]):
 
     async def _flush(self) -> None:
         """Wait until those who are there have got what is for them."""
-        deadline = time.monotonic() + min(self.farewell_seconds, self._terms.stage_seconds)
+        deadline = time.monotonic() + min(self.farewell_seconds, self._deadlines.stage_seconds)
         while time.monotonic() < deadline:
             if all(self.relay.peers[address].link.is_empty for address in self._open):
                 return
@@ -189,7 +194,7 @@ class Conductor(Generic[Way]):
 
     async def _farewell(self, lacks: Callable[[str], bool]) -> None:
         """Wait for those who lack something, as long as they are there and it moves, or may come back."""
-        latest, quiet, left = time.monotonic() + self._terms.stage_seconds, 0.0, -1
+        latest, quiet, left = time.monotonic() + self._deadlines.stage_seconds, 0.0, -1
         # Those who were there when an earlier process was stopped come back soon, or are gone.
         unseen = self._since if self.relay.coordinator.has_begun else -math.inf
         while (now := time.monotonic()) < latest:
@@ -197,8 +202,8 @@ class Conductor(Generic[Way]):
             there, away = waiting & self._open.keys(), waiting - self._open.keys()
             still = sum(self.relay.peers[address].link.left for address in there)
             if still != left:
-                quiet, left = now + min(self.farewell_seconds, self._terms.stage_seconds), still
-            back = any(self._gone.get(address, unseen) > now - self._terms.grace_seconds for address in away)
+                quiet, left = now + min(self.farewell_seconds, self._deadlines.stage_seconds), still
+            back = any(self._gone.get(address, unseen) > now - self._deadlines.grace_seconds for address in away)
             if not back and (not there or now > quiet):
                 return
             self._news("giving out the result", latest)

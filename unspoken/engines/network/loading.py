@@ -10,7 +10,7 @@ from unspoken.noise import discrete_gaussian
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 
 
-def load(plan: Plan, *, writes: bool = False) -> None:
+def warm_up(plan: Plan, *, writes: bool = False) -> None:
     """Have the compiled code ready that a plan's sums use; and what `writes` models, which is much.
 
     Right after an installation it takes some seconds.

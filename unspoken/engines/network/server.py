@@ -18,6 +18,7 @@ from websockets.exceptions import ConnectionClosed
 
 from unspoken.engines.network import frames, tls
 from unspoken.engines.network.conductor import LEAVING, Conductor
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.door import QUIET, Door
 from unspoken.engines.network.frames import (
     Countersigned,
@@ -32,7 +33,6 @@ from unspoken.engines.network.frames import (
 from unspoken.engines.network.presence import Presence
 from unspoken.engines.network.sign_in import ServerSignIn, SignInRefused
 from unspoken.engines.network.status import Status
-from unspoken.engines.network.terms import Events, Terms
 from unspoken.engines.network.window import Viewers, Window
 from unspoken.engines.outcome import NETWORK
 from unspoken.roles.coordinator import Coordinator
@@ -51,9 +51,14 @@ class Server(Conductor[Presence]):
     engine = NETWORK
 
     def __init__(
-        self, coordinator: Coordinator, identity: Identity, roster: Roster, terms: Terms, events: Events | None = None
+        self,
+        coordinator: Coordinator,
+        identity: Identity,
+        roster: Roster,
+        deadlines: Deadlines,
+        events: Events | None = None,
     ) -> None:
-        super().__init__(coordinator, identity, roster, terms, events)
+        super().__init__(coordinator, identity, roster, deadlines, events)
         self._door: Door | None = None
         self._refused = 0
 

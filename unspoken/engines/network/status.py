@@ -40,7 +40,7 @@ STAGES = {
 
 
 @dataclass(frozen=True)
-class Participant:
+class ParticipantStatus:
     """A party or a helper, and whether it is connected."""
 
     name: str
@@ -56,7 +56,7 @@ class Status:
     digest: str
     promise: str
     coordinator: str
-    participants: tuple[Participant, ...]
+    participants: tuple[ParticipantStatus, ...]
     news: News
     request: str
     """What parties are asked for now, in plain words"""
@@ -127,7 +127,7 @@ class Watch:
         """All that may be told."""
         there, plan = set(present), self._coordinator.plan
         participants = tuple(
-            Participant(name, "party" if is_party(address) else "helper", address in there)
+            ParticipantStatus(name, "party" if is_party(address) else "helper", address in there)
             for address, name in self._names.items()
         )
         roster = plan.study.roster
@@ -156,7 +156,7 @@ class Watch:
                 return f"common noise for “{name}”"
             case Cancel(name):
                 return f"the sum of the noise in the messages for “{name}”"
-        count = coordinator.plan.planned(request.name).count
+        count = coordinator.plan.sum_named(request.name).count
         return f"“{request.name}”" if count == 1 else f"“{request.name}”, turn {request.turn + 1:,} of {count:,}"
 
 

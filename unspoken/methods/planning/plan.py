@@ -146,7 +146,7 @@ class Plan:
         own = self.costs_of(party)
         if own == self.costs:
             return self.guarantee
-        return accounting.kept(self.guarantee, self._spend([*own, *(other.event for other in self.others)]))
+        return accounting.guarantee_after(self.guarantee, self._spend([*own, *(other.event for other in self.others)]))
 
     def costs_of_a_vector(self, name: str, party: int | None = None) -> tuple[Event, ...]:
         """The cost of one vector of this party for the named sum, if as few take part as the plan allows.
@@ -154,10 +154,10 @@ class Plan:
         Vectors of different turns and attempts have noise of their own, so their costs compose: to `costs`, if all are
         sent. A trusted receiver's vectors cost nothing; what it releases does, once (`run`).
         """
-        planned = self.planned(name)
+        planned = self.sum_named(name)
         return (planned.event(1, planned.noise_std_for(party)),) if planned.noise.counted else ()
 
-    def run(self, identifier: str, seat: bool = False) -> Run:
+    def ledger_run(self, identifier: str, seat: bool = False) -> Run:
         """The plan for a ledger: all that is counted once. `seat`: for one party."""
         return Run(
             identifier=identifier,
@@ -237,7 +237,7 @@ class Plan:
             protocol = self.preparation(planned) if planned.noise.prepares else self.cancellation(planned)
         return {"bits": planned.encoding.bits, **protocol.parameters}
 
-    def planned(self, name: str) -> PlannedSum:
+    def sum_named(self, name: str) -> PlannedSum:
         return next(planned for planned in self.sums if planned.name == name)
 
     def protocol(self, planned: PlannedSum, turn: int = 0, attempt: bytes = NO_ATTEMPT) -> Protocol:
@@ -275,7 +275,7 @@ class Plan:
     def _session(self, name: str, length: int, bits: int, attempt: bytes) -> Session:
         return replace(session_of(self.study, self.trust, name, length, bits), attempt=attempt)
 
-    def released_spend(
+    def spend_after(
         self, there: dict[str, list[Participation]], failed: Mapping[str, int] = MappingProxyType({})
     ) -> Spend:
         """The true cost of the run, by the parties that took part each time. What was not asked for costs nothing.
@@ -291,13 +291,13 @@ class Plan:
                 events.append(planned.event(failed[planned.name], planned.noise_std))
         return self._spend([*events, *(other.event for other in self.others)])
 
-    def released(
+    def guarantee_after(
         self, there: dict[str, list[Participation]], failed: Mapping[str, int] = MappingProxyType({})
     ) -> Guarantee:
         """The guarantee of what was really released."""
         if self.is_pooled or not self.guarantee.is_promise:
             return self.guarantee
-        return accounting.kept(self.guarantee, self.released_spend(there, failed))
+        return accounting.guarantee_after(self.guarantee, self.spend_after(there, failed))
 
     def least_epsilon(self, sent: Mapping[str, int]) -> float:
         """The least that so many totals, by their names, can have cost, whoever was in them."""

@@ -10,7 +10,7 @@ from unspoken.methods.releases import TorchWeights
 from unspoken.methods.training import pretrained
 from unspoken.methods.training.options import TrainingOptions
 from unspoken.methods.training.pretrained import first_weights
-from unspoken.methods.training.validation import Watch
+from unspoken.methods.training.validation import Validation
 from unspoken.methods.workloads import Workload, WorkloadMethod
 from unspoken.study import Section, Study
 from unspoken.types import Floats
@@ -93,11 +93,11 @@ class Training(Workload, Generic[OptionsType]):
             )
         return tuple(notes)
 
-    def watch(self) -> Watch:
+    def watch(self) -> Validation:
         """What measures the model in the course of the training."""
-        return Watch(self.study, self.options, self.model, self.directions)
+        return Validation(self.study, self.options, self.model, self.directions)
 
-    def release(self, weights: Floats, watch: Watch | None = None, **details: Any) -> TorchWeights:
+    def release(self, weights: Floats, watch: Validation | None = None, **details: Any) -> TorchWeights:
         """The model; the best that was measured, if some were."""
         history: tuple[dict[str, float], ...] = ()
         if watch is not None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from unspoken.learners.torch_models import TorchModel
 
 
-class Watch:
+class Validation:
     """Measures the model every few rounds, if the study names records to do it with."""
 
     def __init__(

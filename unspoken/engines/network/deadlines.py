@@ -12,7 +12,7 @@ from unspoken.methods.planning import Plan
 
 
 @dataclass(frozen=True)
-class Terms:
+class Deadlines:
     """How long to wait for whom."""
 
     stage_seconds: float = 120.0
