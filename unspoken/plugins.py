@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from types import TracebackType
 from typing import Generic, TypeVar
@@ -176,4 +176,10 @@ def _declared(group: str) -> dict[str, list[EntryPoint]]:
 
 
 def _package(entry: EntryPoint) -> str:
-    return entry.dist.name if entry.dist is not None else "unknown"
+    return _name(entry.dist) if entry.dist is not None else "unknown"
+
+
+@cache
+def _name(package: Distribution) -> str:
+    """Its name, for which its metadata is read: once."""
+    return package.name

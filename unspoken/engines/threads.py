@@ -7,8 +7,9 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
+from itertools import chain
 from typing import Self
 
 from threadpoolctl import ThreadpoolController
@@ -70,10 +71,21 @@ class ThreadedCrowd(Crowd):
             yield index, answers
 
     def submit(self, post: Post) -> Iterator[int]:
-        for indices, messages in in_order(self.work.layout(), self._messages, self._pool):
+        for indices, messages in self._prepared():
             for index, envelopes in zip(indices.tolist(), messages, strict=True):
                 post.send(envelopes, address_of(index))
             yield len(indices)
+
+    def _prepared(self) -> Iterator[tuple[Integers, list[list[Envelope]]]]:
+        """Blocks and what their parties send. If there is but one, nothing is gained by another thread."""
+        layout = self.work.layout()
+        first, second = next(layout, None), next(layout, None)
+        if first is not None and second is not None:
+            yield from in_order(chain((first, second), layout), self._messages, self._pool)
+        elif first is not None:
+            with _torch_alone_for_now():
+                messages = self._messages(first)
+            yield first, messages
 
     def _messages(self, indices: Integers) -> list[list[Envelope]]:
         return self.work.messages(indices, self._parties, self.silent, self.late)
@@ -101,6 +113,20 @@ def _torch_alone() -> None:
     """Let PyTorch, if it is loaded, use one thread only; it keeps a number of threads for each thread."""
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
+
+
+@contextmanager
+def _torch_alone_for_now() -> Iterator[None]:
+    """`_torch_alone` for this thread, which may use more again afterwards."""
+    torch = sys.modules.get("torch")
+    if torch is None or (before := torch.get_num_threads()) == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def in_order(

@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from collections.abc import Mapping
 from fractions import Fraction
+from functools import cached_property
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import Field, model_validator
@@ -169,9 +171,20 @@ class Study(Section):
 
     def digest(self) -> str:
         """The SHA-256 of the study's meaning, not of its spelling: the same for all who agreed to the same study."""
+        return self._digest
+
+    @cached_property
+    def _digest(self) -> str:
+        """Computed once, as nothing in a study changes."""
         meaning = _plain_numbers(agreed(self, self.model_dump(mode="json")))
         canonical = json.dumps(meaning, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Study:
+        """A copy that may differ; so its digest is its own."""
+        copied = super().model_copy(update=update, deep=deep)
+        copied.__dict__.pop("_digest", None)
+        return copied
 
     def with_parties(self, count: int) -> Study:
         """The same study for another number of parties."""

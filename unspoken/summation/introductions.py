@@ -44,6 +44,7 @@ from unspoken.summation.keys import (
     Identity,
     agree,
     agreement_key,
+    channel_key,
     public_key,
     verify,
 )
@@ -143,6 +144,7 @@ class NeighbourParty(Party):
     def __init__(self, session: Session, roster: Roster, graph: Graph, index: int, identity: Identity) -> None:
         self._session, self._roster, self._graph, self._index = session, roster, graph, index
         self._identity, self._label = identity, session.label()
+        self._agreed: tuple[bytes, bytes] | None = None
 
     def _draw(self, secrets: SecretStream) -> list[int]:
         return self._graph.draw(self._index, self._label, secrets)
@@ -213,8 +215,12 @@ class NeighbourParty(Party):
         return Envelope(COORDINATOR, msgspec.msgpack.encode(Framed(self._label, self._index, memoryview(body))))
 
     def _channel(self) -> Channel:
-        me, peer = address_of(self._index), agreement_key(self._roster.coordinator)
-        return Channel(self.state.cipher_secret, peer, self._label, me, COORDINATOR)
+        """The channel to the coordinator. Its key is agreed on once; the channel itself is larger, and not kept."""
+        me, secret = address_of(self._index), self.state.cipher_secret
+        if self._agreed is None or self._agreed[0] != secret:
+            peer = agreement_key(self._roster.coordinator)
+            self._agreed = secret, channel_key(secret, peer, self._label, me, COORDINATOR)
+        return Channel.with_key(self._agreed[1], me, COORDINATOR)
 
 
 class MeetingState(msgspec.Struct):

@@ -13,6 +13,7 @@ import hmac
 import os
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Self
 
 import nacl.bindings as sodium
 from cryptography.exceptions import InvalidTag
@@ -153,6 +154,12 @@ def _undecryptable(who: str) -> str:
     return f"the message of {who} cannot be decrypted: it was altered, or meant for another receiver"
 
 
+def channel_key(secret: bytes, peer: bytes, label: str, me: str, other: str) -> bytes:
+    """The common key of the channel between two endpoints. To agree on it is what is dear about a channel."""
+    first, second = sorted((me, other))
+    return agree(secret, peer, f"channel/{label}/{first}/{second}".encode())
+
+
 class Channel:
     """Authenticated messages between two endpoints that know each other's X25519 keys.
 
@@ -161,8 +168,16 @@ class Channel:
     """
 
     def __init__(self, secret: bytes, peer: bytes, label: str, me: str, other: str) -> None:
-        first, second = sorted((me, other))
-        common = agree(secret, peer, f"channel/{label}/{first}/{second}".encode())
+        self._begin(channel_key(secret, peer, label, me, other), me, other)
+
+    @classmethod
+    def with_key(cls, common: bytes, me: str, other: str) -> Self:
+        """The channel of two endpoints that have agreed on a `channel_key` before."""
+        channel = cls.__new__(cls)
+        channel._begin(common, me, other)
+        return channel
+
+    def _begin(self, common: bytes, me: str, other: str) -> None:
         # A key for each direction, so that no message can be reflected to its sender.
         self._mine, self._theirs = (AESGCM(hmac.digest(common, name.encode(), "sha256")) for name in (me, other))
         self._other = "the coordinator" if other == COORDINATOR else other

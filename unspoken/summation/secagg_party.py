@@ -270,7 +270,7 @@ class SecAggParty(NeighbourParty):
         state = self.state
         state.cipher_secret = state.mask_secret = state.sharing = state.self_seed = b""
         state.noise_seeds, state.inbox, state.masks, state.keys = [], {}, [], {}
-        state.answered = True
+        state.answered, self._agreed = True, None
 
 
 def _part(share: bytes, number: int) -> bytes:
