@@ -3,6 +3,7 @@ fresh ones."""
 
 from __future__ import annotations
 
+import functools
 import gc
 import hashlib
 import os
@@ -11,6 +12,7 @@ import threading
 from collections.abc import Callable, Generator
 
 import pytest
+import typer.main
 from hypothesis import HealthCheck, settings
 
 # As many workers as cores run at once (and what they start), so each gets one thread. Libraries read these when they
@@ -21,6 +23,9 @@ os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
 # Workers, and dozens of programs that tests start, need not compile the same modules again.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+
+# Typer would look at every parameter of every command for each call of the program; they are the same in all of them.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 # How long an example takes says more of what else the machine does than of the test.
 settings.register_profile(
@@ -51,6 +56,7 @@ def pytest_collection() -> Generator[None, object, object]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(10_000, 20, 20)
         gc.enable()
 
 
