@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from loopback import TERMS, Loopback, Meanwhile, engine
+from loopback import DEADLINES, Loopback, Meanwhile, engine
 from unspoken.data.federation import Federation
 from unspoken.engines.flower.exchanges import AnsweringSide, Declines, Hello
 from unspoken.engines.flower.server import FlowerServer
 from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
+from unspoken.engines.network.deadlines import Events
 from unspoken.engines.network.frames import packed
 from unspoken.engines.network.participant import Finished, Told
 from unspoken.engines.network.sign_in import SignInRefused
@@ -91,7 +92,9 @@ class Nodes(Loopback):
     def __init__(self, method: Method, plan: Plan, federation: Federation, secrets: SecretStream) -> None:
         super().__init__(method, plan, federation, secrets)
         self.grid = ListGrid()
-        self.server = FlowerServer(self.actors.coordinator, self.keys.coordinator, self.keys.roster, TERMS, self.grid)
+        self.server = FlowerServer(
+            self.actors.coordinator, self.keys.coordinator, self.keys.roster, DEADLINES, self.grid, Events()
+        )
         self.server.poll_seconds = 0.001
 
     def node(self, address: str, role: Any) -> Node:

@@ -13,7 +13,7 @@ from unspoken.engines.actors import Actors, Vanishing
 from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.network import tls
 from unspoken.engines.network.client import Client, CoordinatorAddress
-from unspoken.engines.network.deadlines import Deadlines
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Ending
 from unspoken.engines.network.server import Server
 from unspoken.engines.outcome import Outcome
@@ -22,7 +22,7 @@ from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Envelope
 
-TERMS = Deadlines(stage_seconds=300.0, join_seconds=300.0, grace_seconds=0.2)
+DEADLINES = Deadlines(stage_seconds=300.0, join_seconds=300.0, grace_seconds=0.2)
 
 
 Meanwhile = Callable[[int], Awaitable[int]]
@@ -53,7 +53,7 @@ class Loopback:
         keys = self.actors._keys
         self.keys = keys
         self.study = plan.study.digest()
-        self.server: Any = Server(self.actors.coordinator, keys.coordinator, keys.roster, TERMS)
+        self.server: Any = Server(self.actors.coordinator, keys.coordinator, keys.roster, DEADLINES, Events())
 
     def identities(self) -> dict[str, Any]:
         parties = {address: self.keys.identity(int(address.removeprefix("party:"))) for address in self.actors.parties}

@@ -17,7 +17,7 @@ from benchmarks.common import PeakMemory
 from benchmarks.studies import method_for, study
 from unspoken.engines.network import tls
 from unspoken.engines.network.client import Client, CoordinatorAddress
-from unspoken.engines.network.deadlines import Deadlines
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.server import Server
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.messages import Carried
@@ -93,7 +93,7 @@ class Exchanges:
         coordinator = Coordinator(method, self._hub, self._roster)
         coordinator.receive = self._received  # type: ignore[method-assign]
         coordinator._largest_ever = largest + SHOT
-        self.server = Server(coordinator, self._hub, self._roster, Deadlines())
+        self.server = Server(coordinator, self._hub, self._roster, Deadlines(), Events())
         self._addresses = [address_of(index) for index in range(parties)]
         self._waiting: set[str] = set()
         self._all = asyncio.Event()

@@ -320,7 +320,7 @@ Lie = Callable[[Any], None]
 def lied_to(public: Path, monkeypatch: pytest.MonkeyPatch, lie: Lie) -> Any:
     """What parties say of a coordinator that lies, and how the study ends for it."""
     said: list[str] = []
-    monkeypatch.setattr(loopback, "TERMS", Deadlines(1.5, 60.0, 0.2))
+    monkeypatch.setattr(loopback, "DEADLINES", Deadlines(1.5, 60.0, 0.2))
     monkeypatch.setattr(loopback, "Client", functools.partial(Client, told=Told(line=said.append)))
     network, recording = made(study_of(public, "turns", "secagg+"))
     network.actors.coordinator.tries._most_free = 0

@@ -62,7 +62,7 @@ def test_a_bad_line_changes_no_total(
     from unspoken.engines.network import link
 
     monkeypatch.setattr(link, "PIECE_BYTES", 500)
-    monkeypatch.setattr(loopback, "TERMS", Deadlines(60.0, 60.0, 60.0))
+    monkeypatch.setattr(loopback, "DEADLINES", Deadlines(60.0, 60.0, 60.0))
     for seed in seeds(protocol == "secagg+", 2):
         network, recording = made(study_of(public, kind, protocol))
         line = BadLine(seed, cuts=30, mean_bytes=3000.0)

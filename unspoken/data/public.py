@@ -55,6 +55,13 @@ def read_public(study: Study) -> PublicRecords | None:
     return PublicRecords(features, name, f"the public records' file has the SHA-256 {found}{advice}")
 
 
+def required_public(study: Study, purpose: str) -> PublicRecords:
+    """The public records that a method cannot do without; `purpose` says for what, as in "to vote on"."""
+    if (found := read_public(study)) is None:
+        raise study.error("data", f"lacks public: a file with public records, without labels, {purpose}")
+    return found
+
+
 def check_public(study: Study) -> None:
     """Check the public records of a study that makes no use of them, if their file is there: another study may."""
     name = study.data.public

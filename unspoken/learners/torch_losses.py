@@ -12,8 +12,6 @@ from torch import Tensor, nn
 
 from unspoken.learners.torch_modules import ModelError, first_line
 
-_CUSTOM = "package.module:function"
-
 
 @dataclass(frozen=True)
 class LossFunction:
@@ -32,11 +30,6 @@ class LossFunction:
     def is_own(self) -> bool:
         """Whether it is a function of the user's own: nothing is known about it."""
         return ":" in self.name
-
-    @property
-    def takes_numbers(self) -> bool:
-        """Whether targets are numbers where the task does not say it."""
-        return self.name == "squares"
 
     def __call__(self, scores: Tensor, targets: Tensor) -> Tensor:
         losses = self._plain(scores, targets)

@@ -33,7 +33,7 @@ from pydantic import Field
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
-from unspoken.data.public import PublicRecords, read_public
+from unspoken.data.public import PublicRecords, required_public
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import CrossEntropy, SoftLabelLoss, loss_of
@@ -147,9 +147,7 @@ regularization = 0.01         # larger: less noise, simpler models
 
     @cached_property
     def _file(self) -> PublicRecords:
-        if (found := read_public(self.study)) is None:
-            raise self.study.error("data", "lacks public: a file with public records, without labels, to vote on")
-        return found
+        return required_public(self.study, "to vote on")
 
     @cached_property
     def public(self) -> Floats:

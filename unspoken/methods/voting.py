@@ -46,7 +46,7 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
-from unspoken.data.public import PublicRecords, read_public
+from unspoken.data.public import PublicRecords, required_public
 from unspoken.learners.coral import aligned
 from unspoken.learners.label_spreading import MOST, can_spread, spread_labels
 from unspoken.learners.linear import LinearLearner
@@ -160,9 +160,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
 
     @cached_property
     def _file(self) -> PublicRecords:
-        if (found := read_public(self.study)) is None:
-            raise self.study.error("data", "lacks public: a file with public records, without labels, to vote on")
-        return found
+        return required_public(self.study, "to vote on")
 
     @property
     def _public(self) -> Floats:

@@ -89,7 +89,7 @@ class FlowerServer(Conductor[_Node]):
         roster: Roster,
         deadlines: Deadlines,
         grid: Grid,
-        events: Events | None = None,
+        events: Events,
     ) -> None:
         super().__init__(coordinator, identity, roster, deadlines, events)
         self._grid, self._asking = grid, AskingSide(self._study, identity, roster, self._helpers)

@@ -182,13 +182,7 @@ class Client:
             where.uri,
             ssl=tls.client_context(pinned is not None) if where.encrypted else None,
             create_connection=tls.pinning(pinned) if pinned else None,
-            max_size=frames.FRAME_BYTES,
-            max_queue=1,
-            compression=None,
-            ping_interval=PING_SECONDS,
-            ping_timeout=2 * PING_SECONDS,
-            close_timeout=1.0,
-            open_timeout=SIGN_IN_SECONDS,
+            **frames.socket_settings(PING_SECONDS, SIGN_IN_SECONDS),
         )
         async with socket:
             await asyncio.wait_for(self._sign_in(socket), SIGN_IN_SECONDS)

@@ -51,15 +51,10 @@ class Conductor(Generic[Way]):
     farewell_seconds: ClassVar[float] = FAREWELL_SECONDS
 
     def __init__(
-        self,
-        coordinator: Coordinator,
-        identity: Identity,
-        roster: Roster,
-        deadlines: Deadlines,
-        events: Events | None = None,
+        self, coordinator: Coordinator, identity: Identity, roster: Roster, deadlines: Deadlines, events: Events
     ) -> None:
         self._identity, self._roster, self._deadlines = identity, roster, deadlines
-        self._events = events or Events()
+        self._events = events
         self._study, self._helpers = coordinator.plan.study.digest(), list(coordinator.plan.helper_addresses)
         addresses = [address_of(party) for party in range(len(roster.parties))] + self._helpers
         self.relay = Relay(coordinator, addresses)

@@ -6,7 +6,7 @@ begin again when the connection is cut.
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -159,10 +159,22 @@ class Leaving(Message, frozen=True, tag="net/leaving"):
     why: Literal["ledger", "disk"]
 
 
-Frame = Piece | Got | Done | News | Countersigned | Leaving
 ENDING = "ending"
 """The sender of what is said when a study is over: `Ending` and `Signatures`"""
 Kind = TypeVar("Kind", bound=Message)
+
+
+def socket_settings(ping_seconds: float, sign_in_seconds: float) -> dict[str, Any]:
+    """The settings of a WebSocket, the same at both ends."""
+    return {
+        "max_size": FRAME_BYTES,
+        "max_queue": 1,
+        "compression": None,
+        "ping_interval": ping_seconds,
+        "ping_timeout": 2 * ping_seconds,
+        "close_timeout": 1.0,
+        "open_timeout": sign_in_seconds,
+    }
 
 
 def version_in(content: object, tag: str) -> tuple[int, str] | None:

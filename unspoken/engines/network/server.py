@@ -18,7 +18,6 @@ from websockets.exceptions import ConnectionClosed
 
 from unspoken.engines.network import frames, tls
 from unspoken.engines.network.conductor import LEAVING, Conductor
-from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.door import QUIET, Door
 from unspoken.engines.network.frames import (
     Countersigned,
@@ -35,9 +34,7 @@ from unspoken.engines.network.sign_in import ServerSignIn, SignInRefused
 from unspoken.engines.network.status import Status
 from unspoken.engines.network.window import Viewers, Window
 from unspoken.engines.outcome import NETWORK
-from unspoken.roles.coordinator import Coordinator
-from unspoken.summation.base import Rejected, Roster
-from unspoken.summation.keys import Identity
+from unspoken.summation.base import Rejected
 
 SIGN_IN_SECONDS = 10.0
 STRANGERS = 300
@@ -50,17 +47,8 @@ class Server(Conductor[Presence]):
 
     engine = NETWORK
 
-    def __init__(
-        self,
-        coordinator: Coordinator,
-        identity: Identity,
-        roster: Roster,
-        deadlines: Deadlines,
-        events: Events | None = None,
-    ) -> None:
-        super().__init__(coordinator, identity, roster, deadlines, events)
-        self._door: Door | None = None
-        self._refused = 0
+    _door: Door | None = None
+    _refused = 0
 
     async def listen(
         self, host: str, port: int, *, encrypted: bool = True, viewers: Viewers | None = None
@@ -79,13 +67,7 @@ class Server(Conductor[Presence]):
             logger=QUIET,
             ssl=tls.server_context(self._identity) if encrypted else None,
             ssl_handshake_timeout=SIGN_IN_SECONDS if encrypted else None,
-            max_size=frames.FRAME_BYTES,
-            max_queue=1,
-            compression=None,
-            ping_interval=PING_SECONDS,
-            ping_timeout=2 * PING_SECONDS,
-            close_timeout=1.0,
-            open_timeout=SIGN_IN_SECONDS,
+            **frames.socket_settings(PING_SECONDS, SIGN_IN_SECONDS),
         )
 
     @property

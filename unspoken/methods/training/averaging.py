@@ -11,7 +11,7 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
-from unspoken.data.public import read_public
+from unspoken.data.public import required_public
 from unspoken.learners.coral import aligned
 from unspoken.methods.base import Contribution, Conversation, PartyContext
 from unspoken.methods.planning import DeclaredSum, RecordSampling
@@ -47,9 +47,7 @@ class LocalTraining(Training[FederatedOptions]):
             raise self.study.error(
                 "method.adaptation", 'is for models other than "linear", which learn in directions of public records'
             )
-        if (found := read_public(self.study)) is None:
-            raise self.study.error("data", "lacks public: a file with public records, without labels, to adapt to")
-        return clip_rows(found.features, self.study.data)
+        return clip_rows(required_public(self.study, "to adapt to").features, self.study.data)
 
     def trained(self, weights: Floats, block: Block, party: int, secrets: SecretStream) -> Floats:
         """The weights after a party's own training, with its records in an order that only the party knows."""
