@@ -1,1 +1,2 @@
-"""Engines, which run a method: they move bytes between parties, helpers and coordinator, and know nothing else."""
+"""Engines run a study: they move bytes between parties, helpers and the coordinator. What the bytes mean is the roles'
+business."""

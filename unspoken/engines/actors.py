@@ -1,7 +1,8 @@
-"""An engine with one role for each participant and one message at a time: they share nothing but bytes.
+"""An engine in one process with a role object for each participant. It delivers one message at a time, and the roles
+share nothing but bytes.
 
-It is the reference for engines that put roles on different machines, which add transport and clocks. `engines.local` is
-faster for large simulations; from the same secrets both make the same totals.
+It is the reference for the engines that put roles on different machines, which add transport and clocks.
+`engines.local` is faster for large simulations; from the same secrets both give the same totals.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ class Actors:
         return Helper(self._plan, index, self._keys.helper(index), self._keys.roster, store=self.stores[address])
 
     def run(self, vanishing: list[int], progress: Progress | None = None) -> None:
-        """Deliver messages until the stage is complete, or none is left; close it; and so on to the end."""
+        """Run stage after stage to the end: deliver messages until the stage is complete or none is left, then close
+        it."""
         gone, attempt = Vanishing(vanishing), b""
         self.send(self.coordinator.start())
         while self.coordinator.stage != "done":
@@ -120,7 +122,7 @@ class Actors:
     def deliver(self, gone: Vanishing) -> None:
         """Deliver what is on its way, and the answers to it, until the stage is complete or nothing is left.
 
-        What its receiver rejects has no effect, as on a network: the stage ends without an answer to it.
+        A message that its receiver rejects has no effect, as on a network; the stage then ends without an answer to it.
         """
         for _ in range(_STEPS):
             if not self._waiting or self.coordinator.complete:

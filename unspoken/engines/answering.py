@@ -1,4 +1,4 @@
-"""The answers to a method's requests in a simulation, wherever its parties are: in threads here, or on a cluster.
+"""Answers a method's requests in a simulation, whether its parties are simulated by threads here or on a cluster.
 
 Every message is made, moved and read as bytes, exactly as over a network. What a party does is written in
 `roles.contributor`, what the coordinator makes of it in `roles.totals`. Memory does not grow with the number of
@@ -56,8 +56,8 @@ _LOSSES = 3
 
 
 class HelperLost(UnspokenError):
-    """A helper of a simulation is lost, with its process and its state. Nobody is to blame. The attempt can be made
-    again: everything is drawn from the same secrets, so the same is sent."""
+    """A helper of a simulation was lost with its process and its state. Nobody is to blame. The attempt can be
+    repeated: it draws everything from the same secrets, so the same messages are sent."""
 
     exit_status = 3
 
@@ -93,7 +93,7 @@ class Answering:
         self.prepared: dict[str, dict[int, bytes]] = {}
         """The roots of the parties' common noise, by the name of the messages that it is for, and by the turn"""
         self._positions: dict[int, TokenPositions] = {}
-        # Who vanishes does so in every attempt: one that could not be set up would end in the same way again.
+        # The same parties vanish in every attempt, so an attempt that failed in its setup would fail again.
         self.tries = Tries(plan, free=0)
         self._exchange: Exchange | None = None
         self.bytes = self.largest = 0
@@ -153,7 +153,7 @@ class Answering:
                 raise TypeError(f"Expected coordinate to yield a request, got {request!r}.")
 
     def _lasting(self, attempt: Callable[[], Total]) -> Total:
-        """An attempt, from its beginning and with the same secrets if a helper is lost."""
+        """Make an attempt; if a helper is lost, repeat it from its beginning with the same secrets."""
         for left in reversed(range(_LOSSES + 1)):
             try:
                 return attempt()

@@ -28,7 +28,7 @@ class Conditions:
     secrets: SecretStream | None = None
     """The source of all secret randomness: the operating system, unless a test injects a stream"""
     journal: Journal | None = None
-    """From it an interrupted run resumes where it stopped. It has a source of secrets of its own."""
+    """The journal from which an interrupted run resumes where it stopped. It has its own source of secrets."""
 
     def vanishing(self, parties: int) -> list[int]:
         """Those of so many parties that vanish."""
@@ -36,12 +36,12 @@ class Conditions:
 
 
 USUAL = Conditions()
-"""Nobody vanishes, nobody is told, and nothing is kept."""
+"""The default: nobody vanishes, no progress is reported, and there is no journal."""
 
 
 def vanishing_at(plan: Plan, request: Request, vanishing: list[int]) -> list[int]:
-    """Those of them that vanish at a request. For messages with common noise there are two requests: half of them
-    vanish at the first."""
+    """Which of the vanishing parties vanish at this request. Messages with common noise take two requests; half of the
+    parties vanish at the first."""
     half = vanishing[: len(vanishing) // 2]
     match request:
         case Tokens():

@@ -24,7 +24,7 @@ Said = tuple[int, list[Envelope]]
 
 
 class Elsewhere(Endpoint):
-    """A stand-in for an endpoint that runs elsewhere: while it works, so can others."""
+    """A stand-in for an endpoint that runs elsewhere, so that several can work at the same time."""
 
     @abstractmethod
     def ask(self, incoming: bytes) -> Callable[[], list[Envelope]]:
@@ -156,7 +156,8 @@ class Exchange:
             self._set_up()
         self.left = True
         for count in crowd.submit(self.post):
-            # How often this is done depends on how many parties a block has, which is none of the study's business.
+            # These messages are not counted: their number depends on the size of blocks, which is not a property of the
+            # study.
             with self.post.uncounted():
                 self.post.send(self._coordinator.settle())
             done += count

@@ -1,13 +1,13 @@
-"""The journal of a run, from which an interrupted run resumes: no budget is spent twice, and none is forgotten.
+"""The journal of a simulated run, from which an interrupted run resumes without spending any budget twice.
 
 Before a turn begins, its secret randomness is written to disk. When its total is known, the total is written and the
-secret is erased. An interrupted turn is repeated from the same secret: every party draws the same batch, noise and
-keys, and sends the same, so nothing more is revealed than the first time. Finished turns are not repeated: the method
-gets their totals, which are public, from the journal.
+secret is erased. An interrupted turn is repeated from the same secret: every party draws the same batch, noise and keys
+and sends the same messages, so nothing new is revealed. Finished turns are not repeated: the method gets their totals,
+which are public, from the journal.
 
-A turn's secret comes from a root that is in the file from the beginning, and from what the turn asks for. So a copy of
-the file, whenever it was made, goes on to the same release, and to no other that nobody charged. When a turn begins, a
-new root is made of the root, and replaces it: secrets of finished turns cannot be found again.
+A turn's secret is derived from a root in the file and from the turn's request. So a copy of the file, whenever it was
+made, leads to the same release, and not to a second one that nobody was charged for. When a turn begins, the root is
+replaced by one derived from it, so the secrets of finished turns cannot be computed again.
 
 The file (SQLite) holds the root, and the secrets of the turn under way and of common noise that is still to be used.
 Only its owner can read it, and it belongs on the machine that runs the simulation.
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct):
     """The bytes of all, and the most of a party"""
     largest: int
     failed: int
-    """The number of attempts that came to nothing before, after vectors had left"""
+    """The number of earlier attempts that failed after vectors had left"""
 
 
 Roots = dict[int, bytes]
@@ -81,7 +81,7 @@ class Journal:
 
     @property
     def identity(self) -> str:
-        """A name that no other journal has, not even one of the same run, made after this one was lost."""
+        """A name that no other journal has, not even a new journal of the same run after this one was lost."""
         return str(self._base.execute("SELECT name FROM identity").fetchone()[0])
 
     def entry(self, number: int, request: str) -> Entry | None:

@@ -31,8 +31,8 @@ class Outcome:
     seconds: float
     """The duration. It depends on records, so it is only for the person who ran it."""
     bytes: int
-    """The bytes of all messages. In simulations of many parties without what the coordinator asks helpers while vectors
-    come in, as that depends on how many parties are simulated at a time."""
+    """The bytes of all messages. Simulations of many parties leave out the coordinator's requests to helpers while
+    vectors come in, because their number depends on how many parties are simulated at a time."""
     party_bytes: int
     """The largest number of bytes that a party sent"""
     counted: dict[str, Flags]
@@ -42,7 +42,7 @@ class Outcome:
     noise: dict[str, float] = field(default_factory=dict)
     """The largest deviation of the noise in a total, by its name"""
     simulated: bool = True
-    """Whether all took part in one place, which protects nobody from anybody"""
+    """Whether all parties were simulated in one place, which protects nobody's records"""
 
     @property
     def survivors(self) -> int:

@@ -2,8 +2,8 @@
 
 The engine keeps a stand-in for each tallier, which forwards messages to the process and waits for its answers, no
 longer than a deadline. The two talk over a pair of sockets, in frames of a length and a msgpack message. The first
-frame is the setup with the tallier's secret keys, which are nowhere else: not on a command line, not on disk. A process
-ends when its side of the pair is closed, so none outlives its parent, however that ended.
+frame is the setup with the tallier's secret keys, which are neither on a command line nor on disk. A process ends when
+its pair of sockets is closed, so none outlives its parent, however the parent ended.
 """
 
 from __future__ import annotations

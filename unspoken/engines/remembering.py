@@ -1,4 +1,4 @@
-"""The journal's part in a simulation: answers that it has are recalled, the others are made and written down."""
+"""The use of the journal in a simulation: answers that it has are recalled, others are computed and recorded."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Signatures of a certificate: what they cover, and whose they are.
 
 A certificate's file has its signatures beside its content. They cover the content alone, as canonical JSON: keys in
-order, no spaces. So a file that was formatted anew is still signed.
+order, no spaces. So the signatures still hold for a file that was reformatted.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def canonical(content: Mapping[str, Any]) -> bytes:
 
 
 def parsed(text: str | bytes) -> Any:
-    """The content of a certificate, which has one meaning only: no key twice, and no number that JSON does not have.
+    """The content of a certificate. It must be unambiguous: no key may occur twice, and numbers must be valid JSON.
 
     `ValueError` or `RecursionError` if it is none.
     """

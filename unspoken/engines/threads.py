@@ -1,4 +1,4 @@
-"""All parties of an attempt in one process: blocks of them are done in threads, and then forgotten."""
+"""All parties of an attempt in one process: threads work on blocks of parties, which are then forgotten."""
 
 from __future__ import annotations
 

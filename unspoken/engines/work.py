@@ -1,7 +1,7 @@
-"""The parties' work in one attempt of a simulation, a block of them at a time: the same wherever blocks run.
+"""What simulated parties compute in one attempt, a block of parties at a time, in any engine.
 
-All that a party does is derived from the attempt's roots and its index. So a block can be done anywhere, and done again
-with the same result.
+Everything is derived from the attempt's secret roots and a party's index. So a block can be computed anywhere, and
+again with the same result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Job:
-    """One attempt at a request. It has the secrets of all parties: there are such things in simulations only."""
+    """One attempt at a request, with the secrets of all parties. This exists in simulations only."""
 
     request: PartyRequest | ZeroSum | Cancel
     turn: int

@@ -1,6 +1,7 @@
-"""A site's side: it answers a question as the party or the helper that its file says, and has nobody to be asked.
+"""A site's side: it answers a question as the party or the helper that the site's file names, without asking a person.
 
-So a policy must allow the study, or the file must say yes. The answer is written down as that of `unspoken join` is.
+So a policy must allow the study, or the file must give consent. The decision is recorded in the same way as that of
+`unspoken join`.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from unspoken.summation.keys import Identity
 KEY = "unspoken"
 """The key of a SuperNode's configuration that names the site's file"""
 _DECLINES = "it takes no part; its own log says why"
-"""Why is its own affair: the reason may tell of files that only it has"""
+"""The coordinator is not told the reason, which may mention the site's own files"""
 
 
 def _say(line: str) -> None:
@@ -121,8 +122,8 @@ class _Place:
 def answer(content: bytes, named: object) -> bytes:
     """A site's answer to a question. `named` is the site's file.
 
-    It never fails: Flower would tell the coordinator what an error says. What is wrong is told to the site's own
-    people, and the coordinator hears only that the site declines.
+    It never raises an error, because Flower would pass the error's text on to the coordinator. The site's own log says
+    what is wrong, and the coordinator hears only that the site declines.
     """
     try:
         return _answer(content, named)
@@ -160,7 +161,8 @@ def _answer(content: bytes, named: object) -> bytes:
 
 
 def _signature(who: sites.Participant, ending: Ending) -> bytes:
-    """The signature of a certificate that says where the study ran: what it rests on is not the same everywhere."""
+    """The signature of a certificate, if it names the engine rightly: the assumptions are not the same for every
+    engine."""
     try:
         engine = json.loads(ending.certificate)["happened"]["engine"]
     except (ValueError, KeyError, TypeError, RecursionError):

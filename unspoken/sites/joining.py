@@ -56,7 +56,7 @@ def join(
 def prepare(
     study: Study, data: Path | Records, *, key: Path | None = None, ledger: Charges | None = None
 ) -> ReadyParty:
-    """All that may speak against taking part is looked at, and nothing is kept or sent: before anyone is asked."""
+    """Check everything that may prevent taking part, before anyone is asked. Nothing is stored or sent."""
     roster = Roster.of(study)
     file, identity = find_identity(study, {bytes(known).hex() for known in roster.parties}, key)
     method = method_for(study)
@@ -82,8 +82,8 @@ class ReadyParty:
     ledger: Charges | None = None
 
     def charged_to(self, ledger: Charges) -> ReadyParty:
-        """The same party with a ledger, which must allow the whole study unless that has begun; if it has, then the
-        state must be there to go on with."""
+        """The same party with a ledger. The ledger must allow the whole study, if it has not begun; if it has, the
+        party's state must be there."""
         if has_state(self.plan.study, self.address, self.key):
             with replace(self, ledger=ledger).participant():
                 pass
@@ -125,8 +125,8 @@ class ReadyParty:
     def _signature(self, ending: Ending, sent: Mapping[str, int]) -> bytes:
         """The signature of the certificate, or `Refused`.
 
-        A study has one result: which one is signed is on disk before, so that no other is signed after a restart. It
-        has a store of its own, as the party may be computing while the result comes.
+        A study has one result. Which one is signed is on disk before it is signed, so that no other is signed after a
+        restart. This record has a store of its own, because the party may be computing when the result comes.
         """
         _check_ending(self.plan, self.roster, ending, sent)
         received(self.plan.study, ending.certificate, ending.name, ending.file)

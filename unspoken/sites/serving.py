@@ -119,7 +119,7 @@ async def _serve(server: Server, identity: Identity, roster: Roster, entrance: E
 async def conducted(server: Conductor[Any], identity: Identity, roster: Roster) -> Served:
     """Drive the study to its end, whatever carries its messages."""
     started, coordinator = time.perf_counter(), server.relay.coordinator
-    # Better while people join than while they wait for the result.
+    # Done now, while people join, so that they need not wait for it at the end.
     loading = asyncio.create_task(asyncio.to_thread(warm_up, coordinator.plan, writes=True))
     try:
         await server.run()
@@ -148,7 +148,8 @@ def _outcome(server: Conductor[Any], coordinator: Coordinator, seconds: float) -
 
 
 async def _finish(server: Conductor[Any], outcome: Outcome, identity: Identity, roster: Roster) -> Served:
-    """Give the result to everyone, and have it signed. What the log has of it counts: some may have seen that."""
+    """Give the result to everyone, and have it signed. If the log has a result already, that one counts, because some
+    participants may have seen it."""
     coordinator = server.relay.coordinator
     plan = coordinator.plan
     # Off the event loop, which goes on to answer pings: a large model takes its time.

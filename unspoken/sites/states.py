@@ -34,7 +34,7 @@ def explaining_full_disks() -> Iterator[None]:
 
 
 def has_state(study: Study, address: str, key: Path) -> bool:
-    """Whether there is a state of this participant, or something that is left of one."""
+    """Whether there is a state of this participant, or a part of one."""
     return any(file.exists() for file in _files(study, address, key))
 
 

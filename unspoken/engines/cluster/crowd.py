@@ -1,4 +1,4 @@
-"""The parties and helpers of an attempt on a cluster: tasks and actors, and what goes back and forth."""
+"""The parties and helpers of an attempt on a Ray cluster: parties as tasks, helpers as actors, and their messages."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from unspoken.summation.base import COORDINATOR, Endpoint, Envelope, Rejected, a
 from unspoken.types import Integers, Words
 
 TASK_PARTIES = 1000
-"""The largest number of parties in a task: a task costs milliseconds, and so do they together"""
+"""The largest number of parties in a task. Starting a task takes milliseconds, as long as the work of so many
+parties"""
 _SHARES = 4
 """The least number of tasks for each worker, so that none waits long for the last one"""
 _AHEAD = 2
@@ -37,7 +38,7 @@ class ActorHelper(Elsewhere):
     """Stands in for a helper that is an actor."""
 
     def __init__(self, cluster: Cluster, actor: Any, begun: Any) -> None:
-        """`begun` is a reference to nothing, once it has begun."""
+        """`begun` is a Ray reference that is ready (with no value) once the actor has begun."""
         self._cluster, self._actor = cluster, actor
         self._taken: deque[Any] = deque([begun])
 

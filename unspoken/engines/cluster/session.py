@@ -1,9 +1,10 @@
 """The connection to a Ray cluster: one that runs already, or one that is started on this machine and stopped again.
 
 A cluster of our own listens on this machine's loopback addresses only, takes work only from who has its token, has no
-dashboard, and reports nothing to anybody. Its processes are children of this one and end with it. (If this one is
-killed, some of Ray's take a minute or two to notice, and the folder of the cluster stays. Ray kills it if a raylet is
-lost; so commands have somebody who waits for such a process, ends what is left and removes the folder: `cli.apart`.)
+dashboard, and reports nothing to anybody. Its processes are children of this one and end with it. (If this process is
+killed, some of Ray's processes take a minute or two to notice, and the cluster's folder stays. Ray itself kills this
+process if a raylet is lost. So the command line runs it as a child (`cli.apart`): the parent waits for it, ends what is
+left and removes the folder.)
 """
 
 from __future__ import annotations
@@ -49,13 +50,14 @@ _LEAVING = 10.0
 
 
 class ClusterLost(UnspokenError):
-    """The cluster gave up, for all that it tried."""
+    """The cluster was lost, and retrying did not help."""
 
     exit_status = 3
 
 
 def ray() -> Any:
-    """The package, which takes its time to import. Whoever starts a cluster says first what it may do."""
+    """The `ray` package, imported late because that takes long. The environment variables for a cluster must be set
+    before."""
     try:
         import ray as package
     except ImportError:

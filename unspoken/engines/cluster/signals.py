@@ -1,4 +1,5 @@
-"""While there is a cluster: whatever ends the program, what was started is stopped, and Ray prints nothing."""
+"""Signals and output while a Ray cluster of our own runs: it is stopped however the program ends, and Ray prints
+nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +14,17 @@ FOLDER = "UNSPOKEN_CLUSTER_FOLDER"
 
 
 def heard() -> list[int]:
-    """Those of an interrupt and a signal to end that this program does not ignore."""
+    """Of SIGINT and SIGTERM, those that this program does not ignore."""
     return [each for each in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(each) is not signal.SIG_IGN]
 
 
 @contextmanager
 def ends_cleanly(package: Any) -> Iterator[None]:
-    """Let a signal to end (SIGTERM) leave by the way of every error, and nothing be printed. `package` is Ray.
+    """Turn SIGTERM into an exception, so that the program cleans up as after any error, and keep Ray from printing.
+    `package` is Ray.
 
-    Whoever handles that signal already goes on to do so; Ray would handle it for them, from its start on. It would also
-    print on standard output, where results are, that a worker or a machine was lost.
+    A handler of that signal that the program had before stays in place; Ray would replace it. Ray would also print to
+    standard output, where the results go, when a worker or a machine is lost.
     """
     private = package._private
     with _without(private.worker, "print_to_stdstream"), _without(private.utils, "set_sigterm_handler"):

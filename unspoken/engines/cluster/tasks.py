@@ -32,7 +32,8 @@ States = dict[int, bytes]
 
 @dataclass(frozen=True)
 class AttemptPlace:
-    """Where an attempt is found in the object store. References in lists are not followed unless someone does."""
+    """Where an attempt is found in the object store. The references are in lists, so that Ray does not resolve them by
+    itself."""
 
     run: int
     shared: list[Any]

@@ -1,9 +1,9 @@
 """What the coordinator asks a node, and what the node answers: bytes, signed by keys of the study's roster.
 
-Flower carries one message to a node and one back. Whoever carries them, and runs the SuperLink, need not be the
-coordinator: a node takes only what the roster's coordinator has signed for it, and each answer is to one question.
-Messages between roles travel in pieces (`network.link`), no more than a window in either direction at once, so that a
-large one takes several exchanges.
+Flower carries one message to a node and one back. Whoever runs Flower's SuperLink need not be trusted, and need not be
+the coordinator: a node accepts only what the roster's coordinator has signed for it, and each answer is bound to one
+question. Messages between roles travel in pieces (`network.link`), with at most one window under way in each direction,
+so a large message takes several exchanges.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Question(Message, frozen=True, tag="flower/question"):
     """The digest of the study"""
     nonce: bytes
     key: bytes
-    """Whom it is for; nothing for whoever is there"""
+    """The public key of the receiver; empty if it is for any node"""
     body: memoryview
     signature: bytes
 
@@ -65,7 +65,7 @@ class Taken(Message, frozen=True, tag="flower/taken"):
     expects: tuple[int, int]
     pieces: tuple[Piece, ...]
     done: Done
-    """What it need not get again, once all of these pieces have arrived"""
+    """Which messages need not be sent again, once all these pieces have arrived"""
     more: bool
     """Whether it has more to say or to do than this"""
     signature: bytes | None = None
@@ -73,7 +73,7 @@ class Taken(Message, frozen=True, tag="flower/taken"):
 
 
 class Begins(Message, frozen=True, tag="flower/begins"):
-    """Node to coordinator: it knows nothing of this session, and has to be greeted again."""
+    """Node to coordinator: it does not know this session, and must be greeted again."""
 
 
 class Answer(Message, frozen=True, tag="flower/answer"):

@@ -1,9 +1,10 @@
 """The coordinator over a Flower federation: asks nodes, and closes stages when all have answered or time is up.
 
-Nobody connects to it. It greets every node that Flower says is there; a node answers by its key in the roster, and is
-that party or helper until another node is. A node that comes back under another number is the same party again, and
-gets what its role must see again. Each node is asked one thing at a time, and only if there is something to ask. The
-deadlines are the coordinator's own: Flower takes most of a minute to notice that a node is gone.
+Nobody connects to the coordinator. It greets every node that Flower lists. A node answers with its key in the roster,
+and then stands for that party or helper until another node answers with the same key. A node that comes back under
+another Flower number is recognised by its key, and gets again what its role must see. Each node is asked one question
+at a time, and only if there is something to ask. Deadlines are the coordinator's own, because Flower takes most of a
+minute to notice that a node is gone.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class _Asked(NamedTuple):
 
 @dataclass
 class _Node:
-    """The way to a participant: the node that it is at."""
+    """The connection to a participant: the node at which it is."""
 
     node: int
     more: bool = False
@@ -69,7 +70,7 @@ class _Node:
     wake: asyncio.Event = field(default_factory=asyncio.Event)
 
     def put(self, frame: Any) -> None:
-        """News would cost a node seconds."""
+        """Send nothing: an exchange for mere news would cost a node seconds."""
 
 
 class FlowerServer(Conductor[_Node]):

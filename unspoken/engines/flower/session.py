@@ -1,8 +1,9 @@
-"""A node's side of a study: it is asked, takes what came, and answers. Between two questions it is only bytes.
+"""A node's side of a study: it gets a question, processes the messages in it, and answers. Between two questions the
+session is stored as bytes.
 
-Stock SuperNodes start a process for every question. What must outlive it is in two places: the role's own state is in
-its store, and how far messages have come is in the session. When the coordinator greets the node again, a session
-begins, and the coordinator repeats what the role must see again, as after any crash.
+Stock SuperNodes start a process for every question. What must outlive this process is in two places: the role's state
+in its store, and the progress of messages in the session. When the coordinator greets the node again, a session begins,
+and the coordinator repeats what the role must see again, as after any crash.
 
 Messages are taken one at a time, and the next one only when all answers to the last have arrived.
 """
@@ -28,7 +29,7 @@ from unspoken.roles.store import StoreError
 from unspoken.summation.base import Rejected
 
 _MOST_AHEAD = 4 * WINDOW_BYTES
-"""The most bytes of messages that wait until an answer has arrived. A coordinator that sends more is not heard"""
+"""The most bytes of messages that may wait for an answer to arrive. A coordinator that sends more is ignored"""
 
 
 class _State(msgspec.Struct):
@@ -156,5 +157,5 @@ KEPT_BACK = (LimitReached, StoreError, LedgerError, OSError)
 
 
 def leaving(error: Exception) -> Leaving:
-    """What the coordinator is told of what keeps a participant from going on: no more than which of two it is."""
+    """What the coordinator is told if a participant cannot go on: only whether its ledger or its disk is the reason."""
     return Leaving("ledger" if isinstance(error, LimitReached) else "disk")

@@ -1,4 +1,5 @@
-"""A site's file: what its SuperNode takes part with. The SuperNode's own configuration names it, and nobody else can.
+"""A site's file: with which study, key, records and ledger its SuperNode takes part. Only the SuperNode's own
+configuration can name this file.
 
 It is read with every question, so that another study needs no restart. Its paths are relative to its own folder.
 """

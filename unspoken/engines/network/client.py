@@ -1,7 +1,7 @@
 """A party or a helper on a network: one connection to the coordinator, made again whenever it is cut.
 
-Messages are taken one at a time, and the next one only when all answers to the last have arrived. So whatever moment
-the process is stopped at, the coordinator repeats what the role must see again, and no more.
+Messages are processed one at a time, and the next one only when all answers to the last have arrived. So at whatever
+moment the process is stopped, the coordinator repeats exactly what the role must see again.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from unspoken.summation.keys import Identity
 SIGNATURES_SECONDS = 15.0
 """How long a participant that has the result tries to get the signatures from a coordinator that is gone"""
 LASTING_SECONDS = 5.0
-"""How long a connection lasts, even if nothing comes, that was no failure"""
+"""A connection that lasted so long does not count as a failure, even if nothing came over it"""
 _MOST_AHEAD = 32 * WINDOW_BYTES
-"""The most bytes that are taken without an acknowledgement: one window for every connection that is cut"""
+"""The most bytes that are accepted without acknowledging them: one window for each connection that may be cut"""
 _COSTS = 512
-"""What a piece or a message costs besides its bytes"""
+"""The memory that a piece or a message takes besides its bytes"""
 
 
 class Unreachable(UnspokenError):
@@ -89,7 +89,7 @@ class Client:
         told: Told | None = None,
         patience: float = 600.0,
     ) -> None:
-        """`patience`: seconds without a connection after which it gives up."""
+        """`patience` is the number of seconds without a connection after which the client gives up."""
         self._role, self._study, self._identity, self._roster = role, study, identity, roster
         self._coordinator, self._told, self._patience = coordinator, told or Told(), patience
         self._process = os.urandom(PROCESS_BYTES)
@@ -101,7 +101,8 @@ class Client:
         self._wake = asyncio.Event()
         self._extra: list[bytes] = []
         self._unread = self._ahead = 0
-        """The cost of what has arrived and the role has not taken, and of the part that was not acknowledged"""
+        """The memory of what has arrived and was not yet processed by the role, and of the part that was not
+        acknowledged"""
         self._held: list[Got] = []
         """Acknowledgements that wait until the role has taken more"""
         self._done: Done | None = None
@@ -144,7 +145,8 @@ class Client:
                     continue
                 reason = "it ends connections without a word that can be taken"
             except (OtherServer, tls.WrongCertificate) as other:
-                # Where it was reached before, the address is right: somebody else may be there for a moment.
+                # The address is right if the coordinator was reached there before; somebody else may answer there for a
+                # moment.
                 if not self._theirs:
                     raise SignInRefused(f"{self._where}: {other}") from None
                 reason = f"somebody else answers: {str(other).rstrip('.')}"
@@ -220,7 +222,7 @@ class Client:
             self._link.resume(accepted.expects)
         except Rejected as reason:
             raise SignInRefused(f"{self._where}: the coordinator cannot be gone on with ({reason}).") from None
-        # Acknowledgements of the connection before are in what both sides expect.
+        # Acknowledgements of the last connection are void: on a new one each side says what it expects.
         self._held.clear()
         self._extra = [] if self._done is None else [packed(self._done)]
         if self._result is not None:
@@ -262,10 +264,10 @@ class Client:
                         self._told.news(frame)
 
     def _piece(self, piece: Piece) -> Arrived | None:
-        """Take a piece; what came with it of the study's end.
+        """Take a piece. Returns the study's end, if the piece completes it.
 
-        It is acknowledged later if much has arrived that the role has not taken yet: the coordinator then sends no more
-        than a window. One that goes on regardless is not heard.
+        If much has arrived that the role has not processed yet, the acknowledgement is held back, so that the
+        coordinator sends at most one window more. A coordinator that sends more regardless is ignored.
         """
         is_ahead = self._unread >= WINDOW_BYTES
         self._ahead += _COSTS + len(piece.part) if is_ahead else 0
@@ -295,7 +297,7 @@ class Client:
                 # Off the event loop, which goes on to answer pings.
                 self._result = await asyncio.to_thread(self._checked, said)
             if said.certificate != self._result.ending.certificate:
-                # A study has one result: of two, nobody could tell which one was meant.
+                # A study has one result. If there were two, nobody could tell which one counts.
                 self._told.line("another certificate came after one was signed, and is not signed")
                 return
             self._put(Countersigned(self._result.signature))
@@ -313,7 +315,7 @@ class Client:
         self._wake.set()
 
     async def _take(self) -> None:
-        """Take messages one at a time. What a coordinator said that has begun again since is of no interest."""
+        """Process messages one at a time. Messages from before a restart of the coordinator are dropped."""
         while True:
             arrived = await self._next()
             link = self._link

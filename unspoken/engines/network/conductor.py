@@ -1,5 +1,5 @@
-"""The coordinator of a study whose participants are elsewhere: waits for them, and closes stages when all have answered
-or time is up. How messages travel is for those to say who are made of it: `network.server`, `flower.server`.
+"""The coordinator of a study whose participants are on other machines: it waits for them, and closes stages when all
+have answered or time is up. Subclasses say how messages travel: `network.server` and `flower.server`.
 
 A stage has a deadline. Whoever has not answered by then counts as dropped in this attempt, and may come back for the
 next one.
@@ -60,9 +60,9 @@ class Conductor(Generic[Way]):
         self.relay = Relay(coordinator, addresses)
         self.watch = Watch(coordinator, roster, lambda: self.relay.bytes)
         self._open: dict[str, Way] = {}
-        """The ways to those who are there, by address"""
+        """The connections to those who are there, by address"""
         self._gone: dict[str, float] = {}
-        """Since when those are gone who were there"""
+        """When each participant that was there left, by address"""
         self._moved = asyncio.Event()
         self._failed: UnspokenError | None = None
         """What ended the attempt, or if it is no `Aborted`, the run"""
@@ -70,9 +70,10 @@ class Conductor(Generic[Way]):
         """The certificate's signatures by participants, or nothing for those that decline"""
         self._until, self._since = 0.0, time.monotonic()
         self._quiet: dict[str, float] = {}
-        """Until when nobody is told again of what these do"""
+        """The time until which no further complaint about an address is shown"""
         self._turn = asyncio.Lock()
-        """The relay does one thing at a time; what may take long is done off the event loop, which answers pings"""
+        """The relay does one thing at a time. What may take long runs in a thread, so that the event loop can answer
+        pings"""
 
     async def run(self) -> None:
         """Wait for everyone, then drive the study to its end. `Aborted` if it ends without a release."""
@@ -87,7 +88,7 @@ class Conductor(Generic[Way]):
         await self._flush()
 
     async def _gather(self) -> None:
-        """Wait until everyone is there, or as many as the plan can do with when time is up."""
+        """Wait until everyone is there; when time is up, go on if as many are there as the plan needs."""
         coordinator, deadline = self.relay.coordinator, time.monotonic() + self._deadlines.join_seconds
         # Those who were there when an earlier process was stopped come back soon, or are gone.
         soon = time.monotonic() + self._deadlines.grace_seconds if coordinator.has_begun else deadline
@@ -131,7 +132,7 @@ class Conductor(Generic[Way]):
             await self._wait(deadline)
 
     def _is_worth_waiting(self) -> bool:
-        """Whether anyone is missing who is there, or may come back in time."""
+        """Whether an answer is missing from someone who is connected, or who may come back in time."""
         last = time.monotonic() - self._deadlines.grace_seconds
         missing = self.relay.coordinator.missing
         return self._failed is not None or any(self._gone.get(address, last + 1) > last for address in missing)
@@ -167,10 +168,10 @@ class Conductor(Generic[Way]):
             await self._wait(deadline)
 
     async def finish(self, ending: Ending, signed: Callable[[], Signatures] | None = None) -> None:
-        """Give everyone the result, or the reason why there is none, and collect signatures, which `signed` makes
-        into what everyone gets at last.
+        """Give everyone the result, or the reason why there is none, and collect their signatures. `signed` makes these
+        into the last message to everyone.
 
-        Whoever has gone a moment ago may come back for it. Helpers get no model.
+        Participants that left a moment ago may come back for it. Helpers get no model.
         """
         self.relay.coordinator.log.end(ending.certificate, ending.reason)
         self.watch.ended(ending.reason)

@@ -1,4 +1,4 @@
-"""What a coordinator is told about waiting, and whom it tells what."""
+"""How long a coordinator waits (`Terms`), and what it reports to the person who runs it (`Events`)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The coordinator's port: a listening socket that keeps no more than a number of connections of strangers.
+"""The coordinator's port: a listening socket that bounds the number of connections that have not signed in (strangers).
 
-A stranger is whoever has not signed in: each costs memory from its first byte on, that of a TLS handshake above all.
-When there are too many, the one that has waited longest is closed, not the one that comes: whoever knows how to sign in
-does so at once, and is not kept out by those who only sit there.
+Every stranger costs memory from its first byte on, above all for the TLS handshake. When there are too many, the one
+that has waited longest is closed, not the newest: a real participant signs in at once, and so is not kept out by
+connections that stay idle.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from unspoken.errors import UnspokenError
 
 _BACKLOG = 512
 QUIET = logging.getLogger("unspoken.network")
-"""What strangers do wrong is no matter for the coordinator's screen"""
+"""The log for what strangers do wrong, which is not shown on the coordinator's screen"""
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
 

@@ -1,7 +1,8 @@
 """Messages of any size over connections that may be cut: in pieces, in order, each once.
 
-No input or output here. Both sides keep a link as long as their processes live. A new connection begins where the other
-side says that it stands. What is sent waits until it has arrived; no more than a window is under way at once.
+A link does no input or output. Both sides keep it as long as their processes live. A new connection goes on where the
+other side says that it stands. A message is kept until it has arrived as a whole; at most one window of bytes is under
+way at once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Link:
     """One side of a connection that outlives its sockets."""
 
     def __init__(self, largest: Callable[[], int]) -> None:
-        """`largest` says how long a message may be that comes in now."""
+        """`largest` returns the size that an incoming message may have at this time."""
         self._largest = largest
         self._queue: deque[_Outgoing] = deque()
         """Messages that have not arrived as a whole, in their order"""

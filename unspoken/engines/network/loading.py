@@ -1,4 +1,4 @@
-"""What takes long the first time, done before anybody waits for it: loading compiled code, or compiling it."""
+"""Loads or compiles code ahead of time, so that nobody has to wait for it during a study."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from unspoken.noise.stream import KEY_BYTES, SecretStream
 
 
 def warm_up(plan: Plan, *, writes: bool = False) -> None:
-    """Have the compiled code ready that a plan's sums use; and what `writes` models, which is much.
+    """Load the compiled code that a plan's sums use and, if `writes`, the libraries that write model files.
 
-    Right after an installation it takes some seconds.
+    Right after an installation this takes some seconds.
     """
     if plan.is_summed:
         agreed_protocol(plan.study, plan.trust, plan.sums).load()

@@ -1,7 +1,7 @@
 """The coordinator's side of a study on a network, without sockets and clocks: what is for whom, and when a stage ends.
 
-Every participant has an outbox. It keeps what was sent since the participant's last answer: a process that has begun
-again gets all of that once more, which is what roles expect after a crash (`roles.role`).
+Every participant has an outbox with all that was sent to it since its last answer. A participant whose process was
+restarted gets all of that again, which is what roles expect after a crash (`roles.role`).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from unspoken.roles.messages import is_carried
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected
 
 MOST_PASSED = 8
-"""The most messages of one participant that wait for another: honest ones send one, and the same after a crash"""
+"""The most messages from one participant that may wait for another. Honest ones send one, and repeat it after a
+crash"""
 _NAMED = 5
 """The most participants that a reason names"""
 
@@ -48,8 +49,9 @@ class Peer:
     def put(self, sender: str, body: bytes) -> None:
         """Queue a message.
 
-        Of an attempt that the participant has not even heard of, nothing is said any more when the next one begins: it
-        would send a vector for nothing. If it has, it gets the rest, which it may need: the end of a list of tokens.
+        When the next attempt begins, messages of an attempt of which the participant has received nothing are dropped;
+        otherwise it would send a vector in vain. If it has received some, it gets the rest, which it may need (for
+        example the end of a list of tokens).
         """
         begins = not is_carried(body)
         if begins and self.link.is_waiting(self._begun):
@@ -131,8 +133,8 @@ class Relay:
         return touched
 
     def _check_passed(self, sender: str, to: str, body: bytes) -> None:
-        """Participants say nothing to each other but what a protocol has them say: a party never speaks to a party, and
-        only the coordinator begins and ends attempts."""
+        """Reject messages between participants that no protocol has: a party never writes to a party, and only the
+        coordinator begins and ends attempts."""
         if sender.startswith("party:") and to.startswith("party:"):
             raise Rejected(f"a message came for {to}, to which no party speaks")
         if not is_carried(body):

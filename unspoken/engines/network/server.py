@@ -1,7 +1,7 @@
 """The coordinator on a network: accepts parties and helpers, and carries their messages (`conductor` has the rest).
 
-Garbage, strangers and slow connections cost themselves only: a connection that has not signed in within a few seconds
-is closed, and there are never more than a number of these (`door`).
+Garbage, strangers and slow connections do not disturb the others: a connection that has not signed in within a few
+seconds is closed, and the number of such connections is bounded (`door`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class Server(Conductor[Presence]):
     ) -> WebSocketServer:
         """Begin to accept connections. Without encryption only for a proxy on this machine that ends TLS.
 
-        `viewers` may look at the study's status: those on this machine, or behind a proxy nobody, unless it says so.
+        `viewers` says who may look at the study's status. By default these are programs on this machine, and nobody
+        behind a proxy.
         """
         self._door = Door(host, port, STRANGERS)
         window = Window(lambda: self.status, viewers or ("here" if encrypted else "nobody"))
@@ -133,7 +134,7 @@ class Server(Conductor[Presence]):
             self._tell_refused(str(refused))
             await socket.send(packed(Denied(str(refused))))
             return None
-        # From here on it has the place: whoever else comes with the same key is asked to wait for it.
+        # From here on this connection holds the participant's place: others with the same key have to wait for it.
         self._open[address] = connection
         try:
             await socket.send(packed(sign_in.accepted(proof, self.relay.process, expects)))

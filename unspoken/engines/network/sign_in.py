@@ -1,8 +1,8 @@
 """Who is who: both sides of a new connection sign fresh challenges and the study's digest by their roster identities.
 
 The signatures are not bound to the TLS certificate, so that a proxy may end TLS in front of the coordinator. Whoever
-sits in between can read who talks to whom and how much, and can cut the connection; all messages of the protocols are
-authenticated and sealed end to end by the roster's keys.
+operates such a proxy can see who talks to whom and how much, and can cut the connection, but not more: all messages of
+the protocols are authenticated and sealed end to end by the roster's keys.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What may be told of a study that is under way: who is there, how far it is, and what was promised.
 
-Whoever looks may be anyone, so nothing here depends on records beyond what the guarantee covers. How long a party takes
-for an answer may depend on its records, as solvers take more steps for some than for others. So there is nothing about
-single parties but whether they are connected, and numbers of bytes and survivors change only when a stage ends: then
-everyone who takes part notices anyway.
+Anyone may look at the status, so nothing in it depends on records beyond what the guarantee covers. The time that a
+party takes for an answer may depend on its records, because solvers need more steps for some. So the status says of a
+single party only whether it is connected, and the numbers of bytes and survivors change only when a stage ends, which
+all participants notice anyway.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Watch:
         """Parties that have dropped out of the attempt"""
 
     def waits(self, stage: str, deadline: float) -> None:
-        """A stage is waited for until a time, of the clock that never goes back."""
+        """A stage is waited for until a time of the monotonic clock."""
         self._stage, self._deadline = self._stage if self.is_over else stage, deadline
 
     def closes(self) -> None:
@@ -89,7 +89,7 @@ class Watch:
         if coordinator.attempt != self._attempt:
             self._attempt, self._gone = coordinator.attempt, set()
         if coordinator.stage in ("setup", "vectors"):
-            # Whoever is missing later is in the total: its vector was taken.
+            # A party that is missing in a later stage is still in the total, because its vector was taken.
             self._gone |= {address for address in coordinator.missing if is_party(address)}
         self._survivors = len(coordinator.expected()) - len(self._gone)
         self._bytes = self._moved()

@@ -1,8 +1,9 @@
 """What may be looked at over the coordinator's own port: a page for people, figures for Prometheus, and /healthz.
 
-All are read-only. Unless more was asked for they are for this machine alone: the connection comes from it, and means it
-by name, so that no page of another site can have a browser here read them under a name of its own. A proxy on this
-machine looks the same, so with one in front nothing is shown unless it is asked for.
+All are read-only. By default they are for this machine alone: the connection must come from it, and its Host header
+must name it, so that a web page of another site cannot make a browser on this machine read them under the site's own
+name (DNS rebinding). Requests through a proxy on this machine would look local, so behind a proxy nothing is shown
+unless that is asked for.
 """
 
 from __future__ import annotations
