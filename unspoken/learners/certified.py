@@ -3,7 +3,7 @@
 The exact minimiser of a Λ-strongly convex objective has a known sensitivity, and a point whose gradient has norm at
 most γ lies within γ/Λ of the minimiser. So it is enough to check the gradient norm at the point that a solver returns.
 Reference: ERM output perturbation (Chaudhuri et al. 2011), with the optimiser's proof replaced by this check; it also
-repairs DP-Helmet's DP_SVM_SMO, private there only "if converged".
+repairs DP-Helmet's DP_SVM_SMO, which is private in the paper only "if converged".
 
 A party cannot report that it missed the tolerance: the report would reveal something about its records, without noise.
 So the tolerance must always be reached. It is above the rounding errors of a gradient (`rounding`), and accelerated

@@ -1,20 +1,23 @@
-"""CORAL: a party's records moved to where public records lie (Sun, Feng & Saenko 2016), before its model is trained.
+"""CORAL: gives a party's records the mean and covariance of public records before its model is trained (Sun, Feng &
+Saenko 2016).
 
-A party's features often have another mean and other second moments than the records that are asked about: another
-scanner, another region. With means m, m₀ and covariances C, C₀ of the party's and of the public records, a row becomes
+A party's features often have another mean and other second moments than the public records that it votes on, because of
+another scanner or another region. With means m, m₀ and covariances C, C₀ of the party's and of the public records, a
+row becomes
 
     x ↦ m₀ + (C₀ + ρ₀I)^½ (C + ρI)^−½ (x − m),
 
-ρ₀ and ρ a tenth of the mean variance of the public and of the party's records (where either do not vary at all, the
-mean alone is moved). Labels are not used, and the public records stay as they are: so the model that is trained on the
-moved rows is asked about them directly.
+ρ₀ and ρ a tenth of the mean variance of the public and of the party's records (if either do not vary at all, only the
+mean is moved). Labels are not used. The public records stay as they are, so a model that is trained on the moved rows
+applies to them directly.
 
-Formal guarantee. The map is made of all records of a party, so one record may move all of its rows: whatever is learnt
-from these may change altogether with one record. It stays at the party, and is a function of the party's own records
-and of public ones. Where a sensitivity holds for any function of a party's records, it holds after the map: ballots of
-models (shares that add up to 1, or zeros: √2, whatever made them), ballots of neighbours where whole parties are
-protected, and updates of whole parties, which are clipped. It does not hold for k neighbours of which a single record
-replaces one: after the map one record may replace them all.
+Formal guarantee. The map is computed from all records of a party, so one record may move all rows, and change
+completely what is learnt from them. The map stays at the party and is a function of its own records and of public ones.
+So every sensitivity that holds for an arbitrary function of a party's records still holds: for ballots of models
+(shares that add up to 1, or zeros, differ by √2 at most, however they were made), for ballots of neighbours where whole
+parties are protected, and for clipped updates of whole parties. It does not hold for ballots of k nearest neighbours
+where single records are protected: without the map one record replaces one of the k neighbours, with the map it may
+replace all.
 """
 
 from __future__ import annotations

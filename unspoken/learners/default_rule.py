@@ -1,4 +1,5 @@
-"""The rule by which `moments` chooses all that a study leaves open, from public facts: so there is nothing to tune."""
+"""The rule by which `moments` chooses all settings that a study leaves open. It uses public facts only, so nothing is
+tuned on data."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from unspoken.types import Floats
 MOST_WHITENED = 512
 """Second moments of more features are too many numbers to send."""
 _LEAST_SIGNAL = 0.25
-"""X/d^1.5 from which on second moments are worth their turn"""
+"""The X/d^1.5 from which second moments are worth a turn"""
 _LEFT, _ROOM = 0.05, 0.5
-"""The common direction's square over the rest, and the length of records that is stretched to 1"""
+"""The square of the common direction over that of the rest after the map, and the length that is stretched to 1"""
 _LENGTH = 0.81
 """The mean square of whitened records"""
 _TINY = 1e-9
@@ -25,39 +26,40 @@ LEAST_LABEL_SCALE = 1e-3
 
 @dataclass(frozen=True)
 class DefaultRule:
-    """A linear model in a few steps on mapped records, by public facts alone.
+    """A linear model trained in a few steps on mapped records, with settings from public facts alone.
 
-    Let n be the study's records, d the features, K the classes, and σ the deviation of the noise in a total of
-    sensitivity 1 that has the whole budget. All below follows from X = n/σ, d and K, and from what was released before.
+    Let n be the number of the study's records, d that of features, K that of classes, and σ the deviation of the noise
+    in a total of sensitivity 1 that has the whole budget. All choices below follow from X = n/σ, d and K, and from
+    earlier releases.
 
-    Turn 0 asks for the mean m and the mean square q of records. What all records have in common (|m|² without its
-    noise) takes up length, and so budget, but tells no classes apart. So its direction a is shrunk, to a twentieth of
-    the square of the rest: not to nothing, as the intercept is part of it. The rest is stretched, so that clipping to
-    norm 1 makes almost all records as long as allowed: A = (I − (1 − τ)aaᵀ)/(½√rest).
+    Turn 0 asks for the mean m and the mean square q of records. The common mean of all records (|m|² without its noise)
+    takes up length, and so budget, but does not distinguish classes. So its direction a is shrunk, to a twentieth of
+    the square of the rest; it is not removed, because the intercept is part of it. The rest is stretched, so that after
+    clipping to norm 1 almost all records are as long as allowed: A = (I − (1 − τ)aaᵀ)/(½√rest).
 
     Turn 1 asks for second moments Σuuᵀ of mapped records u. The noise on them has eigenvalues of about ±2σ√d, times a
-    constant for the turn's share, and those of Σuuᵀ are n/d on average: so it is worth a turn if X is beyond some part
-    of d^1.5, a quarter, and if d²/2 numbers are not too many. Then records are whitened: an eigenvalue w, cleaned of
-    noise, is scaled by 1/√(w + g), g the noise's own scale. Steps then learn all directions at the same pace, but none
-    that is nothing but noise.
+    constant for the turn's share of the budget, and the eigenvalues of Σuuᵀ are n/d on average. So this turn is made if
+    X exceeds a quarter of d^1.5, and if d²/2 numbers are not too many to send. Then records are whitened: a direction
+    of eigenvalue w, cleaned of noise, is scaled by 1/√(w + g), with g the scale of the noise. The steps then learn all
+    directions at the same pace, except those that are only noise.
 
-    Both turns have a twentieth of the budget. Where there is turn 0 only and X is below 20√d, it has a tenth: the noise
-    on m has norm 2√(d/0.1)/X, and at 20√d that is a third of the largest |m|.
+    Each of the two turns has a twentieth of the budget. If there is only turn 0 and X is below 20√d, it has a tenth:
+    the noise on m then has norm 2√(d/0.1)/X, which at X = 20√d is a third of the largest |m|.
 
     T steps have the rest. Each is a sum of gradients u·rᵀ, the residuals r clipped to norm C. Step t is η·(1 − t/T)^p
-    long, p = min(½, 4/T). With noise of deviation s on every coordinate, η is such that the noise of all steps has
-    deviation κ on every weight, hence at most κ on a score, however private the study is: more ε does not make the
-    noise of the model smaller but its steps longer, and with them what it has learnt. No step is longer than 8K/(λn),
-    λ the largest mean square of mapped records in any direction: the curvature of the loss is at most λn/2, and λn/K
-    where classes are still alike, and clipped residuals make it smaller yet. From about there on, more steps are better
-    than longer ones: 16 instead of 8, if X is beyond 75√(dK), since the noise of a score grows with √(dK).
+    long, p = min(½, 4/T). With noise of deviation s on every coordinate, η is chosen so that the noise of all steps
+    together has deviation κ on every weight, hence at most κ on a score, for every ε. A larger ε therefore does not
+    make the noise in the model smaller but the steps longer. No step is longer than 8K/(λn), with λ the largest mean
+    square of mapped records in any direction: the curvature of the loss is at most λn/2, and λn/K while all classes
+    have similar scores, and clipped residuals make it smaller still. Beyond this length, more steps are better than
+    longer ones: 16 instead of 8 if X exceeds 75√(dK), since the noise of a score grows with √(dK).
 
-    A regression differs in what a residual is: the label minus the model, in units of a label's deviation σ_y, of which
-    turn 0 asks as well. The loss is then Huber's. If σ_y were taken too large, so would the noise in predictions, so it
-    is taken two deviations of its own noise too small: then residuals are clipped, which does little harm. C grows with
-    X from 1 to 4, as clipping skewed residuals is a bias. Its turns have a fifth and a tenth. Where d is too large for
-    whitening, or X too small, also for σ_y (its square, at most 1, has noise of 6.3/X), there is one sum for least
-    squares.
+    In a regression a residual is the label minus the prediction, in units of the labels' deviation σ_y, which turn 0
+    asks for as well. The loss is then Huber's. A σ_y that is too large would make the noise in predictions too large,
+    so two deviations of its own noise are subtracted; a σ_y that is too small only clips more residuals, which does
+    little harm. C grows with X from 1 to 4, because clipping skewed residuals causes a bias. The turns have a fifth and
+    a tenth of the budget. If d is too large for whitening, or X too small for it or for σ_y (whose square, at most 1,
+    has noise of 6.3/X), there is one sum for least squares instead.
 
     Weights W of mapped records are AᵀW for records. The constants are round numbers in the middle of wide flat optima.
     """

@@ -1,12 +1,13 @@
-"""The largest distance of two records' gradients at the same model: what a replaced record can do to a minimiser.
+"""The largest distance of two records' gradients at the same model, which bounds how far a replaced record moves a
+minimiser.
 
 Let w minimise Λ/2 ‖w‖² + mean loss over N records, and w' the same with one record z replaced by z'. At w the second
 objective has the gradient (∇l(w; z') − ∇l(w; z))/N, and it is Λ-strongly convex, so
 
     NΛ ‖w − w'‖ ≤ D = the largest ‖∇l(w; z) − ∇l(w; z')‖ over all pairs of records and all w that can be a minimiser.
 
-Records may be taken to have the full norm c: one that is shorter gets a coordinate of its own that brings it to c and
-that w does not see, which changes no score and moves gradients apart. With c = 1, a minimiser of norm at most M
+We may assume that all records have the full norm c: a shorter one gets a coordinate of its own that brings it to c and
+that w ignores, which changes no score and only moves gradients further apart. With c = 1, a minimiser of norm at most M
 (`Loss.longest`, times c) gives scores of norm at most M. Below, D is found for c = 1.
 
 Margins: `mirrored`. Softmax: `softmax_distance`. Maxima are certified: `largest` never returns less than the maximum.

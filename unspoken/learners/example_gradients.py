@@ -14,7 +14,7 @@ from unspoken.learners.stateless import Stateless
 from unspoken.learners.torch_modules import trained_weights
 
 if hasattr(torch._C._functorch, "_set_vmap_fallback_warning_enabled"):
-    # Not every operation is vectorised; what that costs is for PyTorch's authors to know, not for parties.
+    # PyTorch warns of operations that are not vectorised. Parties cannot do anything about it.
     torch._C._functorch._set_vmap_fallback_warning_enabled(False)
 
 Losses: TypeAlias = Callable[[Tensor, Tensor], Tensor]

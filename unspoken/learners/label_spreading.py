@@ -1,8 +1,9 @@
 """Label spreading (Zhou et al. 2003): labels for public records without a vote, and corrections for those with one.
 
 Records are the nodes of a graph and are joined to their nearest neighbours. In each step a record's scores become a
-mixture of its neighbours' scores and of its own vote (the winner, or noisy totals). A wrong label among neighbours that
-agree is outvoted, and noise averages out. Only public records and released votes are used, so it costs no privacy.
+mixture of its neighbours' scores and of its own vote (the winner, or noisy totals). A wrong label is outvoted by
+neighbours that agree, and noise averages out. Only public records and released votes are used, so this costs no
+privacy.
 """
 
 from __future__ import annotations

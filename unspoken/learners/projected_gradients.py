@@ -1,7 +1,8 @@
 """Sums of clipped per-example gradients, whole or projected to fewer numbers (cross-silo, Algorithm 3).
 
-Gradients are clipped before the projection (as in the paper: ‖Pᵀz‖ exceeds C̃ with a small probability δ' in every
-round) or after it (no example's contribution exceeds C, and δ loses nothing).
+Gradients are clipped either before the projection, as in the paper, where ‖Pᵀz‖ exceeds the bound C̃ with a small
+probability δ' in every round, which counts in δ; or after it, where no example's contribution exceeds C, and δ is not
+affected.
 """
 
 from __future__ import annotations

@@ -1,45 +1,45 @@
-"""A map of records into the directions that public records vary in, by the known noise and the public spectrum.
+"""A linear map of records that favours the directions in which public records vary, given the level of the noise.
 
-Most of a record's length is often in a few directions that tell classes apart no better than others do: a common mean,
-overall brightness. Noise is as large in every direction of a record of norm 1, so what matters is how much of that norm
-is spent on directions worth learning. Public records without labels say which ones these may be.
+Often most of a record's length is in a few directions that do not help to distinguish classes, such as a common mean or
+overall brightness. Noise is equally large in every direction, and records are clipped to a norm, so it matters how much
+of this norm is spent on directions worth learning. Public records without labels show which directions these may be.
 
-The map. Let w be the eigenvalues of the public records' mean square Σxxᵀ/m, shrunk towards their average w̄ as far as so
-few records make it advisable (Ledoit & Wolf 2004), and V their eigenvectors. A record becomes u = Ax with A =
-c·V diag(f)Vᵀ,
+The map. Let w be the eigenvalues of the public records' mean square Σxxᵀ/m, shrunk towards their average w̄ by the rule
+of Ledoit & Wolf (2004), which depends on the number m of public records; let V be their eigenvectors. A record becomes
+u = Ax with A = c·V diag(f)Vᵀ,
 
     f² = 1 / (w + 2ℓ + ℓ⁴/w³ + w̄/10),
 
-and is clipped to the study's norm again. Directions with w far above ℓ become equally long. Those near it stay shorter,
-as classes differ less in directions that vary less, and those below fade out. Where noise is small, and ℓ with it, the
-tenth of the average w̄ is left: whitening what is far below it would only amplify what is there by chance. ℓ leaves
-Σw⁴/(w⁴ + ℓ⁴) = r directions, as many as the noise lets us learn: r = (X/2.5)^¾/√K for K outputs, at least K − 1 and
-K/2 + 1, where X is the number of records over the deviation of the noise in a total that one record moves by 1. The
-scale c makes the mean square norm of mapped public records 1.7 times the square of the study's norm: so most records
-are as long as is allowed. (Where gradients are clipped, and not records, their mean square norm stays what it was.)
-Weights W of mapped records are AW for records.
+and is clipped to the study's norm again. Directions with w far above ℓ get equal length. Those with w near ℓ stay
+shorter, because classes differ less in directions of less variance, and those below fade out. If the noise and so ℓ are
+small, the term w̄/10 remains: it keeps directions far below the average, which contain mostly chance, from being
+amplified. ℓ is chosen so that Σw⁴/(w⁴ + ℓ⁴) = r directions are left, as many as can be learnt under the noise: r =
+(X/2.5)^¾/√K for K outputs, at least K − 1 and K/2 + 1, where X is the number of records over the deviation of the noise
+in a total that one record moves by 1. The scale c makes the mean square norm of mapped public records 1.7 times the
+square of the study's norm, so that after clipping most records are as long as allowed. (Where gradients are clipped
+instead of records, the mean square norm stays as it was.) Weights W of mapped records are AW for records.
 
-What the model is told afterwards. A model that is mostly noise still gives alike records alike scores, so public
-records can average some of it out. Let S be its scores of the m mapped public records U, P the softmax of S, scaled to
-a mean square of 4 without each record's mean, and T scores that have the means and the spread of S, but vary as P does.
-The model W becomes
+Correcting the model afterwards. Similar records get similar scores even from a noisy model, so averaging over public
+records can remove some of its noise. Let S be the model's scores of the m mapped public records U, and P the softmax of
+S after S is centred for each record and scaled to a mean square of 4. Let T be P, rescaled to the means and the spread
+of S. The model W becomes
 
     (1 − γ)W + γ(UᵀU/m + ρI)⁻¹UᵀT/m,   γ = 1 / (4 + X/(3K√m)),
 
-with ρ a tenth of the mean eigenvalue of UᵀU/m. P tells classes apart more sharply than S does, and the regression keeps
-of it what many records agree on. γ weighs the noise of a model, which grows with K/X, against that of m public records.
-It is at most a quarter, as classes that overlap are not to be told apart sharply, and next to nothing where noise is
-small.
+with ρ a tenth of the mean eigenvalue of UᵀU/m. P separates classes more sharply than S does, and the regression keeps
+what many records agree on. γ weighs the noise of the model, which grows with K/X, against the error of m public
+records. It is at most a quarter, because overlapping classes should not be separated sharply, and almost zero if the
+noise is small.
 
 The constants: see docs/public.md.
 
-Formal guarantee. Mapped records are clipped to the study's norm, in double precision, whatever A is: so all that rests
-on that norm holds unchanged. A is computed from public records and the plan, and what is done afterwards from public
-records and a released model; both cost nothing.
+Formal guarantee. Mapped records are clipped to the study's norm, in double precision, whatever A is, so every
+sensitivity that rests on that norm holds unchanged. A is computed from public records and the plan, and the correction
+from public records and a released model, so neither costs privacy.
 
-A is symmetric on purpose: it is a continuous function of the public records, so machines that differ in the last digit
-of a sum differ in the last digits of A, whereas eigenvectors may differ altogether, in sign or where eigenvalues are
-close. Nothing is decided by a threshold.
+A is symmetric on purpose: this makes it a continuous function of the public records. Machines that differ in the last
+digit of a sum then differ only in the last digits of A, whereas eigenvectors alone may differ completely (in sign, or
+where eigenvalues are close). No threshold decides anything.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Spectrum:
         apart = square / size - average**2
         fourth = float((np.einsum("ij,ij->i", rows, rows) ** 2).mean())
         by_chance = max(fourth - square, 0.0) / (size * count)
-        # So many records never say for sure that a direction is empty.
+        # A finite number of records cannot show that a direction is empty, so no eigenvalue is 0.
         shrinkage = min(1.0, max(by_chance / apart, 1.0 / (count + 1.0))) if apart > 0.0 else 1.0
         values, vectors = np.linalg.eigh(second)
         return cls((1.0 - shrinkage) * np.maximum(values, 0.0) + shrinkage * average, vectors, shrinkage)
@@ -168,7 +168,7 @@ class PublicDirections:
         return undone
 
     def told(self, weights: Floats, bias: Floats | float = 0.0) -> Floats:
-        """Weights (outputs, features) of mapped records after public records have averaged some of their noise out."""
+        """Weights (outputs, features) of mapped records, corrected by public records as above."""
         rows, outputs = self.apply(self.public)[0], len(weights)
         scores = rows @ weights.T
         own = 1.0 / (4.0 + self.signal / (3.0 * max(outputs, 2) * math.sqrt(len(rows))))

@@ -1,8 +1,8 @@
 """Linear maps of records, after which every record is clipped to norm 1.
 
-A method may choose such a map from what was released before, or from public records, so that learning has less noise to
-bear. Formal guarantee: whatever the map is, mapped records have norm at most 1, since they are clipped after it, in
-double precision. So no sensitivity depends on where a map came from.
+A method may choose such a map from earlier releases or from public records, so that noise harms the model less. Formal
+guarantee: whatever the map is, mapped records have norm at most 1, since they are clipped after it, in double
+precision. So no sensitivity depends on where a map came from.
 """
 
 from __future__ import annotations

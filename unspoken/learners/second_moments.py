@@ -148,10 +148,10 @@ class SecondMoments:
 class Reshaping(RecordMap):
     """A linear map that shrinks the direction a of the mean: u ↦ (u − (1 − τ)a(aᵀu))/ℓ.
 
-    Where features are not centred, their mean takes up most of a record's length, and most of the budget. So its
-    direction is shrunk by τ, to a quarter of the rest, and records are stretched to typical length 1. Records longer
-    than 1 are clipped together with their targets, so that t = wᵀu still holds. τ and ℓ come from the released mean
-    and mean square.
+    If features are not centred, their mean takes up most of a record's length, and so of the budget. So the direction
+    of the mean is shrunk by τ, until its square is a quarter of the rest, and records are stretched to a typical length
+    of 1. Longer records are clipped together with their targets, so that t = wᵀu still holds. τ and ℓ come from the
+    released mean and mean square.
     """
 
     axis: Floats

@@ -1,10 +1,10 @@
 """A torch module whose state is reset before every pass.
 
 A module may keep state across passes: a running mean in a buffer, a counter, a cache. Then an example's output would
-depend on earlier examples, which no sensitivity allows for; and buffers are released with the weights, without noise.
-So buffers, attributes and weights, frozen ones too, are restored before every pass and release, with everything inside
-them: collections, objects, modules unknown to torch. A module with an attribute that cannot be copied is refused. State
-that a module keeps elsewhere (globals, closures) is out of reach, and the guarantee says so.
+depend on earlier examples, and its influence would exceed the sensitivity; and buffers would be released with the
+weights, without noise. So buffers, attributes and weights, frozen ones too, are restored before every pass and release,
+with everything inside them: collections, objects, modules unknown to torch. A module with an attribute that cannot be
+copied is refused. State that a module keeps elsewhere (globals, closures) is out of reach, and the guarantee says so.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ class LossFunction:
     """A loss: "cross-entropy", "squares", or a function of scores and targets as "package.module:function".
 
     A function gets scores (one row an example) and targets (class numbers, or a regression's scaled labels), and
-    returns one loss an example. It only ever sees one example at a time in training, so what it does with several has
-    no part in any sensitivity.
+    returns one loss an example. In training it is called with one example at a time, so that it cannot mix examples.
     """
 
     name: str
@@ -28,7 +27,7 @@ class LossFunction:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a function of the user's own: nothing is known about it."""
+        """Whether it is the user's own function, about which nothing is known."""
         return ":" in self.name
 
     def __call__(self, scores: Tensor, targets: Tensor) -> Tensor:
@@ -56,7 +55,7 @@ class LossFunction:
         return function  # type: ignore[no-any-return]
 
     def check(self, scores: Tensor, targets: Tensor) -> None:
-        """Try a function of somebody's on made-up scores."""
+        """Try the user's function on made-up scores."""
         if not self.is_own:
             return
         try:

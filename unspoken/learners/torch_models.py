@@ -247,7 +247,8 @@ class TorchModel:
         return torch.from_numpy(np.ascontiguousarray(labels)).to(self._device)
 
     def _linear_layers(self, module: Stateless) -> list[ghost_clipping.Layer] | None:
-        """The layers, if all that is trained is linear. A loss of somebody's might mix the examples of a batch."""
+        """The trained layers, if all are linear; None for a user's own loss, which might mix the examples of a
+        batch."""
         if self._losses.is_own:
             return None
         return ghost_clipping.linear_layers(module, self._losses, *self._made_up(3))

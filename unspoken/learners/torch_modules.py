@@ -26,7 +26,7 @@ class ModelError(UnspokenError):
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a model is made, besides its name and sizes: public, like all of it."""
+    """How a model is made, besides its name and sizes. All of it is public."""
 
     shape: tuple[int, ...] = ()
     """The shape in which the module takes a record; (): as a vector"""
@@ -40,7 +40,7 @@ class Recipe:
 
 PLAIN = Recipe()
 DEVICE = "UNSPOKEN_DEVICE"
-"""The environment variable that names the device for passes through a module: a matter of one's own machine, and of no
+"""The environment variable that names the device for passes through a module. It belongs to the machine, not to the
 study"""
 
 

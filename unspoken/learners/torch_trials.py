@@ -1,4 +1,5 @@
-"""What a module does otherwise in private training than its author may think, found by trying it on made-up records."""
+"""Finds out, on made-up records, how a module will behave differently in private training than its author may
+expect."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def notes(name: str, module: Stateless, shaped: Shaped, features: int, slow: boo
             "and the model is released with these, so nothing is kept of it"
         )
     if slow:
-        # Without PyTorch's own words: all who have this study must come to the same plan.
+        # PyTorch's own error text is left out, because everyone with this study must derive the same plan.
         found.append(
             f'the gradients of model "{name}" are computed one record at a time, which may take ten times as long or '
             "more: torch.func does not take it (recurrent layers, branches by numbers and changes of buffers are the "
