@@ -13,7 +13,7 @@ class UnspokenError(Exception):
 
 
 class DataWarning(UserWarning):
-    """The records hardly fit the study, or the noise hides them. Whoever holds the records should know."""
+    """For the holder of the records: they hardly fit the study, or the noise hides what is in them."""
 
 
 class PrivacyWarning(UserWarning):

@@ -90,10 +90,10 @@ def find(group: str, name: str, base: type[Kind] = object) -> type[Kind]:  # typ
 
 @contextmanager
 def answerable(group: str, name: str, mistakes: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Tells whatever goes wrong in another package's class as that package's mistake, with the place in its code.
+    """Reports errors inside another package's class as that package's mistake, with the place in its code.
 
-    Errors that a person can correct pass, but for `mistakes`: those that only the class itself can have caused. Errors
-    in our own classes pass, too: they are ours to repair.
+    Errors that a person can correct pass unchanged, except `mistakes`: those that only the class itself can have
+    caused. Errors in our own classes pass unchanged too.
     """
     try:
         yield

@@ -1,8 +1,8 @@
-"""Files that are there whole or not at all, and that take nobody's place.
+"""Writes files completely or not at all, and never overwrites a file silently.
 
-Everything is written into a hidden folder beside its place, on the same disk, and brought to the disk. Then each file
-gets its name, in one step that fails if the name is taken. If anything fails on the way, as on a full disk, all that
-was written is removed again, and folders that were made for it too.
+Everything is first written into a hidden folder on the same disk and flushed. Then each file gets its name, in one step
+that fails if the name is taken. If anything fails on the way, for example on a full disk, all that was written is
+removed again, with the folders that were made for it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from unspoken.errors import UnspokenError
 
 _TRIED = 1 << 16
-"""The bytes of a file that is written to see whether a folder takes one: a full disk may still have room for names"""
+"""The bytes of the file that is written to try a folder, since a full disk may still have room for an empty file"""
 
 
 class NotWritten(UnspokenError):
@@ -33,7 +33,7 @@ class NotWritten(UnspokenError):
 
 
 def finite(value: Any) -> Any:
-    """The value with None for every number that is none: JSON has no word for NaN and infinity but null.
+    """The value with None in place of NaN and infinity, which JSON does not have.
 
     >>> finite({"age": [41.5, float("nan")]})
     {'age': [41.5, None]}
@@ -54,7 +54,7 @@ def check_free(path: Path, remedy: str = "choose another name, or overwrite it w
 def check_folder(folder: Path, option: str = "--output") -> None:
     """Refuse a folder that cannot be written to: before the work whose result would go there.
 
-    That is tried, by a file that is gone afterwards: modes do not tell of a disk that is full or read-only.
+    A file is written there and removed, because permissions do not tell whether a disk is full or read-only.
     """
     if folder.exists() and not folder.is_dir():
         raise UnspokenError(f"{folder}: is a file, but {option} should be a folder; choose another.")

@@ -1,8 +1,8 @@
-"""A command on a cluster, in a process of its own.
+"""Runs a command that uses a Ray cluster in a child process.
 
-When its cluster is lost, Ray ends the process of its driver without giving anybody a chance to say or to remove
-anything. So a command that uses it goes on in a child. The parent waits, says what happened if the child could not, and
-ends and removes whatever of the cluster is left.
+When its cluster is lost, Ray kills the process that uses it, which then can neither report nor clean up. So such a
+command runs in a child. The parent waits for it, says what happened if the child could not, and ends and removes what
+is left of the cluster.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class ClusterEnded(UnspokenError):
 
 
 def apart(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Do a command in a child if it uses a cluster."""
+    """Run a command in a child process if it uses a cluster."""
 
     @wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -79,7 +79,7 @@ def _go_apart() -> None:
 
 
 def _is_possible() -> bool:
-    """Whether this is a program of its own, on Linux, and not some part of another one."""
+    """Whether this process is our own program, on Linux, and not embedded in another program."""
     is_alone = threading.active_count() == 1 and threading.current_thread() is threading.main_thread()
     return sys.platform == "linux" and is_alone and sys.stdout is sys.__stdout__ and sys.stderr is sys.__stderr__
 

@@ -1,4 +1,4 @@
-"""`unspoken check`: what my records look like to a study, for my eyes only."""
+"""`unspoken check`: shows a data holder how its records fit a study. For the holder's eyes only."""
 
 from __future__ import annotations
 

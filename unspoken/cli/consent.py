@@ -1,4 +1,5 @@
-"""The question before anything is sent, who answers it, and `unspoken consents`: what was answered so far."""
+"""Consent: the question to a party before anything is sent, who answers it, and `unspoken consents`, which lists all
+answers."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def policy_for(given: Path | None) -> Policy | None:
 def ask(plan: Plan, seat: Seat, account: Ledger, *, rules: Policy | None, yes: bool, as_json: bool) -> None:
     """Show what would be agreed to, have it answered, and write the answer down; `Refused` if it is no.
 
-    A policy answers if there is one, also where `yes` is given: that only means that no person is asked.
+    If there is a policy, it answers, even if `yes` is given: `yes` only means that no person is asked.
     """
     from unspoken.methods.parameters import Refused
     from unspoken.report import consents, policy

@@ -139,7 +139,7 @@ def _existing(path: Path | None, dataset: str | None, data: Sequence[Path]) -> L
 
 
 def _default() -> Path:
-    """The ledger of whoever runs the program: one, wherever it runs, so that no spend is missed."""
+    """The user's own ledger. There is one for all folders, so that no spend is missed."""
     from unspoken.engines.network.cards import home
 
     try:

@@ -52,7 +52,7 @@ class _OneSentence(TyperGroup):
 
 
 def _cannot_print(error: OSError) -> int:
-    """Say that standard output takes nothing, and keep Python from trying once more at its end."""
+    """Report that standard output cannot be written to, and keep Python from trying again when it exits."""
     print(f"unspoken: standard output cannot be written to ({error.strerror}); send it elsewhere.", file=sys.stderr)
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 2
@@ -101,9 +101,9 @@ class Stopped(KeyboardInterrupt):
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """Let a signal to end leave by the way of every error, for a command that starts processes and should end them.
+    """Turn SIGTERM into an exception, for a command that starts processes and should end them.
 
-    If somebody handles that signal already, they go on to do so.
+    A handler of that signal that is already there stays.
     """
     is_main = threading.current_thread() is threading.main_thread()
     if not is_main or signal.getsignal(signal.SIGTERM) != signal.SIG_DFL:
@@ -154,7 +154,7 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
 @contextmanager
 def leaving(told: Callable[[], str]) -> Iterator[None]:
-    """What an interrupt or a signal to end leaves behind, for whoever reads what `explained` says of it."""
+    """Add to the message of an interrupt or SIGTERM what the command leaves behind, as `told` says."""
     try:
         yield
     except KeyboardInterrupt as stopped:
@@ -216,7 +216,7 @@ def load_parties(study: Study, data: list[Path], parties_by: str | None, split: 
 
 
 def remark(texts: Iterable[str]) -> None:
-    """Say on standard error what whoever holds the records should know; never in a certificate."""
+    """Print remarks for the holder of the records on standard error. They are never in a certificate."""
     for text in texts:
         print(f"unspoken: note: {text}.", file=sys.stderr)
 

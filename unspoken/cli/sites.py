@@ -235,7 +235,7 @@ def join(
     where, rules = _where(study, coordinator, plain), policy_for(policy)
     writing.check_folder(output)
     records = read_records(data, study)
-    # Whatever speaks against it comes before the question: nobody agrees to what cannot be.
+    # All checks come before the question, so that nobody is asked about a study that cannot run.
     ready = prepare(study, records, key=keys)
     remark(on_records(study, records))
     # A new file is named after itself: if that name is taken, it counts as another version of the same data set.

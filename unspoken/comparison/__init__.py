@@ -1,7 +1,7 @@
 """Comparison of methods on the same records and parties at the same ε, in several runs each.
 
-`variants` makes the study of each method, `cells` says which runs there are, `running` does them, `journal` keeps what
-is done, `points` sums it up, and `plots` draws it.
+`variants` makes the study of each method, `cells` lists the runs, `running` does them, `journal` stores finished ones,
+`points` summarises them, and `plots` draws them.
 """
 
 from unspoken.comparison.cells import Cell, ComparedRun, Comparison, cells_of

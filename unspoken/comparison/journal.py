@@ -1,8 +1,9 @@
 """The table of a comparison, a row for each run, and the journal from which an interrupted comparison goes on.
 
-The journal stands beside the table while runs are under way: a line of JSON for each that is over. A run in it is not
-done again, as long as its study, its records and its split are the same; so more ε, repeats or methods can be added.
-When all runs are done, the table appears and the journal goes, unless it has runs that are not in the table.
+While runs are under way, the journal is a file beside the table, with a line of JSON for each finished run. A run in
+the journal is not repeated as long as its study, records and split are the same, so that more ε, repeats or methods can
+be added. When all runs are done, the table is written and the journal is removed, unless it has runs that are not in
+the table.
 """
 
 from __future__ import annotations

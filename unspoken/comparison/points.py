@@ -1,4 +1,4 @@
-"""Runs summed up: the mean of a method at one ε and number of parties, and how sure it is."""
+"""Summaries of runs: the mean result of a method at one ε and number of parties, and its confidence interval."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """The study of each method that is compared.
 
 A variant is a method with keys of its own: [compare.NAME] has the keys, and `method` if NAME is not the method's name.
-Whatever these leave open is as in the study: the keys of [method] that the method knows, and what is computed. So like
-is compared with like: if the study computes a softmax classifier, so does a curator to compare with, although a
-curator's study would compute something else by default.
+What these leave open is taken from the study: the keys of [method] that the other method knows, and the function that
+is computed. So methods are compared on the same task: if the study computes a softmax classifier, so does the `central`
+baseline, although by default it would compute something else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What a holder's records look like to a study: for the holder's eyes only.
+"""Shows a data holder how its records fit a study: what is clipped, missing, unknown or refused.
 
-Nothing here is protected by noise, and nothing of it may leave the house.
+The result is for the holder's eyes only: it is not protected by noise, and must not be passed on.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MANY = 0.1
-"""The share of values or of records from which on it is worth a remark that they are clipped"""
+"""The share of clipped values or records from which a remark is made"""
 _FEW = 0.01
-"""The share from which on `check` speaks of it"""
+"""The share of clipped values or records from which `check` mentions them"""
 _NARROW = 0.25
 """If values use less than this share of the bounds, these could be narrower"""
 _LISTED = 5
@@ -103,7 +103,7 @@ def check(
     data: str | Path | pd.DataFrame | npt.ArrayLike,
     y: npt.ArrayLike | None = None,
 ) -> Check:
-    """Look at one holder's records through the eyes of a study. For the holder only; writes nothing.
+    """Check how one holder's records fit a study. For the holder only; nothing is written.
 
     `data` is a file, a data frame with the study's columns, or for a matrix study an array X with labels y.
     """

@@ -1,6 +1,6 @@
-"""The values of a table's column as numbers, and as features, by what the study says about the column.
+"""Turns the values of a table's column into numbers and then into features, as the study describes the column.
 
-Nothing is guessed from the data, and nothing is estimated from it: a missing value becomes what the study says.
+Nothing is guessed or estimated from the data: what a missing value becomes is said by the study.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ BLOCK_PARTIES = 256
 def check_count(study: Study, count: int, who: str) -> None:
     """Refuse a party whose number of records is not within the study's bounds: sensitivities rest on them.
 
-    Where the promise hides whether all records of a party were left out, one may take part without any.
+    If the promise hides whether all of a party's records were left out, a party may take part without any records.
     """
     section = study.parties
     if count == 0 and study.leaves_out_parties:
@@ -50,7 +50,7 @@ def check_bounded(study: Study, block: Block) -> None:
 
 
 class Hash(Protocol):
-    """A digest under way, as of `hashlib`."""
+    """A hash object, such as those of `hashlib`."""
 
     def update(self, data: bytes, /) -> object: ...
 

@@ -1,6 +1,6 @@
 """The lines of a CSV file: its line of column names, and what is wrong with a file that cannot be read.
 
-Messages about a line of names that is none do not show it: it may be a person's record.
+If the first line seems not to be a line of names, messages do not show it: it may be a person's record.
 """
 
 from __future__ import annotations

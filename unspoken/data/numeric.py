@@ -1,4 +1,4 @@
-"""Features and labels for estimators, which take numbers only: what does not fit is refused, with what to do."""
+"""Checks of features and labels for the estimators, which take numbers only. An error says what to do."""
 
 from __future__ import annotations
 

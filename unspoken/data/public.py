@@ -1,7 +1,7 @@
 """Public records, which everyone may see: linear methods learn directions from them, and parties vote on them.
 
-All need the same ones. A study names their file in [data], and its digest covers the file's SHA-256, so whoever has
-another file has another study. (`voting` and `multiparty` may name it in [method], too.)
+Everyone needs the same public records. A study names their file in [data], and the study's digest covers the file's
+SHA-256, so with another file it is another study. (`voting` and `multiparty` may name the file in [method], too.)
 """
 
 from __future__ import annotations

@@ -57,9 +57,9 @@ def split(kind: str, labels: Labels, parties: int, seed: int) -> Integers:
 
 
 def stratified(labels: Labels, share: float, seed: int) -> Flags:
-    """A flag for each record: a random part of this share, of each class as large as of the others.
+    """A flag for each record: a random part of the records, with this share of each class.
 
-    Labels that are real numbers are no classes: then it is a part of all.
+    If labels are real numbers, there are no classes, and it is a random part of all records.
     """
     rng, chosen = np.random.default_rng(seed), np.zeros(len(labels), dtype=bool)
     classes = [np.arange(len(labels))]

@@ -1,7 +1,7 @@
-"""Whether two computations of one plan agree.
+"""Compares a plan that somebody states with one's own computation of it.
 
-Everyone computes the plan for himself, on his own machine. Another processor, or another version of SciPy, may give
-other last digits; whatever is no fraction must be the same.
+Every participant computes the plan on its own machine. Another processor or another version of SciPy may give other
+last digits of fractions; everything else must be equal.
 """
 
 from __future__ import annotations

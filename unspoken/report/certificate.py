@@ -1,8 +1,9 @@
 """The certificate: the plan, the guarantee, and what really happened, as a JSON file to keep and to check.
 
 It may be published with the model: nothing in it depends on records beyond what the guarantee covers. So it has no
-accuracy, which is measured on data, and neither duration nor end of the run, as solvers take more steps for some
-records than for others. It states the bytes sent if the plan alone determines them, that is unless records were pooled.
+accuracy, which is measured on data, and neither the duration nor the end of the run, because solvers take more steps
+for some records than for others. It states the bytes sent only if the plan alone determines them, which it does unless
+records were pooled.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ def certificate(plan: Plan, outcome: Outcome, result: ResultFile | None = None) 
 
 
 def statement(plan: Plan, simulated: bool, engine: str = "") -> str:
-    """The promise in words; of a simulation first of all that it is one, and when the promise would hold."""
+    """The promise in words. For a simulation it begins by saying so, and when the promise would hold."""
     return " ".join((*simulation(plan, simulated, engine), plan.guarantee.sentence()))
 
 

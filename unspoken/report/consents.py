@@ -1,7 +1,7 @@
 """The consents: an append-only log of what a site agreed to and refused, before anything was sent.
 
-Every line is one answer, as JSON, with the SHA-256 of the line before. So a line that was changed, taken out or put in
-shows, unless all that follow it are gone too. A line is on disk before the answer counts.
+Every line is one answer, as JSON, with the SHA-256 of the line before. So a line that was changed, removed or inserted
+is noticed, unless all following lines were removed too. A line is on disk before the answer takes effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Evidence, checked by somebody who has the study, took no part in its run, and takes nobody's word.
+"""Checks evidence about a failed run, for somebody who has the study, took no part in the run, and trusts nobody.
 
-A run that is given up prints, with --json, whom it blames (`blamed`) and what they signed (`evidence`). What is found
-here follows from the study, its roster and the signatures alone: of whoever shows the statements nothing is taken.
+A run that is given up prints, with --json, whom it blames (`blamed`) and what they signed (`evidence`). The findings
+follow from the study, its roster and the signatures alone; the claims of whoever shows the evidence do not count.
 """
 
 from __future__ import annotations

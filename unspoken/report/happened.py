@@ -1,7 +1,8 @@
 """What a certificate says beside the plan: when the study began, what happened, and with which versions.
 
-It is the coordinator's word. So every key is known, and whatever follows from the plan or from another number is
-computed. The rest must be possible: parties sign nothing else, and `verify` accepts nothing else.
+These parts are only the coordinator's word. So unknown keys are refused, values that follow from the plan or from other
+numbers are computed and compared, and all other values must be possible. Parties sign nothing else, and `verify`
+accepts nothing else.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ def _versions(plan: Plan, said: Any) -> Iterator[str]:
 
 
 def _numbers(plan: Plan, happened: Mapping[str, Any]) -> Iterator[str]:
-    """What nobody but the coordinator knows is within its bounds."""
+    """Check that numbers which only the coordinator knows are within their bounds."""
     least = 1 if plan.is_pooled else min(plan.trust.least_survivors, plan.asked)
     bounds = {"survivors": (least, plan.asked)}
     if not plan.is_pooled:
@@ -103,7 +104,7 @@ def _least_spent(plan: Plan, happened: Mapping[str, Any]) -> float:
 
 
 def _computed(plan: Plan, happened: Mapping[str, Any], simulated: bool) -> Iterator[str]:
-    """What follows from the plan, or from the number of survivors, is what it follows to be."""
+    """Check the values that follow from the plan or from the number of survivors."""
     wanted = {
         "secure_sum": plan.is_summed and not plan.adds_in_the_clear,
         "parties": plan.trust.parties,
@@ -118,7 +119,7 @@ def _computed(plan: Plan, happened: Mapping[str, Any], simulated: bool) -> Itera
 
 
 def _noise(plan: Plan, happened: Mapping[str, Any]) -> Iterator[str]:
-    """The noise of each total is no less than that which the adversary faces."""
+    """Check that the noise of each total is at least the noise that the guarantee counts on."""
     if plan.is_pooled:
         return
     place, sums = "happened.noise_std_of_totals", {each.name: each for each in plan.sums if each.largest_total_std}
@@ -133,7 +134,7 @@ def _noise(plan: Plan, happened: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _details(plan: Plan, happened: Mapping[str, Any]) -> Iterator[str]:
-    """Beside these there is what the method has declared: numbers."""
+    """Check that all further entries are numbers that the method has declared."""
     known = {"engine", "secure_sum", "parties", "survivors", "epsilon", "dropped"}
     sent = {"noise_std_of_totals", "bytes", "largest_upload_of_a_party", "attempts_planned", "attempts"}
     known |= set() if plan.is_pooled else sent

@@ -1,7 +1,7 @@
 """A study across machines while it runs, on the terminal of each side: who is there, how far it is, and time left.
 
-On a terminal the last line is kept up to date; elsewhere a line is printed when something has changed, at most once a
-second: whoever coordinates could fill a log otherwise.
+On a terminal the last line is updated in place. Elsewhere a line is printed when something has changed, at most once a
+second, so that a coordinator cannot fill a participant's log.
 """
 
 from __future__ import annotations

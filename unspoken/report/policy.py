@@ -1,4 +1,4 @@
-"""What a site's policy says of a study: that it may be taken part in, or the rule that speaks against it."""
+"""Applies a site's policy to a study: it allows the study, or names the rule that refuses it."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def _rules(policy: Policy, plan: Plan, ledger: Ledger, party: int | None) -> Ite
 def _people(policy: Policy, plan: Plan) -> Iterator[_Rule]:
     """Whose studies, who else takes part, and who helps.
 
-    The promise rests on parties that do not collude, and a coordinator can make up as many as it likes: so who they
-    are matters, and not only how many.
+    The promise rests on parties that do not collude, and a coordinator could invent any number of parties. So it
+    matters who they are, not only how many.
     """
     roster, coordinators = plan.study.roster, policy.coordinators
     key = roster.coordinator if roster else ""

@@ -1,7 +1,7 @@
-"""Is a certificate what it says? Checks its form, its study, its promise, its signatures and its model.
+"""Verifies a certificate: its form, its study, its promise, its signatures and its model.
 
-The promise is computed anew, from the agreement that the certificate has. What happened (survivors, attempts, their ε)
-is what those who signed say; it is only checked to be possible.
+The promise is computed again from the study in the certificate. What happened (survivors, attempts, their ε) is the
+word of those who signed; it is only checked to be possible.
 """
 
 from __future__ import annotations
@@ -67,10 +67,10 @@ def verify(
 ) -> Verified:
     """Check a certificate, given as a file or as its content; `CertificateError` says what is wrong with it.
 
-    With the study that you agreed to, it must be that study's, signed by its roster. `model` is the file that it is
-    about, with the model or the statistics. Nobody signs a simulation's: where the study has a roster, it is refused
-    unless `simulation` says that it may be one. `all_signed` refuses one that fewer parties have signed than are in
-    its totals.
+    If `study` is given, the certificate must be of this study and signed by its roster. `model` is the released file,
+    with the model or the statistics. Nobody signs the certificate of a simulation, so if the study has a roster it is
+    refused, unless `simulation` allows it. `all_signed` refuses a certificate that fewer parties have signed than are
+    in its totals.
     """
     found = _Certificate(certificate)
     agreed = found.agreement()
@@ -162,7 +162,7 @@ def _same(found: _Certificate, agreed: Study, given: Study) -> Study:
 
 
 def _check_promise(found: _Certificate, agreed: Study, done: Verified) -> None:
-    """The plan is what the study makes of it, and so is the statement."""
+    """Check that the plan and the statement are those that follow from the study."""
     try:
         with answerable(agreed):
             plan = method_for(agreed).agreed_plan
@@ -185,7 +185,8 @@ def _check_promise(found: _Certificate, agreed: Study, done: Verified) -> None:
 
 
 def _check_told(found: _Certificate, plan: Plan) -> None:
-    """What is said beside the plan may be so: enough parties, no more spent than was promised, and nothing else."""
+    """Check that what is said besides the plan is possible: enough parties, no more spent than promised, and nothing
+    else."""
     known = {*plan.to_json(), *TOLD, "certificate", "simulation", "statement", "agreement", SIGNATURES}
     for key in sorted(found.content.keys() - known - {f"{kind}_sha256" for kind in _KINDS}):
         found.wrong(f"has {shown(key)}, which no certificate of its study has{_versions(found)}")
@@ -203,7 +204,8 @@ def _versions(found: _Certificate, otherwise: str = ": it was changed; get the c
 
 
 def _check_simulation(found: _Certificate, agreed: Study, done: Verified, is_meant: bool) -> None:
-    """Nobody signs a simulation's: anybody can make one, of any model. So it is no answer where signatures are due."""
+    """Refuse a simulation's certificate where signatures are due: it is unsigned, and anybody can make one for any
+    model."""
     if found.content.get(SIGNATURES) is not None:
         found.wrong(f'"{SIGNATURES}" are there, but it is a simulation\'s, which nobody signs; take them out')
     if agreed.roster is not None and not is_meant:
@@ -215,7 +217,8 @@ def _check_simulation(found: _Certificate, agreed: Study, done: Verified, is_mea
 
 
 def _check_signers(found: _Certificate, done: Verified, all_signed: bool) -> None:
-    """As many parties have signed as are in every total, if that is asked for. It does not name these."""
+    """If asked for, check that as many parties have signed as are in the totals. (The certificate does not name
+    those.)"""
     have, happened = len(done.signed) - 1, found.content.get("happened")
     needed = happened.get("survivors") if isinstance(happened, dict) else None
     if all_signed and (not isinstance(needed, int) or have < needed):

@@ -205,7 +205,7 @@ def _run_name(study: Study, federation: Federation, chosen: Settings) -> str:
 
 
 CHOSEN_BLINDLY = "the rows of each run, and their parties, were chosen without regard to records and labels, none twice"
-"""What a total of runs rests on where someone else chose their rows: a ledger cannot know how"""
+"""The assumption for a total over runs whose rows were chosen by somebody else, since a ledger cannot know how"""
 
 
 def _charge(ledger: Ledger, plan: Plan, journal: Journal | None) -> None:

@@ -12,7 +12,7 @@ from unspoken.study.explaining import shown
 from unspoken.study.section import Agreed, Section
 
 LARGEST_BOUND = 1e100
-"""So far below the largest number that differences and squares of bounds are numbers, too"""
+"""The largest absolute value of a bound; differences and squares of such bounds do not overflow"""
 SMALLEST_RANGE = 1e-100
 """The least distance of two bounds: values are divided by it"""
 

@@ -24,7 +24,7 @@ class Agreed(Enum):
 
 
 def agreed(section: BaseModel, content: dict[str, Any]) -> dict[str, Any]:
-    """What counts of a section, or of a whole study, when it is told from others. `content` is all of it, as JSON."""
+    """The part of a section, or of a whole study, that its digest covers. `content` is all of it, as JSON."""
     found, fields, values = {}, type(section).model_fields, dict(section)
     for name, value in content.items():
         given, field = values[name], fields.get(name)
