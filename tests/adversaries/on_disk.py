@@ -78,6 +78,10 @@ class Crashing(OnDisk):
     def open(self, disk: Disk | None = None) -> None:
         super().open(disk or (None if self.failed else FailingDisk(self._operations, self._fail, self._torn)))
 
+    def close(self) -> None:
+        with contextlib.suppress(PowerCut):
+            super().close()
+
     def _fail(self, disk: FailingDisk) -> None:
         self.failed = True
         if not self._power:
