@@ -175,20 +175,17 @@ class FileStore(Store):
 
     def close(self) -> None:
         """Release the store. What waits is written if possible, and what a snapshot replaced is erased."""
-        try:
-            if not self._broken:
+        if not self._broken:
+            with suppress(OSError):
                 self._flush()
                 self._sync()
-        except OSError:
-            pass
-        finally:
-            for file in (self._file, self._lock):
-                if file >= 0:
-                    os.close(file)
-            self._file = self._lock = -1
-            self._broken = "is closed"
-            if hasattr(self, "_witness"):
-                self._witness.close()
+        for file in (self._file, self._lock):
+            if file >= 0:
+                os.close(file)
+        self._file = self._lock = -1
+        self._broken = "is closed"
+        if hasattr(self, "_witness"):
+            self._witness.close()
 
     def _open(self) -> None:
         """Open the journal, or begin one; refuse one that does not fit the witness."""
