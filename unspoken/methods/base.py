@@ -81,8 +81,9 @@ class Tokens(AnyRequest):
 
 @dataclass(frozen=True)
 class ZeroSum(AnyRequest):
-    """A request: common noise for the named messages, for all their turns at once. Only its sum becomes known. It needs
-    no records, so it can be made long before the messages. The answer is a `Total` without numbers."""
+    """A request: the parties draw common noise (CAPE) for the named messages, for all turns at once, and only its sum
+    becomes known. This needs no records, so it can be done long before the messages. The answer is a `Total` without
+    numbers."""
 
     described = "sum of noise"
     name: str
@@ -105,13 +106,14 @@ class Collect(_FromRecords):
 @dataclass(frozen=True)
 class Cancel(AnyRequest):
     """A request: all who sent a message in this turn add up its common noise, in a secure sum. The answer is the total
-    of their messages without that noise. Who is not in the sum is not in the total."""
+    of their messages minus that noise. The message of a party that is not in the sum is left out of the total."""
 
     described = "sum of the noise of messages"
     name: str
     turn: int = 0
     messages: Collect | None = field(default=None, compare=False)
-    """The request for the messages, which is made again if the sum fails: their noise is added up once"""
+    """The request for the messages. If the sum fails, it must be made again, because a message's noise is summed only
+    once"""
 
     @property
     def counted_as(self) -> str:
@@ -196,7 +198,7 @@ class Trials:
     split: str = "iid"
     """The split of records over parties"""
     repeats: int = 3
-    """The number of times that records are split into some to learn from and others to measure on"""
+    """The number of random splits of the records into a training part and a test part"""
     seed: int = 0
 
 
@@ -331,7 +333,7 @@ class Method(Description, ABC):
         """The privacy cost of a release on these very records, which is itself secret.
 
         `counted` has, for each sum, a flag for each party: whether its contribution is in it. `failed` has the number
-        of attempts at each sum that came to nothing after vectors had left.
+        of attempts at each sum that gave no total after vectors had left.
         """
         raise NotImplementedError
 

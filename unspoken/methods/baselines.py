@@ -1,8 +1,8 @@
-"""Baselines that compute the workloads of other methods through the same engine, each with another kind of noise.
+"""Baselines: the same workloads as other methods, through the same engine, with another kind of noise.
 
-`conv`: every party's message has all the noise that it needs, so their total has the noise of all parties. `local`: one
-party alone. `central`: a trusted curator adds the noise once. `none`: no privacy. (`dp_fm`, `objective_perturbation`,
-`fedavg` and `fedsgd` have modules of their own.)
+`conv`: every party's message has all the noise that it needs by itself, so the total has the noise of all parties.
+`local`: one party alone. `central`: a trusted curator adds the noise once. `none`: no privacy. (`dp_fm`,
+`objective_perturbation`, `fedavg` and `fedsgd` have modules of their own.)
 """
 
 from __future__ import annotations

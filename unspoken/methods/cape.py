@@ -1,18 +1,19 @@
-"""CAPE: messages that are private on their own, whose noise all but cancels in the total (Imtiaz et al. 2019).
+"""CAPE: every message is private by itself, and most of the noise cancels in the total (Imtiaz et al. 2019).
 
-Algorithm 1: the parties' ê are added up in a real secure sum, and the sum becomes known. Algorithm 2: each party
-publishes f + ê + g; the total of the messages less the sum of ê is Σf + Σg. Against the paper: parties send f + ê + g
-and the aggregator takes Σê away (the same view, and exact in integers); the guarantee is that of
-`privacy.correlated`, for any number of colluding parties; the orders of the functional mechanism are one release; f is
-a sum over records, so that parties of unequal size count by their records.
+Algorithm 1: each party draws common noise ê; a secure sum adds up the ê of all parties, and the sum becomes public.
+Algorithm 2: each party publishes f + ê + g, with g its own noise; the total of the messages minus the sum of ê is Σf +
+Σg. Against the paper: parties send f + ê + g and the aggregator takes Σê away (the same view, and exact in integers);
+the guarantee is that of `privacy.correlated`, for any number of colluding parties; the orders of the functional
+mechanism are one release; f is a sum over records, so that parties of unequal size count by their records.
 
-The noise ê needs no data and is made for all turns at once, as long before them as one likes. A party that vanishes
-between its ê and its message leaves that ê in the total, which adds noise of known size and no bias. If more vanish
-than the study allows, the total is not made.
+Noise first: the ê need no data and are drawn for all turns at once, at any time before them. If a party vanishes after
+its ê was summed and before its message, its ê stays in the total, as noise of known size without bias. If more vanish
+than the study allows, no total is made.
 
-Where parties may vanish, the order is the other one by default: messages first, then the secure sum of the ê of all who
-sent one. Whoever is not in this sum is left out of the total with its message, so no ê stays in it, whoever vanishes
-when. It is as private (`privacy.correlated`), but takes a secure sum for each turn, after the records were used.
+Messages first: the default where parties may vanish. The messages come first, then the secure sum of the ê of all who
+sent one. The message of a party that is not in this sum is left out of the total, so no ê stays in it, whenever a party
+vanishes. This order is equally private (`privacy.correlated`), but takes a secure sum for each turn, after the records
+were used.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from unspoken.privacy.gaussian import mu_for
 from unspoken.study import Template
 
 _STRONGER = 1000.0
-"""The factor on the paper's variance of ê if none stays in the total, where ê costs nothing: the total's noise is then
-within 0.1 % of a secure sum's."""
+"""The factor on the paper's variance of ê if no ê can stay in the total. A larger ê then costs nothing, and the total's
+noise is within 0.1 % of a secure sum's."""
 
 _PUBLISHED = {"reshape": False, "repair": "none"}
 """The settings of capeFM in the paper"""
@@ -94,7 +95,8 @@ function = "mean"             # of each column; or "histogram", with bins = 10
     }
 
     _more_noise = 1.0
-    """A factor on the variance for stronger promises: a part of δ goes elsewhere, which costs a little more there."""
+    """A factor on the variance for parties with stronger promises, which makes up for the part of δ that is spent
+    elsewhere."""
 
     def read_options(self) -> CapeOptions:
         options = self.study.options("method", CapeOptions)

@@ -1,6 +1,6 @@
 """Classifiers that parties train to vote, or a student to be released: ours, scikit-learn's, or torch modules.
 
-Each kind says how it learns from public records and what is then released. Nobody asks for the kind.
+All kinds have one interface (`Classifier`): how it learns from records, and what is released if it is the student.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class ClassifierSettings:
 
     @property
     def step(self) -> float:
-        """The step size: Adam's steps are as long whatever the records are scaled to, those of plain SGD are not."""
+        """The step size; by default what suits the optimizer. Adam's steps do not depend on the scale of the records,
+        those of plain SGD do."""
         return self.rate if self.rate is not None else _STEPS[self.optimizer]
 
 
@@ -207,8 +208,8 @@ def votes_of(
 ) -> Floats:
     """The ballots of a party whose classifier learns from its records: (Q, K), a 1 for the predicted class.
 
-    A ballot is zeros where no class is predicted (−1), and all are where the classifier fails: somebody else's may
-    refuse some records, and nobody may see that.
+    A ballot is zeros where no class is predicted (−1). All ballots are zeros if the classifier fails: a classifier of
+    another package may refuse some records, and that must not be visible.
     """
     try:
         predicted = classifier.predict(classifier.fit(features, labels, public), queries)

@@ -5,9 +5,9 @@ and N_i are summed), which makes the influence of every record the same, D/Λ on
 party; sensitivities and noise shares are those of `learners.linear` and `privacy.guarantee`; all outputs are one
 vector-valued release instead of one per class.
 
-A party alone (`[parties] count = 1`, the paper's centralised setting) adds all of the noise itself, in a message that
-is private by it: there is nobody to add up with, and nobody to hide from but those who see the model. If each of
-several parties does so, as if it were alone, that is the naive way: the baseline `independent-models`.
+A single party (`[parties] count = 1`, the paper's centralised setting) adds all of the noise itself and sends its model
+as a message, since there is nobody to sum with. If each of several parties does so, that is the naive approach: the
+baseline `independent-models`.
 """
 
 from __future__ import annotations
@@ -194,9 +194,10 @@ learner = "softmax"           # or "logistic", "svm"
 
 
 class IndependentModels(Helmet):
-    """The naive way: every party's model is private on its own, by all the noise that this needs, and is published.
+    """The naive baseline: every party adds all the noise that its own model needs, and publishes the model.
 
-    Of n parties' average the noise is √n times that of blind averaging, a little less where that allows for colluders.
+    The average of n such models has √n times the noise of blind averaging, or a little less if blind averaging allows
+    for colluders.
     """
 
     name = "independent-models"

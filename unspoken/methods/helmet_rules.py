@@ -1,28 +1,31 @@
-"""The choices of blind averaging where a study is silent: Λ, a radius, and the constant for the intercept.
+"""How blind averaging chooses Λ, the radius and the constant for the intercept, if the study does not give them.
 
-All follow from the study alone. The numbers in them were chosen on Fashion-MNIST, breast cancer and made-up records.
+All choices follow from the study alone. The numbers in them were chosen on Fashion-MNIST, breast cancer and made-up
+records.
 
 **Λ.** A smaller Λ lets models fit closer, and brings more noise. The noise in the score of a vector of norm v is
 normal, whatever the number of features; its deviation is
 
     σ(Λ) = v · s(Λ)/μ · √(n/h) / m,    s = D/Λ and m = n·N for records, s = 2R and m = n for whole parties,
 
-for n parties of at least N records, h of them honest, and the μ of the promise for one attempt. v is how long the part
-of a record may be that varies: the norm c where that is at most 1. Longer records are a table's, and hardly any of
-their numbers fills its bounds: v² is 1, or a tenth of c² if that is more. Scores that decide are of the order of 1,
-where the losses bend: as long as σ is well below that, a smaller Λ helps; above it, noise decides.
-Where σ ∝ 1/Λ (records), the rule takes the smallest Λ with σ ≤ 0.1. A party's noise grows as R ∝ 1/√Λ only, about as
-fast as the models themselves, so that more of it is worth bearing: σ ≤ 0.5. But Λ is at least 0.1v², or 0.05v² for
-parties: a smaller one would gain a few points where all parties have like records, and lose up to thirty where each has
-a single class, since such a party's model then mostly grows in directions that all models share. And Λ is at most c²:
-from there on models differ by their length alone, and so does the noise.
+for n parties of at least N records, h of them honest, and the μ of the promise for one attempt. v estimates the length
+of the varying part of a record. It is the norm c if c ≤ 1. Longer records come from tables, whose numbers rarely fill
+their bounds: for them v² is 1, or c²/10 if that is larger. Scores that separate classes are of the order of 1, where
+the losses bend: while σ is well below 1, a smaller Λ helps; above it, noise dominates. If records are protected, σ ∝
+1/Λ, and the rule takes the smallest Λ with σ ≤ 0.1. If parties are protected, σ grows only as R ∝ 1/√Λ, about as fast
+as the models themselves, so more noise is acceptable: σ ≤ 0.5. Λ is at least 0.1v², or 0.05v² for parties: a smaller Λ
+would gain a few points where all parties have similar records, but lose up to thirty where each party has a single
+class, because such a party's model then mostly grows in directions that all models share. Λ is at most c²: a larger Λ
+shortens models and noise alike.
 
-**The radius**, for whole parties. Only copies of one record make a model of norm R. Real ones are shorter, mostly above
-R/2, so the rule projects them onto the ball of R/2: their directions stay, and the noise is halved.
+**The radius**, for whole parties. A model of norm R arises only if all records are copies of one. Real models are
+shorter, but mostly longer than R/2, so the rule projects them onto the ball of radius R/2: their directions stay, and
+the noise is halved.
 
-**The constant.** A 1 beside a record of norm c = 1 is half of the clipped vector's square: scores shrink by half, and
-the noise does not. In a table of p numbers, each within [−1, 1], the constant is one of p + 1 columns. The rule gives
-it the same share of a matrix: c/√(p + 1), down to a power of two. So at most a part of 1/(p + 1) is lost.
+**The constant.** A constant of 1 appended to a record of norm c = 1 takes half of the squared norm of the clipped
+vector: scores shrink, and the noise does not. In a table of p numbers, each within [−1, 1], the constant is one of p +
+1 columns. The rule gives it the same share in a matrix: c/√(p + 1), rounded down to a power of two. So at most 1/(p +
+1) of the squared norm is lost.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Moments: a secure sum of what a model needs of all records, as if they were in one place.
+"""Moments: secure sums over all records, from which the coordinator computes the model as if the records were in one
+place.
 
-However records are spread over parties, the sums are the same; nothing is averaged and no party trains. A study that
-says nothing more gets `function = "auto"`: `learners.default_rule` chooses everything from public facts, and
-`unspoken plan` says what. A study may choose for itself:
+The sums do not depend on how records are spread over parties; no party trains a model. By default `function = "auto"`:
+`learners.default_rule` chooses everything from public facts, and `unspoken plan` shows the choices. A study may also
+choose:
 
 - `function = "linear-regression"` (of a regression), `"logistic-regression"` or `"discriminant"`: one sum of second
   moments, in which everything is solved;

@@ -7,8 +7,8 @@ trust, minimises a regularised risk on the public records and adds noise to the 
 - `labels = "weighted"`: each label counts by its share of the votes, so that a single party matters M times less;
 - `labels = "average"`: the parties' weights are averaged, and public records are not needed.
 
-Voters may be of any kind (`model`), where they vote: what follows needs one label a record, and nothing else of them.
-Where a voter fails, or predicts no class, its vote is for the first class: nobody may see it.
+Where parties vote, their classifiers may be of any kind (`model`), since only one label for each record is needed. If a
+classifier fails or predicts no class, the vote is for the first class, because a failure must not be visible.
 
 Formal guarantee. Replacing all records of a party may change its vote on every record. The minimiser of the λ-strongly
 convex risk then moves by at most q·c/(λM) (weighted) or q·c/λ (majority), c the norm of records and q the most that

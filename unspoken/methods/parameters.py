@@ -1,9 +1,9 @@
-"""The numbers that a request may carry, and how a party refuses others.
+"""The numbers that a request may carry. A party refuses requests with any others.
 
 Parameters come from the coordinator, whom no party trusts. If they could make a party's arithmetic fail for one record
 and not for its neighbour, the failure itself would be a bit about records, without noise. So a method states how many
-numbers a request carries and between which bounds; within these no arithmetic of a party can fail, whatever its records
-are, and anything else is refused before a record is looked at, in the same words for all records.
+numbers a request carries and their bounds. Within these bounds a party's arithmetic cannot fail, whatever its records
+are. Other requests are refused before a record is looked at, with a message that does not depend on records.
 
 An honest coordinator moves its own numbers into the bounds before it asks (`Parameters.nearest`). They are made of
 released totals, so that costs nothing.
@@ -20,7 +20,7 @@ from unspoken.errors import UnspokenError
 from unspoken.types import Floats, Integers
 
 LARGEST_WEIGHT = 1e9
-"""No model that learns anything has a larger weight, and products of a few such numbers are far from overflow."""
+"""The largest allowed weight: no useful model has a larger one, and products of a few such numbers do not overflow."""
 
 
 class Refused(UnspokenError):

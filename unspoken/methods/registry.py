@@ -46,9 +46,9 @@ def checked_plan(method: Method) -> Plan:
 
 @contextmanager
 def answerable(study: Study) -> Iterator[None]:
-    """Tells the mistakes of a method or a protocol of another package as theirs, in one sentence.
+    """Reports mistakes of another package's method or protocol as that package's, in one sentence.
 
-    What is refused inside one process was asked by the method itself.
+    A request that is refused in a simulation counts as the method's own mistake, since the method made it.
     """
     with (
         plugins.answerable(plugins.PROTOCOLS, study.summation.protocol),

@@ -8,11 +8,12 @@ queries is released. The coordinator chooses the public records that are asked a
 those that were not asked about (`learners.label_spreading`).
 
 Formal guarantee. A ballot is a vector of shares that add up to 1. It is zeros if a model abstains by predicting no
-class (−1), if no model can be trained on the party's records, since nobody may see that, and if there are none.
-Whatever happens to a party, each of its ballots moves by at most √2, so all Q of them by √(2Q). With `neighbours`, a
-single record takes the place of one of k neighbours, so it moves a ballot by √2/k only; a model may change altogether
-with one record. (The paper's Theorem for records has √(2/k) where √2/k is right.) Noise of deviation σ on each total
-makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ). Winners and student are computed from them.
+class (−1), if no model can be trained on the party's records (which must not be visible), and if the party has no
+records. Whatever happens to a party's records, each of its ballots moves by at most √2, so all Q of them by √(2Q). With
+`neighbours`, a replaced record replaces at most one of the k neighbours, so it moves a ballot by √2/k only. A model
+(`ensemble`) may change completely with one record. (The paper's Theorem for records has √(2/k) where √2/k is right.)
+Noise of deviation σ on each total makes all Q noisy totals one Gaussian release of μ = √(2Q)/σ, or √(2Q)/(kσ). Winners
+and student are computed from them.
 
 With `adjacency = "add-remove"` (the paper's Definitions 2 and 3), all records of a party are there or not, and if not,
 its ballots are zeros. Shares b ≥ 0 that add up to 1 have ‖b‖₂ ≤ ‖b‖₁ = 1, so a ballot moves by at most 1 and all Q of
@@ -20,11 +21,11 @@ them by √Q: √2 less than for a party whose records are replaced. A single re
 as a replaced one: another may become one of the k neighbours, and a model may change altogether. (At least k records
 are left, since each party must have more than k.) Who takes part is not hidden; a party without records may.
 
-Voters may look at the public records, and may move their own to where these lie first (`adaptation = "coral"`,
-Algorithm 1, line 1): a ballot of models is such a vector whatever function of a party's records it is. It is refused
-where a record is to be one of k neighbours (`learners.coral` says why).
+Parties may first align their own records with the public ones (`adaptation = "coral"`, Algorithm 1, line 1). With
+models the sensitivity still holds, because a ballot is such a vector whatever function of the party's records it is.
+With `neighbours` it is refused where single records are protected (`learners.coral` says why).
 
-This holds for any choice of records to ask about, so parties need not trust the choice.
+The guarantee holds for any choice of queries, so parties need not trust the coordinator's choice.
 
 With `[summation] protocol = "tally"` talliers open the winners only. With a summation that adds, the noisy totals
 become known. The plan says so, the guarantee covers them, and they teach the student more than winners do. A study

@@ -10,8 +10,8 @@ Formal guarantee, of each total if one record is replaced, for records x scaled 
 - "function", Σu·rᵀ, with |u| ≤ 1 by clipping after the map, and residuals r clipped to norm C: a record adds a matrix
   of norm at most C, so the sensitivity is 2C.
 
-Maps, weights and the labels' scale are numbers that a request carries. They come from totals released before. The
-guarantee does not rest on what they are.
+A request carries the map, the weights and the scale of the labels, which come from earlier releases. The guarantee
+holds whatever their values are.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ from unspoken.types import Floats
 SCALE, SPREAD = "scale", "spread"
 """The names of the preliminary sums"""
 COEFFICIENTS = 0.5
-"""The guess of a model's norm in least squares under much noise: a small one has less of it"""
+"""The guess of the model's norm for least squares under much noise; a small guess means less noise"""
 _OWN_DIRECTIONS = 1.0
 """Public records are not used above this X/d^1.5: four times what whitening by own moments takes"""
 USES = ("steps",)
 """The keys that the rule leaves to a study"""
 LARGEST_ENTRY = 1e6
-"""No useful map has a larger entry, and a record's squared length after it is far from overflow."""
+"""The largest allowed entry of a map: no useful map has a larger one, and squared lengths of mapped records do not
+overflow."""
 
 
 def expected_signal(study: Study) -> float:

@@ -1,8 +1,7 @@
 """A function of all parties' records that is a sum over records.
 
 A function says what a party contributes, how far one record can move the total, and how the release is computed from
-the noisy total.
-Parties of unequal size count by their records.
+the noisy total. Parties of unequal size count in proportion to their records.
 """
 
 from __future__ import annotations

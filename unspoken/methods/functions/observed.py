@@ -1,4 +1,4 @@
-"""What became of a function of one's own where all parties are simulated in one process."""
+"""Counts how often the results of a user's function were clipped or failed, in a simulation in one process."""
 
 from __future__ import annotations
 

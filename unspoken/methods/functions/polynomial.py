@@ -27,9 +27,10 @@ class RecordPolynomials(Function):
     """The sum over records of a polynomial that each record has.
 
     Formal guarantee. A record's tensor of order j is clipped to the Frobenius norm r_j and divided by r_j·√J, for J
-    orders; so a record's contribution has norm at most 1, and replacing it moves the sum by at most 2. Nothing of this
-    is the author's word: records are handed over one by one, and one on which the coefficients fail counts as zeros.
-    (The published mechanism spends the budget once for each order; here all orders are one release.)
+    orders; so a record's contribution has norm at most 1, and replacing it moves the sum by at most 2. None of this
+    depends on what the author of the function states: the function gets one record at a time, and a record on which it
+    fails counts as zeros. (The published mechanism spends the budget once for each order; here all orders are one
+    release.)
     """
 
     sensitivity, record_bound = 2.0, 1.0

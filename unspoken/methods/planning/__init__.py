@@ -1,4 +1,5 @@
-"""Plans: the sums that a method declares, their noise, and what follows from them before anyone looks at data."""
+"""Plans: the sums that a method declares, the noise that they need, and the guarantee that follows, all before any data
+is read."""
 
 from unspoken.methods.planning.making import make_plan
 from unspoken.methods.planning.plan import Plan

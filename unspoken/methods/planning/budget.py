@@ -23,8 +23,9 @@ def epsilon_for(study: Study) -> float:
 def budget(study: Study, delta: float | None = None, attempts: int | None = None) -> float:
     """The μ of all that is released in one attempt at each sum: μ(ε, δ)/√attempts, or that of the study's noise.
 
-    `delta` is the part of δ that is left for noise; None: all of it, which is a little too much. `attempts`: the
-    study's, unless something is released only once. A noise multiplier is that of each attempt, however many follow.
+    `delta` is the part of δ that is left for noise; None takes all of it, which slightly overstates μ. `attempts` is
+    the study's by default; it is 1 for something that is released only once. A noise multiplier applies to each single
+    attempt.
     """
     if study.privacy.epsilon is None and study.privacy.noise_multiplier is not None:
         return 1.0 / study.privacy.noise_multiplier

@@ -1,4 +1,5 @@
-"""CAPE's noise mechanism: what most of a message's noise is, and how it is taken away again."""
+"""CAPE's noise mechanism: common noise, whose sum is subtracted from the total, and a party's own noise, which
+stays."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from unspoken.types import Flags, Words
 
 @dataclass(frozen=True)
 class CorrelatedNoise(Mechanism):
-    """CAPE: messages in the open, under noise of a known sum and a little of the party's own.
+    """CAPE: open messages, each with common noise ê, whose sum becomes known, and a little noise g of the party's own.
 
-    The sum is made before the messages, or of those who sent one. In the second order whoever is not in the sum is left
-    out of the total with its message, so that no ê stays in it.
+    The sum of ê is made before the messages, or after them, over those who sent one. In the second order, messages of
+    parties that are not in the sum are left out of the total, so that no ê stays in it.
     """
 
     in_the_open = True
@@ -39,7 +40,8 @@ class CorrelatedNoise(Mechanism):
     messages_first: bool = False
     """Whether the sum of ê is made after the messages, of those who sent one."""
     stronger: tuple[float, ...] = ()
-    """For each party, how many times the adversary's variance is wanted for it, from 1. Empty: the same for all."""
+    """For each party, the factor (1 or more) by which the variance that its adversary faces is to exceed the usual one.
+    Empty: 1 for all."""
 
     @property
     def prepares(self) -> bool:  # type: ignore[override]
@@ -61,7 +63,7 @@ class CorrelatedNoise(Mechanism):
         return correlated.with_losses(*correlated.without_losses(self.common, self.own), self.factor(index))
 
     def factor(self, index: int) -> float:
-        """What this party's noise is worth, over that of the others."""
+        """The factor of this party's noise variances over those of the others."""
         honest = self.parties - self.known - self.dropouts - self.withheld
         return correlated.factor_for(self.stronger[index], self.ratio, honest) if self.stronger else 1.0
 
@@ -72,7 +74,7 @@ class CorrelatedNoise(Mechanism):
         return correlated.integer_adversary_variance(self.common, self.own, honest, self.factor(index))
 
     def adversary_variance(self, there: Participation) -> float:
-        # Whoever is silent later only takes a message away from what the adversary sees.
+        # If a party is silent later, the adversary only sees one message less.
         return self.weakened(there.prepared - self.withheld, self.known)
 
     def weakened(self, present: int, known: int) -> float:

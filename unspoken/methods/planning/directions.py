@@ -4,8 +4,8 @@ It is a step between the bounded records and the method: a method says that it i
 (`Description.learns_directions`), and needs no code of its own. Parties map their records before the method sees them,
 and the released weights are mapped back, so that the model is used on ordinary records.
 
-Regressions are left as they are: second moments of all records tell directions anyway, and where noise is large a mean
-that is shrunk is missed.
+Regressions do not use the map: their second moments show the directions anyway, and under large noise it would harm
+them that the map shrinks the mean.
 """
 
 from __future__ import annotations

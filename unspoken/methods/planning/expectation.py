@@ -1,18 +1,20 @@
-"""An expectation of what a model can learn, before anyone looks at data: by the study's signal and features alone.
+"""Predicts whether a model can learn anything under the planned noise, from the study's signal and number of features
+alone.
 
 The signal X is the number of records over the deviation of the noise in a total that one record moves by 1
-(`directions.signal_of`). A record that is replaced by its opposite moves the total by 1, so n records that all agree
-make one of length n/2 at most. The noise is on d features of K classes, of which K − 1 matter, as scores that all
-classes have in common tell none apart: so it has length √(d(K − 1))·n/X. Below X = 2√(d(K − 1)) it is longer than any
-total of these records, whatever they are.
+(`directions.signal_of`). Replacing a record by its opposite moves the total by 1, so the total of n records that all
+agree has length n/2 at most. The noise is on d features for each of K classes. Only K − 1 classes count, because a
+common part of all scores does not distinguish classes; so the noise has length √(d(K − 1))·n/X. Below X = 2√(d(K − 1))
+it is longer than any total of these records can be.
 
-So it follows from public facts; but of two bounds that do, this one was kept after a look at wine. Digits and clouds of
-points had no say, and `benchmarks/moments/noise.py` measures what it is worth on them and on iris: below it, models are
-at most 15 points above the most frequent class, on average. It may take four to eight times as much until a model is of
-use, where classes are hard to tell apart: no warning is no promise.
+The bound follows from public facts. (Of two such bounds, this one was chosen by results on the wine data.)
+`benchmarks/moments/noise.py` measures it on digits, clouds of points and iris, which had no part in the choice: below
+the bound, models are on average at most 15 points better than always predicting the most frequent class. If classes are
+hard to distinguish, a useful model may take four to eight times the bound, so the absence of a warning promises
+nothing.
 
-A label that is a number takes more, which is measured and not derived: on diabetes, R² is below a tenth up to X = 10√d,
-and of two columns up to 15√d.
+A regression needs more; its bound is measured, not derived: on the diabetes data, R² is below 0.1 up to X = 10√d, and
+with two columns up to 15√d.
 """
 
 from __future__ import annotations

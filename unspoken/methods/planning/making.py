@@ -34,8 +34,8 @@ _ENCLAVED_BATCHES = ("a party does not know either which of its own records are 
 
 
 def _enclaves(trust: Trust) -> tuple[str, ...]:
-    """What the promise assumes of trusted execution environments, if there are some. Those of colluding parties count
-    as broken into: their shares of the noise are known."""
+    """What the promise assumes of trusted execution environments, if the study has them. Those of colluding parties are
+    taken to be broken into, so that their shares of the noise are known."""
     broken = (
         f", of which none but {trust.colluding:,} are broken into" if trust.colluding else " that nobody breaks into"
     )
@@ -53,9 +53,10 @@ def make_plan(
     """The plan of the declared sums: together they keep the study's promise, or have the given μ.
 
     Every attempt at a sum in which vectors left may have opened a total, under noise of its own, whether the
-    coordinator says so or not. So each counts as a release. A unit may lie at several parties, some in one attempt and
-    some in another. It costs no more: with a attempts each, by Minkowski's inequality, the changes of all totals
-    together have an L2 norm of at most √a times the sum of what the parties can change.
+    coordinator says so or not. So each attempt counts as a release. The records of a protected unit may lie at several
+    parties, some of them in one attempt and some in another. This costs no more: with a attempts each, by Minkowski's
+    inequality, the changes of all totals together have an L2 norm of at most √a times the sum of what the parties can
+    change.
 
     A sum over sampled records is the only one of its plan.
     """
@@ -141,10 +142,11 @@ def state_plan(
     epsilon: float | None = None,
     notes: tuple[str, ...] = (),
 ) -> Plan:
-    """The plan of sized sums and other releases, with the guarantee that their noise keeps: no plan is made elsewhere.
+    """The plan of sized sums and other releases, with the guarantee that follows from their noise. All plans are made
+    here.
 
-    A method that declares sums gets here by `make_plan`. One whose noise is not that of a sum (a curator's, a
-    trainer's, none at all) says itself what it releases. With `epsilon`, at most that is stated.
+    Methods that declare sums call `make_plan`, which calls this. A method whose noise is not in a sum (a curator's, a
+    trainer's, none) calls it directly and lists its releases. With `epsilon`, the guarantee states at most that.
     """
     spend = _spend_of(study, setting, sums, others)
     seen = "the result and every message" if any(planned.noise.in_the_open for planned in sums) else "the result"

@@ -1,11 +1,11 @@
-"""Noise mechanisms: the ways in which noise gets into a total, and what each leaves for an adversary to face.
+"""Noise mechanisms: the ways in which noise gets into a total, and how much of it an adversary does not know.
 
-A method chooses a mechanism; the plan sizes it. A sized mechanism answers for itself: how much variance the adversary
-faces and how much is in the total, how many secure sums it takes, what a party adds to its vector, what becomes public,
-and how all this is put in words. Nobody asks for its class.
+A method chooses a mechanism, and the plan sizes it. A sized mechanism says how much noise variance the adversary faces
+and how much is in the total, how many secure sums it takes, what a party adds to its vector, what becomes public, and
+how to describe all this. Callers never ask for its class.
 
-All variances are in squared units of the encoding. The adversary's is that of the continuous Gaussian that is as hard
-to see through as the noise: sensitivity/√(adversary's variance) is μ.
+All variances are in squared units of the encoding. The adversary's variance is that of a continuous Gaussian that
+protects equally well: sensitivity/√(adversary's variance) is μ.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Mechanism(ABC):
         return np.zeros(dimension, dtype=np.uint64)
 
     def opened(self, dimension: int, sent: int, seeds: Sequence[bytes]) -> Words:
-        """A party's noise that proved unneeded when `sent` parties sent, from the opened seeds."""
+        """The part of a party's noise that is not needed if `sent` parties sent, computed from the opened seeds."""
         raise NotImplementedError("nothing is opened")
 
     def prepared(self, dimension: int, common: SecretStream, index: int) -> Words:
@@ -167,7 +167,7 @@ class NoiseShares(Mechanism):
     def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> NoiseShares:
         needed = adversary_variance + integer.LOST_VARIANCE
         least = integer.LEAST_SHARE**2 if opens_noise else math.inf
-        # Of parties that are said to be in the total and may have been left out of it, no noise is there, either.
+        # Parties that a lying coordinator may have left out unnoticed contribute no noise either.
         useless = trust.known + trust.withheld
         return NoiseShares(NoiseSchedule.plan(trust.parties, useless, trust.dropouts, needed, least))
 
@@ -286,7 +286,7 @@ class _NothingAdded(Mechanism):
 
 @dataclass(frozen=True)
 class PreNoised(_NothingAdded, _OwnNoise):
-    """Contributions that were private before they came to be added: made of noisy steps (`fedsgd`)."""
+    """Contributions that are already private, because parties compute them in noisy steps (`fedsgd`)."""
 
     in_the_open = True
 

@@ -59,7 +59,7 @@ class Plan:
     """Entries that the method adds to the plan's JSON."""
 
     def __post_init__(self) -> None:
-        """Whoever made the plan: its noise keeps what it states."""
+        """Check that the noise keeps the stated guarantee, however the plan was made."""
         accounting.check_kept(accounting.epsilon_of(self.spend, self.guarantee.delta), self.guarantee.epsilon)
         fewest = Participation(self.trust.least_survivors, self.trust.least_survivors)
         for planned in self.sums:
@@ -280,8 +280,8 @@ class Plan:
     ) -> Spend:
         """The true cost of the run, by the parties that took part each time. What was not asked for costs nothing.
 
-        `failed` is the number of attempts at each sum that came to nothing after vectors had left. Of these nobody
-        knows who was there, or what became known of a total; so each counts like one of as few parties as may open.
+        `failed` is the number of attempts at each sum that gave no total after vectors had left. Nobody knows who took
+        part in them, or what became known, so each counts as a total of as few parties as can open.
         """
         events: list[Event] = []
         for planned in filter(lambda planned: planned.noise.counted, self.sums):

@@ -1,4 +1,5 @@
-"""Noise in a scale that people can judge: how many records weigh as much, and what share of all that records can say.
+"""Expresses noise in terms that people can judge: how many records it outweighs, and its share of what all records can
+contribute.
 
 Replacing one record moves a total by at most s in norm, so replacing k of them moves no number of it by more than k·s.
 Noise of deviation σ in each number hides that while k·s < 2σ: fewer than 2σ/s records cannot be told from noise that is
@@ -34,7 +35,7 @@ class Scale:
 
     @property
     def seen_from(self) -> int:
-        """The number of records that must agree for a number to leave its noise."""
+        """The number of records that must agree for a number to stand out from its noise."""
         return max(1, math.ceil(_SEEN * self.noise / self.each))
 
     @property

@@ -1,6 +1,6 @@
 """The releases: the five kinds of results that become public at the end of a study.
 
-Each predicts, is saved and is described in its own way. Nobody asks for the kind.
+All have one interface (`Release`): each predicts, is saved and is described in its own way.
 """
 
 from unspoken.methods.releases.base import Release

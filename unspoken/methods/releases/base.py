@@ -1,10 +1,10 @@
 """The interface of every release.
 
-Features are those of the study's records (`data.files.Records`): a table's numbers scaled to [−1, 1] and its
-categories as indicators, a matrix as it is; in both the constant is not yet appended and nothing is clipped.
-Models score records as they are: clipping is for learning. It multiplies all scores of a record by one positive
-factor, so it would change no class of a linear model, and without it `coef_` and `intercept_` say all. PyTorch models
-are the exception (`TorchWeights`).
+Features are those of the study's records (`data.files.Records`): a table's numbers scaled to [−1, 1] and its categories
+as indicators, a matrix as it is; in both the constant is not yet appended and nothing is clipped. Models score records
+without clipping them, which is for learning only. Clipping would multiply all scores of a record by one positive
+factor, which changes no predicted class of a linear model; without it, `coef_` and `intercept_` describe the model
+completely. PyTorch models are the exception (`TorchWeights`).
 """
 
 from __future__ import annotations

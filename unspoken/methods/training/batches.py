@@ -1,4 +1,4 @@
-"""The records that are in a round's batch: each party finds out about its own."""
+"""Which records are in a round's batch. Each party decides this for its own records."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def _megabytes(count: int) -> str:
 class OwnBatches(Batches):
     """Batches without replacement of each party's own records: the same share of each party's, at least one record.
 
-    Guarantee. Given all else that there is, other parties' records and batches included, a total is a Gaussian release
-    of a uniform choice of b among one party's n records. So a replaced record costs what `privacy.subsampled` says of
+    Guarantee. Given everything else, including the other parties' records and batches, a total is a Gaussian release
+    over a uniform choice of b among one party's n records. So a replaced record costs what `privacy.subsampled` says of
     batches without replacement at the rate b/n ≤ max(rate, 1/n), whatever others know of their own batches. No list of
     tokens is needed.
     """
@@ -156,8 +156,9 @@ class PooledBatches(OwnBatches):
 class FixedBatches(Batches):
     """Batches without replacement, all of the same size, from a list of tokens (`summation.record_shuffle`).
 
-    A list serves one vector: another attempt at the sum needs another list. Two sums over the same batch would not be
-    two rounds. A record is in both or in none, so together they are one round with √2 times the μ, at the same rate.
+    A list serves one vector, so another attempt at the sum needs another list. Two sums over the same batch would not
+    count as two independent rounds: a record is in both or in none, so together they are one round with √2 times the μ
+    at the same rate.
     """
 
     by_tokens = True
@@ -199,9 +200,9 @@ class FixedBatches(Batches):
     def _allowed(self) -> float:
         """The allowed probability that a batch has more of the honest records than `_honest_rate` says.
 
-        Who sees the seed of a list before the others may prevent it, and so choose the best of all lists of a round. By
-        what it knows, its own records and how many honest ones are in the batch, the honest records are all alike: so
-        its choice costs no more than this probability for each list.
+        Someone who sees the seed of a list before the others may prevent the list, and so choose among all lists of a
+        round. It knows its own records and how many honest ones are in the batch; given these, all honest records are
+        equally likely to be in it. So the choice costs no more than this probability for each list.
         """
         return SLACK * self._study.privacy.delta / self._lists
 

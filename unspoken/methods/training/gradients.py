@@ -30,7 +30,7 @@ class GradientDescent(Training[GradientOptions]):
     """
 
     def __init__(self, study: Study, options: GradientOptions, fixed: type[Batches] = OwnBatches) -> None:
-        """`fixed` are batches without replacement as whoever draws them can make them."""
+        """`fixed` is the kind of batches without replacement that whoever draws them can make."""
         super().__init__(study, options)
         # Where all records are in one place, there are no parties to draw within.
         kinds = {"poisson": PoissonBatches, "within-parties": fixed if fixed is PooledBatches else OwnBatches}

@@ -1,7 +1,7 @@
 """Public records with labels, by which a model is measured while it is trained, chosen, and stopped early.
 
-The coordinator measures; parties need not have the file. Weights are released in every round anyway, so choosing among
-them costs nothing, and rounds that are not asked for cost nothing either.
+The coordinator does the measuring; parties need not have the file. Weights are released in every round anyway, so
+choosing among them costs no privacy, and rounds that are skipped cost none either.
 """
 
 from __future__ import annotations
