@@ -16,7 +16,7 @@ from unspoken.errors import UnspokenError
 from unspoken.report.evaluation import mean_alone_accuracy, pooled_accuracy
 from unspoken.simulation import Simulation, simulate_records
 from unspoken.study import Study, read_study
-from unspoken.templates import Agreement, study_text
+from unspoken.templates import StudyNumbers, study_text
 from unspoken.types import Floats, Integers
 
 PARTIES = 100
@@ -56,7 +56,7 @@ def _make_files(folder: Path, hidden: Path) -> None:
         str(folder / "study.toml"),
         "digits",
         matrix=True,
-        agreement=Agreement(PARTIES, _TRAINING // PARTIES, epsilon=2.0, delta="1e-5", colluding=0.1),
+        numbers=StudyNumbers(PARTIES, _TRAINING // PARTIES, epsilon=2.0, delta="1e-5", colluding=0.1),
     )
     (hidden / "study.toml").write_text(text, encoding="utf-8")
 

@@ -159,7 +159,7 @@ class TableColumns:
 
 
 @dataclass(frozen=True)
-class Agreement:
+class StudyNumbers:
     """The numbers of a study's [parties] and [privacy]."""
 
     count: int | None = None
@@ -177,7 +177,7 @@ class Agreement:
         return _AGREEMENT.format_map(lines | {"count": 1000 if self.count is None else self.count})
 
 
-_USUAL = Agreement()
+_USUAL = StudyNumbers()
 
 
 def study_text(
@@ -187,7 +187,7 @@ def study_text(
     matrix: bool,
     task: str = "classification",
     method: str | None = None,
-    agreement: Agreement = _USUAL,
+    numbers: StudyNumbers = _USUAL,
     columns: TableColumns | None = None,
 ) -> str:
     """A commented study file for a task, with its usual method unless another is named.
@@ -196,7 +196,7 @@ def study_text(
     """
     kind = _method_of(task, method)
     rest = [
-        agreement.lines(),
+        numbers.lines(),
         _METHOD.format(name=f'"{kind.name}"', summary=kind.summary),
         _lines_of(kind, task, matrix),
         _SUMMATION,
@@ -206,7 +206,7 @@ def study_text(
     without_norm = "".join([_HEAD.format(path="", name="study", task=task), data, *rest])
     norm = _norm_of(without_norm, kind)
     data = _data(task, matrix, norm + _public_line(kind, task, matrix), columns, filled=False)
-    shown = _with_open_count("".join(rest), columns is not None and agreement.count is None)
+    shown = _with_open_count("".join(rest), columns is not None and numbers.count is None)
     return _HEAD.format(path=path, name=name, task=task) + data + shown
 
 

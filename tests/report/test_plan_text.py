@@ -93,7 +93,7 @@ def test_it_says_who_runs_the_servers_and_that_nothing_is_known_of_earlier_runs(
 def agreeing(plan: Plan, count: int) -> float:
     """How far so many records that agree move a number of the last total, at most, in deviations of its noise."""
     planned = plan.sums[-1]
-    return count * planned.sensitivity / planned.total_std(plan.asked)
+    return count * planned.sensitivity / planned.total_std(plan.parties_asked)
 
 
 def test_noise_is_told_in_records_that_must_agree() -> None:

@@ -43,7 +43,7 @@ def test_a_whole_run_costs_each_party_what_the_certificate_promises(method: str,
         simulate_records(study, records_of(study), groups, ledger=ledgers[0])
     else:
         ledgers = [ledger for ledger in ran(study).ledgers.values() if ledger.account().charges]
-        assert len(ledgers) == plan.asked
+        assert len(ledgers) == plan.parties_asked
     for ledger in ledgers:
         assert spent(ledger, plan) == pytest.approx(expected(plan), rel=1e-9)
 

@@ -13,7 +13,7 @@ from unspoken.cli.program import AsJson, explained, print_json
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
-    from unspoken.templates import Agreement, TableColumns
+    from unspoken.templates import StudyNumbers, TableColumns
 
 
 @explained
@@ -50,7 +50,7 @@ def new(
         matrix=matrix,
         task=task,
         method=method,
-        agreement=_agreement(parties),
+        numbers=_numbers(parties),
         columns=columns,
     )
     if columns is None:
@@ -87,14 +87,14 @@ def _columns(file: Path | None, label: str | None, classes: str | None, task: st
     return TableColumns(names, label, listed)
 
 
-def _agreement(parties: int | None) -> Agreement:
+def _numbers(parties: int | None) -> StudyNumbers:
     """The agreement of so many parties; of few, hardly any may collude or vanish."""
-    from unspoken.templates import Agreement
+    from unspoken.templates import StudyNumbers
 
     if parties is None:
-        return Agreement()
+        return StudyNumbers()
     if not 2 <= parties <= 10**9:
         raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to 1000000000.")
     if parties >= 20:
-        return Agreement(parties)
-    return Agreement(parties, colluding=max(1, parties // 5), dropouts=0)
+        return StudyNumbers(parties)
+    return StudyNumbers(parties, colluding=max(1, parties // 5), dropouts=0)

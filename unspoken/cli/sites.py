@@ -145,7 +145,7 @@ def _check_helpers(study: Study, path: Path) -> None:
     from unspoken.methods.registry import plan_for
 
     plan = plan_for(study)
-    plan.check_hidden()
+    plan.check_masked()
     needed, given = len(plan.helper_addresses), len(study.roster.helpers) if study.roster else 0
     if needed != given:
         raise UnspokenError(

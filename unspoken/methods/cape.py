@@ -33,7 +33,7 @@ from unspoken.methods.planning.budget import epsilon_for
 from unspoken.methods.planning.correlated_noise import CorrelatedNoise
 from unspoken.methods.planning.mechanisms import NoiseShares, Participation
 from unspoken.methods.planning.plan import agreed_protocol
-from unspoken.methods.workloads import Answering, Query
+from unspoken.methods.workloads import Query, Requests
 from unspoken.privacy.accounting import epsilon_of
 from unspoken.privacy.gaussian import mu_for
 from unspoken.study import Template
@@ -167,7 +167,7 @@ function = "mean"             # of each column; or "histogram", with bins = 10
                 yield ZeroSum(planned.name)
         return (yield from super().coordinate(plan))
 
-    def ask(self, query: Query) -> Answering:
+    def ask(self, query: Query) -> Requests:
         messages = Collect(query.name, query.parameters, query.turn)
         total: Total = yield messages
         if self.noise.cancels:

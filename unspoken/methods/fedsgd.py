@@ -16,7 +16,7 @@ from unspoken.methods.planning.mechanisms import Participation, PreNoised
 from unspoken.methods.training.base import TrainingMethod
 from unspoken.methods.training.gradients import NAME, GradientDescent
 from unspoken.methods.training.options import FederatedOptions, GradientOptions, TrainingOptions
-from unspoken.methods.workloads import Query, given
+from unspoken.methods.workloads import Query, required_parameters
 from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.types import Floats
 
@@ -45,7 +45,7 @@ class FedSgd(TrainingMethod):
         return [replace(declared, sampling=sampling, most=None, exact=())]
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
-        weights = given(request.parameters)
+        weights = required_parameters(request.parameters)
         rows = [self._update(weights, block, party, context) for party, context in enumerate(contexts)]
         return Contribution(np.stack(rows))
 
@@ -90,7 +90,7 @@ class FedSgd(TrainingMethod):
     def coordinate(self, plan: Plan) -> Conversation:
         weights, watch = self.workload.model.initial(), self.workload.watch()
         for turn in range(self.options.rounds):
-            weights, total = yield from self.workload.asked(self.ask, Query(NAME, weights, turn))
+            weights, total = yield from self.workload.ask_within_bounds(self.ask, Query(NAME, weights, turn))
             weights = weights + self._unit * total.noisy / total.survivors
             if watch.is_over(turn, weights):
                 break

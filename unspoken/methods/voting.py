@@ -370,7 +370,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             totals += planned.encoding.decode(planned.encoding.encode(ballots)).sum(axis=0).reshape(totals.shape)
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         count, scale = int(voters.sum()), planned.encoding.scale
-        drawn, hidden = planned.total_std(count), planned.hidden_std(Participation(count, count))
+        drawn, hidden = planned.total_std(count), planned.adversary_std(Participation(count, count))
 
         def epsilon(worth: float, unknown: float, known: float = 0.0) -> float:
             # One query's part of the sensitivity, with what rounding adds.

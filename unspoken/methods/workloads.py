@@ -56,16 +56,16 @@ class Query:
     """The number of earlier queries of this name."""
 
 
-Answering = Generator[Request, Any, Total]
+Requests = Generator[Request, Any, Total]
 """Makes the requests that answer one query."""
-Asker = Callable[[Query], Answering]
+Asker = Callable[[Query], Requests]
 """A method's way to get a total."""
 
 
 def answered_by(compute: Callable[[Query], Total]) -> Asker:
     """The way to ask someone who has all records: no request is made."""
 
-    def ask(query: Query) -> Answering:
+    def ask(query: Query) -> Requests:
         yield from ()
         return compute(query)
 
@@ -110,14 +110,14 @@ class Workload(ABC):
         """The model that `conclude` approximates, fitted to all records without noise, if there is one."""
         return None
 
-    def asked(self, ask: Asker, query: Query) -> Generator[Request, Any, tuple[Floats, Total]]:
+    def ask_within_bounds(self, ask: Asker, query: Query) -> Generator[Request, Any, tuple[Floats, Total]]:
         """Ask with the allowed parameters that are nearest to the query's. Gives these parameters and the total."""
-        allowed = self.parameters(query.name, query.turn).nearest(given(query.parameters))
+        allowed = self.parameters(query.name, query.turn).nearest(required_parameters(query.parameters))
         total = yield from ask(replace(query, parameters=allowed))
         return allowed, total
 
 
-def given(parameters: Floats | None) -> Floats:
+def required_parameters(parameters: Floats | None) -> Floats:
     """The parameters of a query that carries some."""
     if parameters is None:
         raise ValueError("Expected parameters with the request.")
@@ -170,7 +170,7 @@ class WorkloadMethod(Method):
         kind = Sum if self.noise.summed else Collect
         return kind(query.name, query.parameters, query.turn)
 
-    def ask(self, query: Query) -> Answering:
+    def ask(self, query: Query) -> Requests:
         """Get a total from the parties."""
         total: Total = yield self.request(query)
         return total

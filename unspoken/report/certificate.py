@@ -41,7 +41,7 @@ def certificate(plan: Plan, outcome: Outcome, result: ResultFile | None = None) 
             "parties": plan.trust.parties,
             "survivors": outcome.survivors,
             "epsilon": plan.guarantee_after(outcome.participation, outcome.failed).to_json()["epsilon"],
-            "dropped": plan.asked - outcome.survivors,
+            "dropped": plan.parties_asked - outcome.survivors,
             **({} if plan.is_pooled else _sent(plan, outcome)),
             **_details(plan, outcome.release),
         },

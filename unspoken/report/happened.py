@@ -77,8 +77,8 @@ def _versions(plan: Plan, said: Any) -> Iterator[str]:
 
 def _numbers(plan: Plan, happened: Mapping[str, Any]) -> Iterator[str]:
     """Check that numbers which only the coordinator knows are within their bounds."""
-    least = 1 if plan.is_pooled else min(plan.trust.least_survivors, plan.asked)
-    bounds = {"survivors": (least, plan.asked)}
+    least = 1 if plan.is_pooled else min(plan.trust.least_survivors, plan.parties_asked)
+    bounds = {"survivors": (least, plan.parties_asked)}
     if not plan.is_pooled:
         bounds |= {"attempts": (1, plan.attempts_in_all)}
         bounds |= dict.fromkeys(("bytes", "largest_upload_of_a_party"), (0, LARGEST))
@@ -108,7 +108,7 @@ def _computed(plan: Plan, happened: Mapping[str, Any], simulated: bool) -> Itera
     wanted = {
         "secure_sum": plan.is_summed and not plan.adds_in_the_clear,
         "parties": plan.trust.parties,
-        "dropped": plan.asked - happened["survivors"],
+        "dropped": plan.parties_asked - happened["survivors"],
     }
     wanted |= {} if plan.is_pooled else {"attempts_planned": plan.attempts_in_all}
     # Simulations have engines of their own, and nobody signs what they say.

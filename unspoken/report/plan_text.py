@@ -96,7 +96,7 @@ def _parties(plan: Plan) -> str:
         return f"{trust.parties:,}, whose records are all in one place"
     if trust.parties == 1:
         return "1, which adds all of the noise itself"
-    if plan.asked == 1:
+    if plan.parties_asked == 1:
         return f"{trust.parties:,}, of which only the first takes part"
     more = f"if {'more' if trust.dropouts else 'any'} do, nothing is released"
     if not plan.is_summed:
@@ -170,7 +170,7 @@ def _moves(plan: Plan, planned: PlannedSum) -> str:
 
 def _noise_of_the_total(plan: Plan, planned: PlannedSum) -> str:
     """The noise in the released total."""
-    parties = plan.asked
+    parties = plan.parties_asked
     dropouts = 0 if plan.is_pooled or parties == 1 else plan.trust.dropouts
     return planned.noise.amount(planned.total_std(parties), planned.total_std(parties - dropouts, parties), dropouts)
 

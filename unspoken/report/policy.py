@@ -104,7 +104,12 @@ def _limits(policy: Policy, plan: Plan, party: int | None) -> Iterator[_Rule]:
     yield _Rule(("limits", "delta"), delta, guarantee.delta <= (delta or 0.0), f"the study's is {guarantee.delta:g}")
     kept = covers(guarantee.group, limits.group, guarantee.adjacency)
     yield _Rule(("limits", "unit"), limits.unit, kept, f"the study protects {shown(guarantee.unit)} only")
-    yield _Rule(("limits", "parties"), fewest, plan.asked >= (fewest or 0), f"the study has {plan.asked} parties")
+    yield _Rule(
+        ("limits", "parties"),
+        fewest,
+        plan.parties_asked >= (fewest or 0),
+        f"the study has {plan.parties_asked} parties",
+    )
     yield _Rule(("limits", "colluding"), limits.colluding, most >= limits.colluding, f"the study allows {most}")
 
 

@@ -118,7 +118,7 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     summed = way(plan)
     over = " over " if summed == plan.study.summation.protocol else ": "
     table.add_row("method", f"{plan.method}{over}{summed}")
-    table.add_row("parties", f"{outcome.survivors:,} of {plan.asked:,} took part to the end")
+    table.add_row("parties", f"{outcome.survivors:,} of {plan.parties_asked:,} took part to the end")
     for name, value in metrics.items():
         table.add_row(name.replace("_", " "), _measured(value, name))
     if plan.guarantee.is_promise:

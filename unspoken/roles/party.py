@@ -126,7 +126,7 @@ class Party(Role[_State]):
         self._index = _place(identity, roster)
         self._plan = plan or method.agreed_plan
         if ledger is not None:
-            self._plan.check_hidden()  # what leaves in the clear has no cost that could be charged
+            self._plan.check_masked()  # what leaves in the clear has no cost that could be charged
         check_bounded(self._plan.study, records)
         self._contributor, self._largest_request = Contributor(method, self._plan), largest_request(method, self._plan)
         self.largest = max(self._largest_request, largest_of_study(self._plan))

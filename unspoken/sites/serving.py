@@ -79,7 +79,7 @@ def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[t
     file, identity = find_identity(study, {roster.coordinator.hex()}, key)
     method = method_for(study)
     plan = method.agreed_plan
-    plan.check_hidden()
+    plan.check_masked()
     events.planned(plan)
     check_helpers(study, plan, roster)
     method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)

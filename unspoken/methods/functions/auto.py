@@ -37,7 +37,7 @@ from unspoken.methods.functions.regression import LeastSquares, exact_model
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range
 from unspoken.methods.planning.budget import expected_noise
 from unspoken.methods.releases import LinearModel, Release
-from unspoken.methods.workloads import Asker, Query, given
+from unspoken.methods.workloads import Asker, Query, required_parameters
 from unspoken.study import Study
 from unspoken.types import Floats
 
@@ -128,7 +128,8 @@ class MappedSteps(NamedFunction):
         if query.name == SCALE:
             squares = sum_of_rows(np.einsum("ij,ij->i", unit, unit))
             return np.concatenate([sum_of_rows(unit), [squares], self.sums_of_labels(labels)])
-        first, second = Reshaping.from_parameters(given(query.parameters)), np.zeros((self._features, self._features))
+        first = Reshaping.from_parameters(required_parameters(query.parameters))
+        second = np.zeros((self._features, self._features))
         for block in blocks(len(unit)):
             rows, _ = first.apply(unit[block])
             second += rows.T @ rows
@@ -139,7 +140,7 @@ class MappedSteps(NamedFunction):
         return np.empty(0)
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        found, rest = self._split(given(parameters))
+        found, rest = self._split(required_parameters(parameters))
         total = np.zeros((self._features, self.rule.outputs))
         for block in blocks(len(features)):
             rows, factors = found.apply(features[block] / self._norm)
@@ -167,7 +168,7 @@ class MappedSteps(NamedFunction):
         numbers = np.empty(0) if self.known else start.map.to_parameters()
         rest = np.concatenate([self.first_numbers(start), np.zeros(self.dimension)])
         for step in range(self.count):
-            carried, total = yield from self.asked(ask, Query(NAME, np.concatenate([numbers, rest]), step))
+            carried, total = yield from self.ask_within_bounds(ask, Query(NAME, np.concatenate([numbers, rest]), step))
             found, rest = self._split(carried.copy())
             sizes = self.rule.step_sizes(total.noise_std, int(total.exact[0]), start.map.curvature)
             rest[-self.dimension :] += sizes[step] * total.noisy
@@ -206,7 +207,7 @@ class MappedSteps(NamedFunction):
         first = self.rule.first_map(means[: self._features], float(means[self._features]), deviation)
         if not self.rule.whitens:
             return Start(first, *about_labels)
-        carried, total = yield from self.asked(ask, Query(SPREAD, first.to_parameters()))
+        carried, total = yield from self.ask_within_bounds(ask, Query(SPREAD, first.to_parameters()))
         records = max(int(total.exact[0]), 1)
         second, deviation = self._triangle.unpacked(total.noisy / records), total.noise_std / records / math.sqrt(2.0)
         return Start(self.rule.whitened(Reshaping.from_parameters(carried), second, deviation), *about_labels)

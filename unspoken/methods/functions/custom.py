@@ -115,7 +115,7 @@ class Custom(Function):
         """Each turn's total makes the numbers of the next one; the last ones are the result."""
         parameters, totals, details = turns.start, [], {}
         for turn in range(turns.count):
-            known, total = yield from self.asked(ask, Query(NAME, parameters, turn))
+            known, total = yield from self.ask_within_bounds(ask, Query(NAME, parameters, turn))
             parameters = turns.next(total.noisy, known)
             totals.append(total.noisy.tolist())
             details = {"records": int(total.exact[0]), "noise_std": total.noise_std}

@@ -10,7 +10,7 @@ from unspoken.methods.functions.base import NAME, NamedFunction
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.parameters import Parameters, weight_parameters
 from unspoken.methods.releases import NetworkModel
-from unspoken.methods.workloads import Asker, Query, given
+from unspoken.methods.workloads import Asker, Query, required_parameters
 from unspoken.study import Study
 from unspoken.types import Floats
 
@@ -33,12 +33,12 @@ class NetworkGradient(NamedFunction):
         return weight_parameters(self.network.size)
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        return self.network.clipped_gradient(given(parameters), features, labels)
+        return self.network.clipped_gradient(required_parameters(parameters), features, labels)
 
     def conclude(self, ask: Asker) -> Conversation:
         weights = self.network.initial(self._options.seed)
         for turn in range(self.count):
-            weights, total = yield from self.asked(ask, Query(NAME, weights, turn))
+            weights, total = yield from self.ask_within_bounds(ask, Query(NAME, weights, turn))
             records = max(int(total.exact[0]), 1)
             weights = weights - self._options.learning_rate * total.noisy / records
         hidden, output = self.network.layers(weights)

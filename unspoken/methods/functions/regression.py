@@ -77,7 +77,7 @@ class LeastSquares(NamedFunction):
         scale = yield from ask(Query(_SCALE))
         records = max(int(scale.exact[0]), 1)
         found = Reshaping.of(scale.noisy[:-1] / records, float(scale.noisy[-1]) / records, scale.noise_std / records)
-        known, total = yield from self.asked(ask, Query(NAME, found.to_parameters()))
+        known, total = yield from self.ask_within_bounds(ask, Query(NAME, found.to_parameters()))
         return self._model(total, Reshaping.from_parameters(known))
 
     def _model(self, total: Total, reshaping: Reshaping | None) -> LinearModel:

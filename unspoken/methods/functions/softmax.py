@@ -57,7 +57,7 @@ class SoftmaxRegression(NamedFunction):
         axis = self.model.axis(total.noisy[: self.model.features], total.noise_std, int(total.exact[0]))
         flat = np.zeros(self.model.size)
         for step in range(self.model.steps):
-            known, total = yield from self.asked(ask, Query(NAME, np.concatenate([axis, flat]), step + 1))
+            known, total = yield from self.ask_within_bounds(ask, Query(NAME, np.concatenate([axis, flat]), step + 1))
             axis, flat = np.split(known, [self.model.features])
             flat = flat + self.model.step_sizes(total.noise_std, int(total.exact[0]))[step] * total.noisy
         weights = flat.reshape(self.model.features, -1)

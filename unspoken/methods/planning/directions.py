@@ -58,13 +58,13 @@ def signal_of(plan: Plan) -> float:
     """X, the planned number of units (records, or parties) over the deviation of the noise in a total that one of them
     moves by 1: √Σ(rate·n·sensitivity/deviation)² over all totals of the run."""
     study, squares = plan.study, 0.0
-    units = plan.asked if study.group is None else plan.asked * study.parties.records / study.group
+    units = plan.parties_asked if study.group is None else plan.parties_asked * study.parties.records / study.group
     for planned in plan.sums:
         rate, moved = 1.0, planned.sensitivity
         if planned.sampling is not None:
             # A replaced record takes one contribution away and brings another.
             rate, moved = planned.sampling.rate, 2.0 * planned.contribution
-        deviation = planned.total_std(plan.asked)
+        deviation = planned.total_std(plan.parties_asked)
         if deviation == 0.0:
             return math.inf
         squares += planned.count * (rate * units * moved / deviation) ** 2

@@ -44,7 +44,7 @@ def doubt(plan: Plan) -> str | None:
     if signal >= needed:
         return None
     who = "parties" if study.group is None else "records"
-    units = plan.asked * (1 if study.group is None else study.parties.records)
+    units = plan.parties_asked * (1 if study.group is None else study.parties.records)
     few = math.floor((signal / _LEAST[study.task]) ** 2 / outputs)
     fewer = f"at most {few:,} features" if few > study.data.has_intercept else "far fewer features"
     numbers = f"{size:,} features" + (f" of {classes} classes" if study.task == "classification" else "")

@@ -63,11 +63,11 @@ class Plan:
         accounting.check_kept(accounting.epsilon_of(self.spend, self.guarantee.delta), self.guarantee.epsilon)
         fewest = Participation(self.trust.least_survivors, self.trust.least_survivors)
         for planned in self.sums:
-            if planned.noise.counted and planned.hidden_std(fewest) < planned.noise_std * (1.0 - 1e-9):
+            if planned.noise.counted and planned.adversary_std(fewest) < planned.noise_std * (1.0 - 1e-9):
                 raise RuntimeError(f'The noise of "{planned.name}" is smaller than its stated deviation.')
 
     @property
-    def asked(self) -> int:
+    def parties_asked(self) -> int:
         """The number of parties that are to take part."""
         return self.senders or self.trust.parties
 
@@ -112,7 +112,7 @@ class Plan:
         """Whether the coordinator sees every contribution without noise. Then it is for simulations."""
         return self.is_summed and protocol_of(self.study).reveals_contributions
 
-    def check_hidden(self) -> None:
+    def check_masked(self) -> None:
         """Refuse a summation that is for simulations, where contributions would really leave."""
         if self.adds_in_the_clear:
             raise self.study.error(
@@ -286,7 +286,7 @@ class Plan:
         events: list[Event] = []
         for planned in filter(lambda planned: planned.noise.counted, self.sums):
             for participation, count in Counter(there.get(planned.name, ())).items():
-                events.append(planned.event(count, planned.hidden_std(participation)))
+                events.append(planned.event(count, planned.adversary_std(participation)))
             if failed.get(planned.name):
                 events.append(planned.event(failed[planned.name], planned.noise_std))
         return self._spend([*events, *(other.event for other in self.others)])
@@ -341,7 +341,7 @@ class Plan:
             "study_sha256": self.study.digest(),
             "method": self.method,
             "guarantee": self.guarantee.to_json(),
-            "releases": [planned.to_json(self.asked) for planned in self.sums]
+            "releases": [planned.to_json(self.parties_asked) for planned in self.sums]
             + [other.to_json() for other in self.others],
             "rounds": self.rounds,
             "party_messages": self.party_messages,

@@ -87,10 +87,14 @@ def _of_sum(plan: Plan, planned: PlannedSum) -> Scale:
     who, among = _protected(plan)
     if planned.sampling is not None:
         return Scale(
-            planned.name, planned.total_std(plan.asked), planned.contribution, among * planned.sampling.rate, who
+            planned.name,
+            planned.total_std(plan.parties_asked),
+            planned.contribution,
+            among * planned.sampling.rate,
+            who,
         )
     each = planned.sensitivity / (plan.study.group or 1)
-    return Scale(planned.name, planned.total_std(plan.asked), each, among, who)
+    return Scale(planned.name, planned.total_std(plan.parties_asked), each, among, who)
 
 
 def _of_release(plan: Plan, other: OtherRelease) -> Scale:
@@ -101,5 +105,5 @@ def _of_release(plan: Plan, other: OtherRelease) -> Scale:
 def _protected(plan: Plan) -> tuple[str, float]:
     """The word for who is protected, and how many of these take part at least."""
     if plan.study.group is None:
-        return "party", plan.asked
-    return "record", plan.asked * plan.study.parties.records
+        return "party", plan.parties_asked
+    return "record", plan.parties_asked * plan.study.parties.records

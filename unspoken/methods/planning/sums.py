@@ -152,7 +152,7 @@ class PlannedSum:
         """What the noise is made of, if it has parts of its own."""
         return self.noise.parts(self.encoding.scale, self.noise_std)
 
-    def hidden_std(self, there: Participation) -> float:
+    def adversary_std(self, there: Participation) -> float:
         """The deviation of the noise that the adversary faces."""
         return math.sqrt(self.noise.adversary_variance(there)) / self.encoding.scale
 

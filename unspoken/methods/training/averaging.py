@@ -20,7 +20,7 @@ from unspoken.methods.training.base import Training, is_linear
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import FederatedOptions
-from unspoken.methods.workloads import Asker, Query, given
+from unspoken.methods.workloads import Asker, Query, required_parameters
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
 from unspoken.types import Floats
@@ -87,7 +87,7 @@ class ClippedUpdates(LocalTraining):
         return (declared,)
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
-        weights = given(query.parameters)
+        weights = required_parameters(query.parameters)
         rows = [self._update(weights, block, party, context.secrets) for party, context in enumerate(contexts)]
         return Contribution(np.stack(rows))
 
@@ -111,7 +111,7 @@ class ClippedUpdates(LocalTraining):
         weights, optimizer = self.model.initial(), Optimizer(self._stepping(), self.model.size)
         expected, watch = self.options.rate * self.study.parties.count, self.watch()
         for turn in range(self.options.rounds):
-            weights, total = yield from self.asked(ask, Query("update", weights, turn))
+            weights, total = yield from self.ask_within_bounds(ask, Query("update", weights, turn))
             weights = optimizer.step(weights, -total.noisy / expected)
             if watch.is_over(turn, weights):
                 break
@@ -134,7 +134,7 @@ class AveragedModels(LocalTraining):
         return (DeclaredSum("model", size, _LARGEST_MODEL, 2.0 * _LARGEST_MODEL, count=rounds),)
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
-        weights = given(query.parameters)
+        weights = required_parameters(query.parameters)
         rows = [self.trained(weights, block, party, context.secrets) for party, context in enumerate(contexts)]
         if not np.isfinite(rows).all():
             raise self.study.error(
@@ -146,7 +146,7 @@ class AveragedModels(LocalTraining):
     def conclude(self, ask: Asker) -> Conversation:
         weights, watch = self.model.initial(), self.watch()
         for turn in range(self.options.rounds):
-            _, total = yield from self.asked(ask, Query("model", weights, turn))
+            _, total = yield from self.ask_within_bounds(ask, Query("model", weights, turn))
             weights = total.noisy / total.survivors
             if watch.is_over(turn, weights):
                 break

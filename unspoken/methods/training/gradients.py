@@ -16,7 +16,7 @@ from unspoken.methods.training.base import Training
 from unspoken.methods.training.batches import SLACK, Batches, OwnBatches, PoissonBatches, PooledBatches
 from unspoken.methods.training.optimizer import Optimizer
 from unspoken.methods.training.options import GradientOptions
-from unspoken.methods.workloads import Asker, Query, given
+from unspoken.methods.workloads import Asker, Query, required_parameters
 from unspoken.study import Study
 
 NAME = "gradient"
@@ -109,7 +109,7 @@ class GradientDescent(Training[GradientOptions]):
         return tuple(notes)
 
     def contribute(self, query: Query, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
-        weights = given(query.parameters)
+        weights = required_parameters(query.parameters)
         taken = [
             np.flatnonzero(self.batches.is_taken(int(count), context))
             for count, context in zip(block.counts, contexts, strict=True)
@@ -125,7 +125,7 @@ class GradientDescent(Training[GradientOptions]):
         for turn in range(self.options.rounds):
             if self.batches.by_tokens:
                 yield Tokens(turn)
-            weights, total = yield from self.asked(ask, Query(NAME, weights, turn))
+            weights, total = yield from self.ask_within_bounds(ask, Query(NAME, weights, turn))
             gradient, expected = self.projection.lift(total.noisy, turn), self._expected_batch(total)
             weights = optimizer.step(weights, gradient / expected)
             if watch.is_over(turn, weights):
