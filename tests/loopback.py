@@ -123,7 +123,7 @@ class Loopback:
         assert coordinator.release is not None
         largest = max(peer.sent for address, peer in relay.peers.items() if address.startswith("party:"))
         totals = coordinator.totals
-        there, failed = dict(totals.participation), dict(coordinator.tries.failed)
+        there, failed = dict(totals.participation), dict(coordinator.attempts.failed)
         moved, counted = relay.bytes, totals.counted
         return Outcome(engine, coordinator.release, there, began, seconds, moved, largest, counted, failed)
 

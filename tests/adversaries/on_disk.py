@@ -15,10 +15,10 @@ from cast import VICTIM, Cast, study_of
 from disks import FailingDisk, Folder, PowerCut
 from unspoken.engines.actors import Vanishing
 from unspoken.methods.parameters import Refused
+from unspoken.roles.attempts import next_attempt
 from unspoken.roles.file_store import Disk
 from unspoken.roles.messages import Ask, Assist, Carried, Over
 from unspoken.roles.store import StoreError
-from unspoken.roles.tries import next_attempt
 from unspoken.summation.base import Envelope, Rejected
 
 SCENES = [

@@ -61,7 +61,7 @@ def test_parties_sign_no_certificate_that_has_forgotten_what_they_spent(
     monkeypatch.setattr(Totals, name, unlucky)
     cast.totals()
     sums, plan = sum(planned.count for planned in cast.plan.sums), cast.plan
-    honest = content_of(cast, dict(cast.coordinator.tries.failed))
+    honest = content_of(cast, dict(cast.coordinator.attempts.failed))
     # How much noise vanished parties left in CAPE's messages no single party knows.
     smaller = honest["happened"]["epsilon"] / (10.0 if method == "cape" else 2.0)
     assert honest["happened"]["attempts"] == sums + 1

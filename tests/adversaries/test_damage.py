@@ -222,7 +222,7 @@ def test_a_coordinator_whose_power_fails_at_any_write_opens_no_attempt_twice_and
         coordinator = cast.coordinator
         assert coordinator.release is not None
         assert sorted(set(cast.opened)) == cast.opened
-        counted = sum(map(len, coordinator.totals.participation.values())) + sum(coordinator.tries.failed.values())
+        counted = sum(map(len, coordinator.totals.participation.values())) + sum(coordinator.attempts.failed.values())
         left = max(party._state.turns[name].spent for party in cast.parties.values() for name in party._state.turns)
         assert left <= counted <= cast.plan.rounds + 1
     assert cuts >= 2

@@ -24,9 +24,9 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.methods.training.batches import FixedBatches
 from unspoken.noise.stream import SecretStream
+from unspoken.roles.attempts import next_attempt
 from unspoken.roles.messages import Carried, ask_for, carried
 from unspoken.roles.party import Party
-from unspoken.roles.tries import next_attempt
 from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Envelope
 from unspoken.summation.shuffle_course import Announce, Confirm, Publish, Signed, Submit

@@ -18,8 +18,8 @@ from unspoken.engines.network.cards import find_identity
 from unspoken.engines.network.frames import ENDING, Countersigned, Done, Ending, Got, Leaving, Piece, packed, unpacked
 from unspoken.engines.network.link import Link
 from unspoken.engines.network.sign_in import ServerSignIn
+from unspoken.roles.attempts import next_attempt
 from unspoken.roles.messages import Ask, Carried
-from unspoken.roles.tries import next_attempt
 from unspoken.summation.base import COORDINATOR, Rejected, Roster
 from unspoken.summation.keys import Identity
 

@@ -30,8 +30,8 @@ from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Denied, Piece, packed
 from unspoken.engines.network.link import Arrived
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
+from unspoken.roles.attempts import next_attempt
 from unspoken.roles.messages import Ask, Carried
-from unspoken.roles.tries import next_attempt
 from unspoken.summation.base import Aborted, Envelope, Roster
 from unspoken.summation.keys import Identity
 
@@ -323,7 +323,7 @@ def lied_to(public: Path, monkeypatch: pytest.MonkeyPatch, lie: Lie) -> Any:
     monkeypatch.setattr(loopback, "DEADLINES", Deadlines(1.5, 60.0, 0.2))
     monkeypatch.setattr(loopback, "Client", functools.partial(Client, told=Told(line=said.append)))
     network, recording = made(study_of(public, "turns", "secagg+"))
-    network.actors.coordinator.tries._most_free = 0
+    network.actors.coordinator.attempts._most_free = 0
     lie(network)
     with suppress(Aborted):
         asyncio.run(network.run([]))

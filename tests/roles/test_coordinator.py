@@ -279,7 +279,7 @@ def test_a_free_attempt_is_made_again_a_number_of_times(public: Path) -> None:
     assert last.value.__cause__ is ended.value
     assert str(last.value).endswith("Nothing that depends on records had left a party, so it cost no epsilon")
     assert sorted(set(attempts)) == attempts
-    assert not coordinator.tries.failed
+    assert not coordinator.attempts.failed
 
 
 def test_an_attempt_with_vectors_is_not_made_again_unless_the_plan_has_another(public: Path) -> None:
@@ -292,7 +292,7 @@ def test_an_attempt_with_vectors_is_not_made_again_unless_the_plan_has_another(p
             coordinator.retry(ended)
         with pytest.raises(Aborted, match="it ended"):
             coordinator.retry(ended)
-        assert coordinator.tries.failed == {"model": attempts}
+        assert coordinator.attempts.failed == {"model": attempts}
 
 
 class Leaving(Cast):
@@ -325,7 +325,7 @@ def test_if_the_noise_of_messages_can_never_be_added_up_others_send_new_ones(pub
         kinds = [kind for _, kind in asked]
         cancels[attempts] = kinds.count("Cancel")
         assert kinds.count("Collect") == attempts
-        assert cast.coordinator.tries.failed == {cast.plan.sums[0].name: 1}
+        assert cast.coordinator.attempts.failed == {cast.plan.sums[0].name: 1}
         # Each party counts by itself how often it may be begun with.
         assert cancels[attempts] <= attempts + FREE_ATTEMPTS
     assert cast.coordinator.totals.participation[cast.plan.sums[0].name][0].sent == PARTIES - 1

@@ -132,7 +132,9 @@ def test_wherever_it_is_stopped_it_goes_on_and_forgets_no_attempt(
             assert sorted(set(cast.opened)) == cast.opened
             assert sorted(set(cast.answered)) == cast.answered
             # What the certificate counts is no less than what has left, and more only by what may have.
-            counted = sum(map(len, coordinator.totals.participation.values())) + sum(coordinator.tries.failed.values())
+            counted = sum(map(len, coordinator.totals.participation.values())) + sum(
+                coordinator.attempts.failed.values()
+            )
             assert 0 <= counted - len(cast.sent) <= 1
             assert counted <= cast.plan.rounds + 1
             again = Coordinator(
@@ -141,7 +143,7 @@ def test_wherever_it_is_stopped_it_goes_on_and_forgets_no_attempt(
             assert again.release is not None
             assert again.release.to_json() == coordinator.release.to_json()
             assert again.totals.participation == coordinator.totals.participation
-            assert (again.tries.failed, again.is_over) == (coordinator.tries.failed, True)
+            assert (again.attempts.failed, again.is_over) == (coordinator.attempts.failed, True)
 
 
 def test_answers_are_recalled_bit_by_bit(public: Path) -> None:

@@ -16,7 +16,6 @@ from cast import EACH_SCENE, Cast, study_of
 from unspoken.methods.base import Cancel, Collect, Pool, Request, Sum, Tokens, Vote, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.roles import coordinator, role
-from unspoken.roles.attempts import largest_request
 from unspoken.roles.messages import (
     Ask,
     Assist,
@@ -29,6 +28,7 @@ from unspoken.roles.messages import (
     request_of,
     unpacked,
 )
+from unspoken.roles.planned_requests import largest_request
 from unspoken.summation.base import Envelope, Rejected
 
 ATTEMPT = bytes(range(16))

@@ -19,9 +19,9 @@ from cast import EACH_SCENE, VICTIM, Cast, honest, study_of
 from unspoken.methods.base import Method, Sum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan, PlannedSum
-from unspoken.roles.attempts import draws_by_tokens
 from unspoken.roles.messages import Ask, Carried
 from unspoken.roles.party import Party
+from unspoken.roles.planned_requests import draws_by_tokens
 from unspoken.roles.store import MemoryStore
 from unspoken.study import Study
 from unspoken.summation.base import Envelope, Rejected

@@ -46,7 +46,7 @@ def run(method: Method, plan: Plan, federation: Federation, conditions: Conditio
     seconds, largest = time.perf_counter() - started, max(actors.sent.values(), default=0)
     totals = coordinator.totals
     there, moved = dict(totals.participation), actors.bytes
-    known = totals.counted, dict(coordinator.tries.failed), totals.noise
+    known = totals.counted, dict(coordinator.attempts.failed), totals.noise
     return Outcome(_ENGINE, coordinator.release, there, began, seconds, moved, largest, *known)
 
 

@@ -42,10 +42,10 @@ from unspoken.methods.base import (
 from unspoken.methods.planning import Plan
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.noise.stream import SecretStream
+from unspoken.roles.attempts import AttemptCounts, given_up
 from unspoken.roles.contributor import Contributor
 from unspoken.roles.secrets import PartySecrets, common_root
 from unspoken.roles.totals import Totals, nothing
-from unspoken.roles.tries import Tries, given_up
 from unspoken.summation.base import ATTEMPT_BYTES, COORDINATOR, Aborted, address_of
 from unspoken.summation.simulated_keys import SimulatedKeys
 
@@ -73,7 +73,7 @@ def run(running: Answering, answer: Callable[[Request], Answer], engine: str) ->
     except StopIteration as end:
         release = release_of(running.method, end)
     there, counted = dict(running.totals.participation), running.totals.counted
-    seconds, failed = time.perf_counter() - started, dict(running.tries.failed)
+    seconds, failed = time.perf_counter() - started, dict(running.attempts.failed)
     moved, noise = (running.bytes, running.largest), running.totals.noise
     return Outcome(engine, release, there, began, seconds, *moved, counted, failed, noise)
 
@@ -94,7 +94,7 @@ class Answering:
         """The roots of the parties' common noise, by the name of the messages that it is for, and by the turn"""
         self._positions: dict[int, TokenPositions] = {}
         # The same parties vanish in every attempt, so an attempt that failed in its setup would fail again.
-        self.tries = Tries(plan, free=0)
+        self.attempts = AttemptCounts(plan, free=0)
         self._exchange: Exchange | None = None
         self.bytes = self.largest = 0
 
@@ -117,7 +117,7 @@ class Answering:
             finally:
                 if self._exchange is not None:
                     self._count(self._exchange.post)
-            self.tries.succeeded(waiting.pop(0))
+            self.attempts.succeeded(waiting.pop(0))
             if not waiting:
                 return answer
 
@@ -125,9 +125,9 @@ class Answering:
         """The next requests after a failed attempt; raises `Aborted` if the plan has none left."""
         left = self._exchange is not None and self._exchange.left
         try:
-            return self.tries.again(request, left, ended)
+            return self.attempts.again(request, left, ended)
         except Aborted:
-            raise given_up(self.plan, self.totals.participation, self.tries, ended) from ended
+            raise given_up(self.plan, self.totals.participation, self.attempts, ended) from ended
 
     def _attempt(self, request: Request, secrets: SecretStream) -> Total:
         root = secrets.key()

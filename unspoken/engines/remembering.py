@@ -63,13 +63,13 @@ class Remembered:
         return request.name, self._run.prepared[request.name]
 
     def _counts(self, request: Request) -> _Counts:
-        return _Counts(self._run.bytes, self._run.largest, self._run.tries.failed[request.name])
+        return _Counts(self._run.bytes, self._run.largest, self._run.attempts.failed[request.name])
 
     def _recall(self, request: Request, entry: Entry, roots: Roots) -> Total:
         run = self._run
         run.bytes, run.largest = run.bytes + entry.moved, run.largest + entry.largest
-        run.tries.succeeded(request)
-        run.tries.failed[request.name] += entry.failed
+        run.attempts.succeeded(request)
+        run.attempts.failed[request.name] += entry.failed
         if isinstance(request, ZeroSum):
             run.prepared[request.name] = roots
         return entry.kept.recall(request, run.totals)

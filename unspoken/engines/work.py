@@ -15,8 +15,8 @@ from unspoken.data.federation import BLOCK_PARTIES, Federation
 from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, TokenPositions, ZeroSum
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.attempts import protocol_for
 from unspoken.roles.contributor import Contributor
+from unspoken.roles.planned_requests import protocol_for
 from unspoken.roles.secrets import PartySecrets
 from unspoken.summation.base import Envelope, Party, Protocol
 from unspoken.summation.simulated_keys import SimulatedEndpoints

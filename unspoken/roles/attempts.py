@@ -1,115 +1,137 @@
-"""Which protocol answers a request, and how large its messages can be. All roles derive both from the plan alone."""
+"""Attempts at a request: how they are identified, how many there may be, and what must be asked again before a new one.
+
+Each identifier is larger than all earlier ones. A party that remembers the last one can therefore recognise every used
+one.
+
+An attempt is *spent* once vectors may have left the parties. The plan fixes how many spent attempts each total may
+have, and ε counts them all. An attempt that ended earlier is *free*. Free attempts are limited too (`FREE_ATTEMPTS`),
+because every attempt draws the protocol's random choices again, and each draw may come out badly.
+
+A new attempt at a secure sum needs nothing else: noise, batch and masks are derived from a secret root of that attempt,
+so a second sum is an independent release, which the plan counts. Two kinds of totals need more:
+
+- Messages in the open under prepared noise (CAPE). A message is f + ê + g, and the sum of all ê is known. If a party
+  sent two messages f + ê + g and f' + ê + g' under the same ê, their difference (f − f') + (g − g') would not contain
+  ê. The coordinator chooses the parameters of the second request, so f and f' may move in opposite directions, and only
+  the variance b of g would hide the change, where the plan counts on about h·b for h honest parties
+  (`privacy.correlated`). Hence a party sends one message under its ê of a turn and then forgets this ê; if it is asked
+  again within the same attempt, it repeats the same bytes. Another attempt needs newly prepared noise. Given the data,
+  its messages and its sum of ê are then independent of the first attempt's, so the two compose. If the sum of ê is made
+  after the messages, a similar rule holds for the sum: two sums over different sets of parties would differ by a
+  party's ê. Hence a party adds its ê to one sum only and then forgets it; another attempt at the sum needs new
+  messages.
+- Batches by tokens. A list serves one vector (see `methods.training.batches`), so another attempt needs another list.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import time
+from collections import Counter
+from collections.abc import Mapping
 
-from unspoken.methods.base import Cancel, Collect, Method, Request, Sum, Tokens, Vote, ZeroSum
-from unspoken.methods.parameters import Refused
-from unspoken.methods.planning import Plan, PlannedSum
-from unspoken.roles.messages import largest_ask, largest_carried
-from unspoken.summation.base import NO_ATTEMPT, Protocol
+from unspoken.methods.base import Cancel, Collect, PartyRequest, Request, Tokens, ZeroSum
+from unspoken.methods.planning import Plan
+from unspoken.methods.planning.mechanisms import Participation
+from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.roles.planned_requests import draws_by_tokens
+from unspoken.summation.base import ATTEMPT_BYTES, Aborted
+
+_COUNT_BYTES = 8
+_LARGEST = (1 << 8 * _COUNT_BYTES) - 1
 
 
-def _sum_asked_for(plan: Plan, name: str) -> PlannedSum:
-    """The plan's sum of this name; `Refused` if there is none."""
-    for planned in plan.sums:
-        if planned.name == name:
-            return planned
-    raise Refused(f'the request is for "{name}", which is not in the plan.')
+def next_attempt(last: bytes = b"") -> bytes:
+    """An identifier that is larger than the last one, and unpredictable.
 
-
-def check_planned(plan: Plan, request: Request, turn: int) -> None:
-    """Refuse a request that the plan does not have: by its name, by its kind (secure sum, vote, open messages), or by
-    its turn.
-
-    A vector for a secure sum carries only a share of the noise, so it must never be collected in the open.
+    A coordinator that lost its state does not know the last one. Its clock then makes a larger identifier likely;
+    parties refuse one that is not larger.
     """
-    name, count = request.name, 1
-    match request:
-        case Tokens():
-            count = max((planned.count for planned in plan.sums if draws_by_tokens(planned)), default=0)
-            fits = count > 0
-        case ZeroSum():
-            fits = _sum_asked_for(plan, name).noise.prepares
-        case Cancel():
-            count, fits = _sum_asked_for(plan, name).count, _sum_asked_for(plan, name).noise.cancels
-        case Sum() | Vote():
-            count, fits = _sum_asked_for(plan, name).count, _sum_asked_for(plan, name).noise.summed
-        case Collect():
-            planned = _sum_asked_for(plan, name)
-            count, fits = planned.count, not (planned.noise.summed or planned.noise.pooled)
-        case _:
-            fits = False
-    if not fits:
-        raise Refused(f'the request for "{name}" is for a {request.described}, which is not how the plan has it.')
-    if not 0 <= turn < count:
-        each = f", in {plan.attempts} attempts each" if plan.attempts > 1 else ""
-        often = "once" if count == 1 else f"{count} times"
-        raise Refused(f'"{name}" is asked for more often than planned, which is {often}{each}.')
+    count = max(time.time_ns(), int.from_bytes(last[:_COUNT_BYTES], "big") + 1)
+    return min(count, _LARGEST).to_bytes(_COUNT_BYTES, "big") + os.urandom(ATTEMPT_BYTES - _COUNT_BYTES)
 
 
-def draws_by_tokens(planned: PlannedSum) -> bool:
-    """Whether a shuffled list of tokens decides which records are in this sum."""
-    return planned.sampling is not None and planned.sampling.tokens
+def requests_before(plan: Plan, request: Request) -> list[Request]:
+    """The requests that must be made again before `request`, if vectors have left in an earlier attempt at it."""
+    if isinstance(request, PartyRequest):
+        planned = plan.sum_named(request.name)
+        if draws_by_tokens(planned):
+            return [Tokens(request.turn)]
+        if isinstance(request, Collect) and planned.noise.prepares:
+            return [ZeroSum(request.name)]
+    if isinstance(request, Cancel):
+        if request.messages is None:
+            raise ValueError(f'Expected the request for the messages of "{request.name}".')
+        return [request.messages]
+    return []
 
 
-def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Protocol:
-    """The protocol that answers a request by adding up vectors."""
-    match request:
-        case Sum(name) | Vote(name):
-            return plan.protocol(plan.sum_named(name), turn, attempt)
-        case ZeroSum(name):
-            return plan.preparation(plan.sum_named(name), attempt)
-        case Cancel(name):
-            return plan.cancellation(plan.sum_named(name), turn, attempt)
-        case Collect(name):
-            return plan.collection(plan.sum_named(name), turn, request.only, attempt)
-        case _:
-            raise ValueError(f"Expected a request for vectors, got {type(request).__name__}.")
+class AttemptCounts:
+    """The coordinator's count of attempts. Every party counts for itself as well."""
+
+    def __init__(self, plan: Plan, free: int = FREE_ATTEMPTS) -> None:
+        self._plan, self._most_free = plan, free
+        self._spent: Counter[tuple[str, int]] = Counter()
+        self._free: Counter[tuple[str, int]] = Counter()
+        self.failed: Counter[str] = Counter()
+        """The number of spent attempts that gave no total, by the total's name"""
+
+    def succeeded(self, request: Request) -> None:
+        """Count an attempt that gave an answer."""
+        self._spent[_key(request)] += 1
+
+    def number(self, request: Request) -> int:
+        """The number of the attempt at this request that is under way, from 1."""
+        return self._spent[_key(request)] + self._free[_key(request)] + 1
+
+    def again(self, request: Request, left: bool, ended: Aborted) -> list[Request]:
+        """Count an attempt that ended without an answer. Returns the requests to make now; raises `ended` if no more is
+        allowed.
+
+        `left` says whether vectors may have left the parties in this attempt.
+        """
+        if not left:
+            self._free[_key(request)] += 1
+            if self._free[_key(request)] <= self._most_free_of(request):
+                return [request]
+            if not isinstance(request, Cancel):
+                raise ended
+            # The noise of these messages cannot be added up, so they are useless, but they have left: they count as
+            # spent. Other parties may send new messages.
+        else:
+            self._spent[_key(request)] += 1
+        if isinstance(request, PartyRequest | Cancel):
+            self.failed[request.name] += 1
+        asked = [*requests_before(self._plan, request), request]
+        if any(self._spent[_key(other)] >= self._plan.attempts for other in asked):
+            raise ended
+        return asked
+
+    def _most_free_of(self, request: Request) -> int:
+        """The number of free attempts that a request may have by now. For `Cancel`, each list of messages gets an equal
+        share of them: a sender may be gone for good, and then only new messages help."""
+        if not isinstance(request, Cancel) or request.messages is None:
+            return self._most_free
+        return self._most_free * self._spent[_key(request.messages)] // self._plan.attempts
 
 
-def largest_request(method: Method, plan: Plan) -> int:
-    """The largest size of a request of the plan, to a party or a helper."""
-    found = [largest_ask(Tokens().name)]
-    for planned in plan.sums:
-        for turn in {0, min(1, planned.count - 1), planned.count - 1}:
-            asked = Sum(planned.name, None, turn)
-            found.append(largest_ask(planned.name, method.parameters(asked).size, method.indices(asked).size))
-    return max(found)
+def given_up(
+    plan: Plan, participation: Mapping[str, list[Participation]], attempts: AttemptCounts, ended: Aborted
+) -> Aborted:
+    """`ended`, with what the run has cost so far: a vector that has left may have been opened in secret."""
+    made = sum(map(len, participation.values())) + sum(attempts.failed.values())
+    if plan.is_pooled or not plan.guarantee.is_promise:
+        return ended
+    cost = "Nothing that depends on records had left a party, so it cost no epsilon"
+    if made:
+        spent = plan.guarantee_after(dict(participation), attempts.failed).epsilon
+        times = "once" if made == 1 else f"{made} times"
+        cost = (
+            f"Vectors had left {times} and may have been opened in secret, so epsilon = {spent:.4g} of the planned "
+            f"{plan.guarantee.epsilon:.4g} is spent"
+        )
+    return Aborted(f"{str(ended).rstrip('.')}. {cost}", ended.blamed, ended.evidence)
 
 
-def largest_assist(plan: Plan) -> int:
-    """The largest size of a message that tells a helper of an attempt."""
-    return max((largest_ask(planned.name) for planned in plan.sums), default=0)
-
-
-def largest_message(plan: Plan, request: Request, turn: int) -> int:
-    """The largest size of a message of the protocol that answers the request."""
-    if isinstance(request, Tokens):
-        return largest_carried(plan.shuffle(turn, NO_ATTEMPT).session.largest_message)
-    return largest_carried(protocol_for(plan, request, turn, NO_ATTEMPT).largest_message)
-
-
-def largest_of_study(plan: Plan) -> int:
-    """The largest size of any message of a protocol in the whole study.
-
-    Connections allow this size at all times, because a message of an attempt that is over may still arrive.
-    """
-    return max((largest_message(plan, request, turn) for request, turn in _asked(plan)), default=0)
-
-
-def _asked(plan: Plan) -> Iterator[tuple[Request, int]]:
-    """The plan's requests to parties, each for its first and its last turn."""
-    for planned in plan.sums:
-        for turn in {0, planned.count - 1}:
-            if draws_by_tokens(planned):
-                yield Tokens(turn), turn
-            if planned.noise.prepares:
-                yield ZeroSum(planned.name), 0
-            if planned.noise.cancels:
-                yield Cancel(planned.name, turn), turn
-            if planned.noise.summed:
-                yield Sum(planned.name, None, turn), turn
-            elif not planned.noise.pooled:
-                yield Collect(planned.name, None, turn), turn
+def _key(request: Request) -> tuple[str, int]:
+    return request.counted_as, request.turn

@@ -15,7 +15,7 @@ from unspoken.methods.base import Contribution, Method, PartyContext, PartyReque
 from unspoken.methods.planning import Plan, PlannedSum
 from unspoken.methods.planning.mechanisms import NoiseSource
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.attempts import check_planned
+from unspoken.roles.planned_requests import check_planned
 from unspoken.roles.secrets import PartySecrets
 from unspoken.types import Words
 

@@ -33,13 +33,13 @@ from unspoken.methods.base import (
 from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.attempts import largest_message, largest_of_study, protocol_for
+from unspoken.roles.attempts import AttemptCounts, given_up, next_attempt
 from unspoken.roles.coordinator_log import CoordinatorLog
 from unspoken.roles.messages import Carried, Over, ask_for, assist_with, carried, unpacked
+from unspoken.roles.planned_requests import largest_message, largest_of_study, protocol_for
 from unspoken.roles.stages import ShufflingStages, Stage, Stages, SummingStages
 from unspoken.roles.store import Store
 from unspoken.roles.totals import Totals
-from unspoken.roles.tries import Tries, given_up, next_attempt
 from unspoken.summation.addresses import is_party, party_at
 from unspoken.summation.base import Aborted, Envelope, Protocol, Rejected, Roster, SignedStatement, address_of
 from unspoken.summation.base import Coordinator as SummationCoordinator
@@ -68,7 +68,7 @@ class Coordinator:
         self.totals = Totals(self.plan)
         self.release: Release | None = None
         self._request: Request = Pool()
-        self.tries = Tries(self.plan)
+        self.attempts = AttemptCounts(self.plan)
         self._waiting: list[Request] = []
         """Requests to make before the method goes on"""
         self._attempt, self._largest, self._largest_ever = b"", 0, largest_of_study(self.plan)
@@ -183,7 +183,7 @@ class Coordinator:
         """Open another attempt at the request, after one has ended in `ended`; raises `ended` if the plan allows no
         more.
 
-        Attempts that ended before vectors could leave are free, up to a number (`roles.tries`).
+        Attempts that ended before vectors could leave are free, up to a number (`roles.attempts`).
         """
         if self._stages is None:
             raise ended
@@ -195,9 +195,9 @@ class Coordinator:
         """Count an attempt that has ended, and queue the requests of the next one; raises an error if the plan allows
         no more."""
         try:
-            self._waiting = self.tries.again(self._request, left, ended) + self._waiting
+            self._waiting = self.attempts.again(self._request, left, ended) + self._waiting
         except Aborted:
-            raise given_up(self.plan, self.totals.participation, self.tries, ended) from ended
+            raise given_up(self.plan, self.totals.participation, self.attempts, ended) from ended
 
     def _blame(self, faults: Mapping[str, str], evidence: tuple[SignedStatement, ...]) -> None:
         self.blamed |= faults
@@ -244,7 +244,7 @@ class Coordinator:
 
     def _answered(self, answer: Answer) -> None:
         """Count an attempt that gave an answer, and go on to the next request, or to the release."""
-        self.tries.succeeded(self._request)
+        self.attempts.succeeded(self._request)
         if self._waiting:
             return
         try:

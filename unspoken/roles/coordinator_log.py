@@ -4,7 +4,7 @@ The coordinator logs three things before it acts on them: an attempt, before any
 leave, before it sends the messages that let them; and each answer. After a restart the logged answers are fed to the
 method's generator again, up to the request that was under way. The attempt at this request has ended with the process
 and is never continued, so no attempt has two totals. It counts as free if no vector can have left, and as a spent one
-otherwise (`roles.tries`).
+otherwise (`roles.attempts`).
 
 At the end the log has the released file and the certificate, or the reason why there is none, and who has signed it.
 """

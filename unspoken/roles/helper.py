@@ -10,8 +10,8 @@ import msgspec
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import KEY_BYTES, SecretStream
-from unspoken.roles.attempts import check_planned, largest_assist, largest_of_study, protocol_for
 from unspoken.roles.messages import Assist, Carried, Over, assisted, largest_carried
+from unspoken.roles.planned_requests import check_planned, largest_assist, largest_of_study, protocol_for
 from unspoken.roles.role import Answer, Role
 from unspoken.roles.store import Store
 from unspoken.summation.base import Endpoint, Envelope, Roster

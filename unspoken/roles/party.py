@@ -27,7 +27,10 @@ from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.privacy.events import Event
 from unspoken.privacy.ledger import Charges, OverLimit, Run
-from unspoken.roles.attempts import (
+from unspoken.roles.contributor import Contributor
+from unspoken.roles.courses import Course, Shuffling, Summing
+from unspoken.roles.messages import Ask, Carried, Over, request_of
+from unspoken.roles.planned_requests import (
     check_planned,
     draws_by_tokens,
     largest_message,
@@ -35,9 +38,6 @@ from unspoken.roles.attempts import (
     largest_request,
     protocol_for,
 )
-from unspoken.roles.contributor import Contributor
-from unspoken.roles.courses import Course, Shuffling, Summing
-from unspoken.roles.messages import Ask, Carried, Over, request_of
 from unspoken.roles.role import Answer, Role
 from unspoken.roles.secrets import PartySecrets
 from unspoken.roles.store import Store, StoreError

@@ -141,7 +141,7 @@ def _outcome(server: Conductor[Any], coordinator: Coordinator, seconds: float) -
         raise RuntimeError("The coordinator ended without a release.")
     totals, relay = coordinator.totals, server.relay
     largest = max(peer.sent for address, peer in relay.peers.items() if address.startswith("party:"))
-    there, failed = dict(totals.participation), dict(coordinator.tries.failed)
+    there, failed = dict(totals.participation), dict(coordinator.attempts.failed)
     moved, known = relay.bytes, (totals.counted, failed, totals.noise)
     began = datetime.fromtimestamp(coordinator.log.began or time.time(), UTC)
     return Outcome(server.engine, coordinator.release, there, began, seconds, moved, largest, *known, simulated=False)

@@ -118,7 +118,7 @@ class Watch:
             absent=tuple(absent[:_NAMED]),
             round=min(made + 1, rounds),
             rounds=rounds,
-            attempt=coordinator.tries.number(coordinator.request),
+            attempt=coordinator.attempts.number(coordinator.request),
             survivors=self._survivors,
             bytes=self._bytes,
         )
