@@ -167,7 +167,7 @@ def test_numbers_in_columns_of_other_kinds_are_taken() -> None:
 def test_weights_of_records_and_sparse_features_are_refused_in_one_sentence() -> None:
     for model, features, labels in ((classifier(), X, Y), (regressor(), SICK, COURSE)):
         assert not has_fit_parameter(model, "sample_weight")
-        with pytest.raises(TypeError, match=r"^sample_weight is not served: .*; leave it out\.$"):
+        with pytest.raises(TypeError, match=r"^sample_weight is not supported: .*; leave it out\.$"):
             model.fit(features, labels, sample_weight=np.ones(len(labels)))
         with pytest.raises(TypeError, match=r"^fit\(\) got an unexpected keyword argument 'weights'$"):
             model.fit(features, labels, weights=1)

@@ -106,7 +106,7 @@ def test_a_sample_weight_of_none_is_none() -> None:
     regressor().fit(features, labels, groups, sample_weight=None)
     chosen = PrivateClassifier(epsilon=20.0, classes=[0, 1], norm=1.3)
     chosen.fit(features, (labels > 20).astype(int), groups, sample_weight=None)
-    with pytest.raises(TypeError, match="sample_weight is not served"):
+    with pytest.raises(TypeError, match="sample_weight is not supported"):
         regressor().fit(features, labels, groups, sample_weight=np.ones(len(labels)))
 
 

@@ -122,7 +122,7 @@ def _refuse(unserved: dict[str, Any]) -> None:
     """Refuse arguments of `fit` that other estimators have; None is as good as not given."""
     unserved = {name: value for name, value in unserved.items() if name != "sample_weight" or value is not None}
     if "sample_weight" in unserved:
-        raise TypeError("sample_weight is not served: the promise rests on records that count alike; leave it out.")
+        raise TypeError("sample_weight is not supported: the promise needs records of equal weight; leave it out.")
     if unserved:
         raise TypeError(f"fit() got an unexpected keyword argument {next(iter(unserved))!r}")
 

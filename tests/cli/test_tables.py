@@ -161,7 +161,7 @@ def test_what_names_do_not_say_is_left_to_be_filled_in(tmp_path: Path, task: str
         (("--label", "a"), "--label and --classes are for --columns-of FILE; give it"),
         (("--columns-of", "t.csv", "--label", "a", "--classes", "x"), "--classes is 'x', but should be the possible"),
         (("--columns-of", "t.csv", "--label", "a", "--classes", "x,x"), "--classes is 'x,x', but should be"),
-        (("--columns-of", "t.csv", "--label", "a", "--matrix"), "--columns-of is for tables, and --matrix for none"),
+        (("--columns-of", "t.csv", "--label", "a", "--matrix"), "--columns-of is for a table, but --matrix asks"),
         (
             ("--columns-of", "twice.csv", "--label", "a"),
             "twice.csv: should begin with a line of column names, each",

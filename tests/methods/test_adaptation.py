@@ -55,7 +55,7 @@ def test_votes_of_parties_that_adapt_are_better_where_domains_differ(ballots: st
 
 @pytest.mark.parametrize("unit", ["record", {"group": 3}])
 def test_neighbours_that_one_record_may_all_replace_are_refused(unit: Any, tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match=r"adaptation is \"coral\", by which one record moves all .*unit = \"party\""):
+    with pytest.raises(StudyError, match=r"adaptation is \"coral\", with which one record moves .*unit = \"party\""):
         Voting(study(tmp_path, "voting", unit, ballots="neighbours", adaptation="coral"))
 
 

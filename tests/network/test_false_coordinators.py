@@ -57,7 +57,7 @@ def visits(expects: tuple[int, int], then: bytes = b"") -> list[int]:
 
 
 def test_a_message_that_was_never_sent_cannot_be_gone_on_with() -> None:
-    with pytest.raises(SignInRefused, match=r"cannot be gone on with \(byte 0 of message 7 is expected"):
+    with pytest.raises(SignInRefused, match=r"cannot continue this connection \(byte 0 of message 7 is expected"):
         visits((7, 0))
 
 

@@ -1,4 +1,4 @@
-"""A state that cannot be gone on with is told before anybody is asked: nobody agrees to what cannot be."""
+"""A state with which a study cannot go on is reported before anybody is asked to take part."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def test_nobody_is_convicted_by_what_another_signed_in_their_name(agreed: Study)
         (["--evidence", "{none}", "--study", "{study}"], "cannot be read .*; name the file with the evidence"),
         (["--evidence", "{text}", "--study", "{study}"], "is not JSON .*; get the file with the evidence anew"),
         (["--evidence", "{empty}", "--study", "{study}"], 'has no "evidence"; give what a run that was given up'),
-        (["--evidence", "{empty}"], "is checked by the keys of its study; give it with --study"),
+        (["--evidence", "{empty}"], "evidence is checked by the keys of its study; name the study with --study"),
         (["{empty}", "--evidence", "{empty}", "--study", "{study}"], "does not go with --evidence"),
         (["--evidence", "{list}", "--study", "{open}"], r"\[roster\] is missing, and evidence is checked by its keys"),
     ],

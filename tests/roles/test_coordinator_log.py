@@ -188,5 +188,5 @@ def test_a_state_of_another_study_or_another_version_is_refused(public: Path, tm
         folder.open(ME, "another study", "coordinator")
     cast = Restarted(study_of(public, "messages", "compute-nodes", 1), MemoryStore())
     cast.store = folder.open(role="coordinator")  # type: ignore[assignment]
-    with pytest.raises(StoreError, match="was kept by another version"):
+    with pytest.raises(StoreError, match="was written by another version"):
         cast.begin()

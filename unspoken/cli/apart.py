@@ -73,7 +73,7 @@ def _go_apart() -> None:
     if forward.signals:
         raise Stopped if forward.signals[0] == signal.SIGTERM else KeyboardInterrupt
     raise ClusterEnded(
-        "the cluster was lost, and the run with it; see to the memory of this machine, and run the same command again: "
+        "the cluster was lost, and the run with it; check that the machine has free memory, and run the command again: "
         "with --checkpoint it goes on from there."
     )
 

@@ -70,7 +70,7 @@ def _columns(file: Path | None, label: str | None, classes: str | None, task: st
             raise UnspokenError("--label and --classes are for --columns-of FILE; give it, or edit the study instead.")
         return None
     if matrix:
-        raise UnspokenError("--columns-of is for tables, and --matrix for none; leave one out.")
+        raise UnspokenError("--columns-of is for a table, but --matrix asks for a study without one; leave one out.")
     from unspoken.data.files import read_header
     from unspoken.data.tables import check_names
     from unspoken.templates import TableColumns

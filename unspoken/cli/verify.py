@@ -56,7 +56,7 @@ def _verify_evidence(evidence: Path, study: Path | None, other: Path | None, as_
     if other is not None:
         raise UnspokenError(f"{other} does not go with --evidence, which is checked by the study alone; leave it out.")
     if study is None:
-        raise UnspokenError(f"{evidence}: is checked by the keys of its study; give it with --study.")
+        raise UnspokenError(f"{evidence}: evidence is checked by the keys of its study; name the study with --study.")
     found = verify_evidence(evidence, study)
     if as_json:
         print_json(found.to_json())

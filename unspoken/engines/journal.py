@@ -92,7 +92,9 @@ class Journal:
         try:
             return msgspec.msgpack.decode(row[1], type=Entry)
         except msgspec.MsgspecError:
-            raise UnspokenError(f"{self._path}: was kept by another version; go on with that one.") from None
+            raise UnspokenError(
+                f"{self._path}: was written by another version of unspoken; use that version."
+            ) from None
 
     def begin(self, number: int, request: str) -> SecretStream:
         """The turn's secret randomness: that of the interrupted turn, or else a new one, which is on disk by then."""

@@ -144,8 +144,8 @@ class DefaultRule:
     def _reason(self) -> str:
         if self.features > MOST_WHITENED:
             return f"second moments of {self.features:,} features are too many to send"
-        needed = f"{self.features:,} features take {self.least_signal:,.3g}"
-        return f"the study's records outweigh the noise {self.signal:,.3g} times and {needed}"
+        needed = f"whitening {self.features:,} features needs {self.least_signal:,.3g}"
+        return f"the records' signal-to-noise ratio is {self.signal:,.3g} and {needed}"
 
     def first_map(self, mean: Floats, square: float, deviation: float) -> Reshaping:
         """A of turn 0 from the noisy mean and mean square, with noise of `deviation` on each number."""

@@ -127,8 +127,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         if self.options.adaptation != "none" and self.options.ballots == "neighbours" and study.group is not None:
             raise study.error(
                 "method.adaptation",
-                f'is "{self.options.adaptation}", by which one record moves all of a party\'s, so that it may replace '
-                'all neighbours and not one of k; use ballots = "ensemble", or protect whole parties '
+                f'is "{self.options.adaptation}", with which one record moves all records of its party, and so may '
+                'replace all neighbours instead of one of k; use ballots = "ensemble", or protect whole parties '
                 '(unit = "party")',
             )
         self._local = self._classifier("model", self.options.local_regularization)

@@ -89,8 +89,8 @@ class Attempt:
         """Refuse a log whose request here is not the one that the method makes now."""
         if self.request != _label(request):
             raise StoreError(
-                f'the coordinator\'s state asked for "{self.request}" where "{_label(request)}" is due: it was kept by '
-                "another version; go on with that one."
+                f'the coordinator\'s state asked for "{self.request}" where "{_label(request)}" is due: it was '
+                "written by another version of unspoken; use that version."
             )
 
     @property
@@ -126,7 +126,9 @@ class CoordinatorLog:
             try:
                 self._take(_RECORDS.decode(content))
             except (msgspec.MsgspecError, IndexError):
-                raise StoreError("the coordinator's state was kept by another version; go on with that one.") from None
+                raise StoreError(
+                    "the coordinator's state was written by another version of unspoken; use that version."
+                ) from None
 
     def _take(self, record: _Record) -> None:
         match record:

@@ -77,7 +77,7 @@ class Settings:
         if self.engine == ON_A_CLUSTER:
             cluster.check_study(study)
             if self.processes:
-                raise DataError('processes are there anyway if the engine is "ray"; leave them out.')
+                raise DataError('processes is given, but the engine "ray" always uses processes; leave it out.')
 
     def connected(self) -> AbstractContextManager[object]:
         """The cluster, if there is one: who cannot reach it has spent nothing."""

@@ -221,7 +221,7 @@ class Client:
         try:
             self._link.resume(accepted.expects)
         except Rejected as reason:
-            raise SignInRefused(f"{self._where}: the coordinator cannot be gone on with ({reason}).") from None
+            raise SignInRefused(f"{self._where}: the coordinator cannot continue this connection ({reason}).") from None
         # Acknowledgements of the last connection are void: on a new one each side says what it expects.
         self._held.clear()
         self._extra = [] if self._done is None else [packed(self._done)]

@@ -49,8 +49,8 @@ def doubt(plan: Plan) -> str | None:
     fewer = f"at most {few:,} features" if few > study.data.has_intercept else "far fewer features"
     numbers = f"{size:,} features" + (f" of {classes} classes" if study.task == "classification" else "")
     return (
-        f"the noise hides almost all that the {units:,} {who} of [parties] can say: they outweigh it {signal:.3g} "
-        f"times, but {numbers} take {needed:.3g}, so expect a model that is little better than always saying "
+        f"the noise hides almost all that the {units:,} {who} of [parties] can say: their signal-to-noise ratio is "
+        f"{signal:.3g}, but {numbers} need {needed:.3g}, so expect a model that is little better than always saying "
         f"{_CONSTANT[study.task]}; have at least {needed / signal:.1f} times as many {who}, or as much more epsilon, "
         f"or {fewer}"
     )
