@@ -1,8 +1,9 @@
 """The store of a role, for all that must survive a crash: one snapshot, and the messages that were taken since.
 
 Everything that an outgoing message depends on is stored before the message leaves. Records on which nothing sent
-depends may wait: an appended record is safe once `sync` has returned, and one `sync` may serve many records.
-`roles.file_store` is the store on disk.
+depends may wait: an appended record or a snapshot is safe once `sync` has returned, and one `sync` may serve many. So a
+power cut never takes a role back behind its last answer. What it then has not taken are messages without an answer,
+which engines repeat. `roles.file_store` is the store on disk.
 """
 
 from __future__ import annotations
