@@ -130,7 +130,7 @@ def _why(error: BaseException) -> str:
 def package_of(group: str, name: str) -> tuple[str, str] | None:
     """The package that declares this name, and its version, if it is known."""
     entries = _declared(group).get(name, ())
-    return next(((entry.dist.name, entry.dist.version) for entry in entries if entry.dist is not None), None)
+    return next((_told(entry.dist) for entry in entries if entry.dist is not None), None)
 
 
 class Group(Mapping[str, type[Kind]], Generic[Kind]):
@@ -176,10 +176,10 @@ def _declared(group: str) -> dict[str, list[EntryPoint]]:
 
 
 def _package(entry: EntryPoint) -> str:
-    return _name(entry.dist) if entry.dist is not None else "unknown"
+    return _told(entry.dist)[0] if entry.dist is not None else "unknown"
 
 
 @cache
-def _name(package: Distribution) -> str:
-    """Its name, for which its metadata is read: once."""
-    return package.name
+def _told(package: Distribution) -> tuple[str, str]:
+    """Its name and its version, for which its metadata is read: once."""
+    return package.name, package.version
