@@ -70,8 +70,15 @@ def neighbours(folds: Any, row: int) -> tuple[tuple[Floats, Integers], tuple[Flo
     return (features, labels), (replaced, other)
 
 
-@pytest.mark.parametrize("method", ["helmet", "moments"])
-@pytest.mark.parametrize("folds", [KFold(2), KFold(3, shuffle=True, random_state=0)])
+@pytest.mark.parametrize(
+    ("method", "folds"),
+    [
+        ("helmet", KFold(2)),
+        ("moments", KFold(3, shuffle=True, random_state=0)),
+        pytest.param("helmet", KFold(3, shuffle=True, random_state=0), marks=pytest.mark.long),
+        pytest.param("moments", KFold(2), marks=pytest.mark.long),
+    ],
+)
 def test_in_folds_without_regard_to_labels_a_record_moves_no_fit_by_more_than_planned(
     method: str, folds: KFold, moved: Any
 ) -> None:

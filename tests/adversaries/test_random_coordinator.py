@@ -154,7 +154,7 @@ def play(seed: int) -> RandomCoordinator:
 
 def test_no_sequence_of_lies_breaks_the_promise(seeds: Callable[[int, int], range]) -> None:
     """Seen: in one run of four or five a sum opens, and a run has about 25 messages that parties accept."""
-    played = [play(seed) for seed in seeds(12, 100)]
+    played = [play(seed) for seed in seeds(8, 100)]
     assert sum(bool(each.stage.opened) for each in played) > 0.05 * len(played), (
         "the moves are too wild to reach the end"
     )

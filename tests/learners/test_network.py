@@ -64,7 +64,7 @@ def test_no_record_contributes_more_than_the_clip_whatever_the_weights(clip: flo
     np.testing.assert_allclose(together, apart, atol=1e-9 * clip)
 
 
-@pytest.mark.parametrize("clip", [0.1, 1.0])
+@pytest.mark.parametrize("clip", [0.1, pytest.param(1.0, marks=pytest.mark.long)])
 def test_replacing_a_record_moves_the_sum_by_at_most_twice_the_clip_and_by_almost_as_much(clip: float) -> None:
     rng = np.random.default_rng(0)
     network = Network(2, 3, 2, clip)

@@ -94,7 +94,7 @@ def coefficients(method: DpFm, point: np.ndarray, label: float) -> np.ndarray:
 
 
 @pytest.mark.parametrize("task", ["regression", "classification", "three classes"])
-@pytest.mark.parametrize("features", [1, 2, 5])
+@pytest.mark.parametrize("features", [1, 2, pytest.param(5, marks=pytest.mark.long)])
 def test_the_coefficients_of_dp_fm_move_within_the_sensitivity(task: str, features: int) -> None:
     """In L1 norm, by hill climbing. The bound adds up two maxima that no pair of records has at once."""
     method, published = (DpFm(study(task, "dp-fm", features, {"sensitivity": kind})) for kind in ("tight", "published"))

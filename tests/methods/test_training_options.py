@@ -67,7 +67,7 @@ def test_batches_within_parties_are_all_choices_of_a_size_alike() -> None:
     assert len(taken_by(workload, 1, 0)) == 1
 
 
-@pytest.mark.parametrize(("records", "rate"), [(25, 0.2), (3, 1 / 3)])
+@pytest.mark.parametrize(("records", "rate"), [pytest.param(25, 0.2, marks=pytest.mark.long), (3, 1 / 3)])
 def test_batches_within_parties_cost_what_their_rate_costs_whoever_colludes(records: int, rate: float) -> None:
     """A party of three records takes one of them, a third, where a fifth was asked for."""
     keys = {"sampling": "within-parties", "rate": 0.2, "rounds": 5}

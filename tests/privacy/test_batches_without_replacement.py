@@ -77,7 +77,7 @@ class Adversary:
         return self.turned[turn][places]
 
 
-SETTINGS = [(2.0, 0.2, 20), (3.0, 0.5, 10), (2.0, 0.05, 40)]
+SETTINGS = [(3.0, 0.5, 10), *(pytest.param(2.0, *more, marks=pytest.mark.long) for more in ((0.2, 20), (0.05, 40)))]
 
 
 @pytest.mark.parametrize(("sigma", "rate", "count"), SETTINGS)

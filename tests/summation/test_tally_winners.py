@@ -80,7 +80,7 @@ KINDS = ("random", "small", "negative", "extreme", "equal", "one apart")
 def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, runs: Callable[[int, int], int]) -> None:
     """All kinds of totals in one vote: what is computed for a query has nothing to do with the others."""
     kinds = [(kind, seed) for kind in KINDS for seed in range(5 if kind == "equal" else 2)]
-    each = runs(100, 500)
+    each = runs(40, 500)
     totals = np.concatenate([totals_of(kind, each, classes, seed) for kind, seed in kinds])
     winners = run_in_process(shared_out(totals, 4, 0), talliers=talliers)
     assert_largest(winners, totals)
@@ -194,7 +194,10 @@ def test_parties_that_drop_out_are_not_counted(talliers: int, gone: tuple[int, .
     assert_largest(winners, ballots[there].sum(axis=0))
 
 
-@pytest.mark.parametrize(("talliers", "seed"), [(n, seed) for n in TALLIERS for seed in range(21 // n)])
+@pytest.mark.parametrize(
+    ("talliers", "seed"),
+    [pytest.param(n, seed, marks=pytest.mark.long if seed > 1 else ()) for n in TALLIERS for seed in range(21 // n)],
+)
 def test_messages_may_overtake_each_other_and_come_twice(talliers: int, seed: int) -> None:
     """Everything that a tallier gets from parties and other talliers comes again at once, and is rejected then."""
     vote, rejected, rng = Vote(talliers=talliers), 0, np.random.default_rng(seed)
