@@ -121,7 +121,7 @@ _SUMMATION = """
 def toml_text(text: str) -> str:
     """A text as TOML has it, readable in any language.
 
-    >>> print(quoted('Größe "neu"'))
+    >>> print(toml_text('Größe "neu"'))
     "Größe \\"neu\\""
     """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
