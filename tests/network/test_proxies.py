@@ -110,7 +110,7 @@ def behind_a_proxy(monkeypatch: pytest.MonkeyPatch, authority: Authority) -> Non
 
     listen = server.Server.listen
     monkeypatch.setattr(server.Server, "listen", lambda self, host, port: listen(self, host, port, encrypted=False))
-    monkeypatch.setattr(loopback, "Coordinator", lambda host, port, pinned: CoordinatorAddress(host, port))
+    monkeypatch.setattr(loopback, "CoordinatorAddress", lambda host, port, pinned: CoordinatorAddress(host, port))
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
 
 
