@@ -88,10 +88,10 @@ def _figure_2(result: dict[str, Any]) -> str:
 
 With secure sums the total carries √(10/7) times a trusted curator's noise, as three colluders' shares do not count.
 {gaps} Under local privacy every party's message must hide a record on its own, which is √10
-times the curator's noise. Steps that noisy still find a linear model of such good features once ε or the number of
-records is large; the gap opens where privacy is strict or records are few. `fedsgd` makes five noisy steps at each
-party between averages, with as much noise as `local`. `fedavg` protects whole parties, a far stronger promise: ten
-parties are too few for it.
+times the curator's noise. Even with so much noise a linear model of these good features is found if ε or the number of
+records is large; the gap grows where privacy is strict or records are few. `fedsgd` makes five noisy steps at each
+party between averages, with as much noise as `local`. `fedavg` protects whole parties, a far stronger promise, for
+which ten parties are too few.
 
 {shown}"""
 
@@ -105,9 +105,9 @@ def _figure_1(result: dict[str, Any]) -> str:
 ![Effective sampling rate of batches without replacement against malicious parties.](images/cross_silo_sampling.png)
 
 Colluders know which of their own records are in a batch of fixed size, so the rest must be honest parties' records.
-With {rates["malicious"][third]} of {rates["parties"]} parties malicious the rate is {at["0"]:.4f} in the worst case,
-{at["1e-10"]:.4f} but for a chance of 1e-10 in each round, {at["1e-06"]:.4f} but for 1e-6, and
-{rates["poisson"]:.4f} with Poisson sampling, whatever they know."""
+With {rates["malicious"][third]} of {rates["parties"]} parties malicious the rate is {at["0"]:.4f} in the worst case. It
+is {at["1e-10"]:.4f} except with probability 1e-10 in each round, and {at["1e-06"]:.4f} except with probability 1e-6. With
+Poisson sampling it is {rates["poisson"]:.4f}, whatever they know."""
 
 
 def _sampling(result: dict[str, Any]) -> str:
@@ -124,10 +124,10 @@ def _sampling(result: dict[str, Any]) -> str:
     head = ["σ", "Poisson, add or remove", "Poisson, replace", "without replacement, replace", "ratio of the last two"]
     return f"""## The honest price of batches without replacement
 
-The paper takes the pair of distributions of Poisson sampling for batches of fixed size, too. But whoever leaves such a
-batch makes room for another record, which may be the opposite of the first: the change is twice as large, and its
-direction may turn from round to round. ε of 1,250 rounds at q = 0.008, δ = 1e-5, σ the noise over the clipping norm,
-nobody malicious:
+The paper uses the accounting of Poisson sampling for batches of fixed size, too. But when a record leaves such a batch,
+another record takes its place, which may be its opposite. So the change is twice as large, and its direction may differ
+from round to round. ε of 1,250 rounds at q = 0.008 and δ = 1e-5, with σ the noise over the clipping norm, and without
+malicious parties:
 
 {markdown(head, rows)}
 
@@ -172,8 +172,8 @@ Gradients of {found["full"]:,} numbers as k, ε = {found["epsilon"]:g}, accuracy
 
 The structured projection is a product of two small matrices of signs, one of them left out where k allows. Gradients
 are clipped after it, so it costs nothing in δ, and hardly any time. The paper's Gaussian matrix takes d·k numbers a
-round at every party (and is left out above k = 512 here). A projected gradient is right on average only: its
-squared error is about d/k times its square, so steps must be shorter."""
+round at every party (and is left out above k = 512 here). A projected gradient is unbiased, but its squared error is
+about d/k times the gradient's square, so steps must be shorter."""
 
 
 def _weakening(result: dict[str, Any]) -> str:
@@ -185,7 +185,7 @@ def _weakening(result: dict[str, Any]) -> str:
     tables = "\n\n".join(parts)
     return f"""## More colluders than planned for
 
-A plan for ε = 1 keeps a promise, a weaker one, when more parties collude than it allows: `plan.weakening()`.
+If more parties collude than a plan for ε = 1 allows, its noise still gives the larger ε below (`plan.weakening()`).
 
 {tables}"""
 

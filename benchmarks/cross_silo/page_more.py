@@ -20,10 +20,10 @@ def samplings(result: dict[str, Any]) -> str:
 
 {found["data"]}, {found["records"]:,} records, {found["rounds"]} rounds at the rate {found["rate"]:g}, mean of
 {_runs(found)}; accuracy in %, then the noise that the adversary faces in a round, in clipping norms. Batches of fixed
-size need more noise for the same ε, as a replaced record counts twice in them; lists of tokens need the most, as three
-colluding parties know their own part of the batch, and they add {by_tokens:,.0f} MB to the {without:,.1f} MB that a
-party sends. (With `--reduced`, learning rates are chosen at one ε for all, so that the smallest suffers from steps that
-are too long.)
+size need more noise for the same ε, because a replaced record counts twice in them. Lists of tokens need the most,
+because three colluding parties know their own part of the batch; the lists also add {by_tokens:,.0f} MB to the
+{without:,.1f} MB that a party sends. (With `--reduced`, learning rates are chosen at one ε for all, so the steps at the
+smallest ε are too long.)
 
 {markdown(head, [*rows, *noise])}"""
 
@@ -67,10 +67,10 @@ def pairs(result: dict[str, Any]) -> str:
 
 A round of {found["weights"]:,} weights, everyone's processor time over that of the ideal sum, the best of
 {found["repeats"]}. With `pairwise` and `secagg` everyone masks with everyone, so work grows with the number of parties.
-In the paper, groups of a fixed size keep it constant (its horizontal lines): that is the value at a number of parties
-equal to the size of the group, for any number of groups. Here a fixed size is not offered: each group's sum would be
-protected by its own members' noise only. `secagg+` draws as many neighbours for each party as a proof needs, which is
-everyone when parties are few, and a share that shrinks as they get more.
+In the paper, groups of a fixed size keep the work constant (its horizontal lines): for any number of groups it is that
+of one group of this size. Groups are not offered here, because each group's sum would be protected by its own members'
+noise only. `secagg+` draws as many neighbours for each party as its security proof needs: everyone when parties are few,
+and a shrinking share of them as their number grows.
 
 {markdown(["parties", *map(str, found["parties"])], rows)}"""
 
