@@ -106,8 +106,8 @@ def _figure_1(result: dict[str, Any]) -> str:
 
 Colluders know which of their own records are in a batch of fixed size, so the rest must be honest parties' records.
 With {rates["malicious"][third]} of {rates["parties"]} parties malicious the rate is {at["0"]:.4f} in the worst case. It
-is {at["1e-10"]:.4f} except with probability 1e-10 in each round, and {at["1e-06"]:.4f} except with probability 1e-6. With
-Poisson sampling it is {rates["poisson"]:.4f}, whatever they know."""
+is {at["1e-10"]:.4f} except with probability 1e-10 in each round, and {at["1e-06"]:.4f} except with probability 1e-6.
+With Poisson sampling it is {rates["poisson"]:.4f}, whatever they know."""
 
 
 def _sampling(result: dict[str, Any]) -> str:

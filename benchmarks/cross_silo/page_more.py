@@ -69,8 +69,8 @@ A round of {found["weights"]:,} weights, everyone's processor time over that of 
 {found["repeats"]}. With `pairwise` and `secagg` everyone masks with everyone, so work grows with the number of parties.
 In the paper, groups of a fixed size keep the work constant (its horizontal lines): for any number of groups it is that
 of one group of this size. Groups are not offered here, because each group's sum would be protected by its own members'
-noise only. `secagg+` draws as many neighbours for each party as its security proof needs: everyone when parties are few,
-and a shrinking share of them as their number grows.
+noise only. `secagg+` draws as many neighbours for each party as its proof needs: everyone when parties are few, and a
+shrinking share of them as their number grows.
 
 {markdown(["parties", *map(str, found["parties"])], rows)}"""
 
