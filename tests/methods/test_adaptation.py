@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ import pytest
 
 import unspoken
 from factories import make
+from unspoken.data.block import Block
 from unspoken.methods.registry import method_for
 from unspoken.methods.voting import Voting
 from unspoken.study import Study, StudyError
@@ -57,6 +59,25 @@ def test_votes_of_parties_that_adapt_are_better_where_domains_differ(ballots: st
 def test_neighbours_that_one_record_may_all_replace_are_refused(unit: Any, tmp_path: Path) -> None:
     with pytest.raises(StudyError, match=r"adaptation is \"coral\", with which one record moves .*unit = \"party\""):
         Voting(study(tmp_path, "voting", unit, ballots="neighbours", adaptation="coral"))
+
+
+def test_what_is_said_of_one_record_holds_where_it_may_replace_all_neighbours(tmp_path: Path) -> None:
+    """Whole parties are protected, and the plan also says what one record is promised: with the map as much as its
+    party, since a record far away moves all others."""
+    plan = Voting(agreed := study(tmp_path, "voting", ballots="neighbours", adaptation="coral")).plan()
+    assert plan.facts["epsilon_by_unit"]["record"] == plan.facts["epsilon_by_unit"]["party"]
+    method, rng, furthest = Voting(agreed), np.random.default_rng(0), 0.0
+    for _ in range(20):
+        rows = 0.1 * rng.normal(size=(20, agreed.data.dimension))
+        labels, moved = (rows[:, 0] > 0.0).astype(np.int64), rows.copy()
+        moved[0] = 50.0
+        one, other = (
+            method.contribute(method.request, Block(features[None], labels[None], np.array([20]))).noisy
+            for features in (rows, moved)
+        )
+        furthest = max(furthest, float(np.linalg.norm(one - other)))
+    # One of the neighbours of each query, at most, would be replaced without the map.
+    assert furthest > math.sqrt(2.0 * method.queries) / method.options.neighbours
 
 
 def test_adaptation_changes_no_noise(tmp_path: Path) -> None:

@@ -94,6 +94,7 @@ def test_gaussian_projections_exceed_their_bound_as_rarely_as_stated() -> None:
     assert method.workload.projection.bound == pytest.approx(projected_bound(clip, size, 1e-5 * 0.01 / 100))
     assert plan.sums[0].sampling.slack == pytest.approx(1e-7)
     assert any("nobody chose records by the seed" in note for note in plan.notes)
+    assert "nobody chose records by the seed of the projection" in plan.guarantee.assumptions
     assert (np.mean(norms**2)) == pytest.approx(clip**2, rel=0.1)
 
 

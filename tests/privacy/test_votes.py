@@ -65,7 +65,7 @@ def test_a_clear_vote_costs_far_less_than_what_holds_for_all_data() -> None:
 def test_a_smaller_move_is_as_more_noise_for_the_same_mistakes() -> None:
     """k neighbours: a record moves √2/k, the votes are as uncertain as before."""
     totals = np.tile([60.0, 30.0, 10.0], (20, 1))
-    log_q = float(log_mistake(totals[:1], 8.0)[0])
+    log_q = float(log_mistake(totals[:1], 8.0, 2.0 / 5)[0])
     wide = 20 * renyi_bound(log_q, 5 * 8.0, votes._ORDERS)
     assert data_dependent_epsilon(totals, 8.0, math.sqrt(2.0) / 5, 1e-6) == pytest.approx(
         min(votes._epsilon_from_renyi(wide, 1e-6), epsilon_of(math.sqrt(40.0) / 40.0, 1e-6))
@@ -79,7 +79,7 @@ def test_no_neighbour_is_further_away_than_the_bound_for_those_who_know_a_part_o
 ) -> None:
     """The exact expectation over the known noise, for two labels: only the difference of both noises matters."""
     here = np.array(totals, dtype=float)
-    bound = votes._spent_before_colluders(here[None], honest, honest, known)
+    bound = votes._spent_before_colluders(here[None], honest, honest, known, nearer=2.0)
     x, step = np.linspace(-12.0, 12.0, 1201, retstep=True)
     weights = np.exp(-x * x / 2.0) * step / math.sqrt(2.0 * math.pi)
     moved = math.sqrt(2.0) * known * x
@@ -89,11 +89,39 @@ def test_no_neighbour_is_further_away_than_the_bound_for_those_who_know_a_part_o
         p, q = (np.stack([log_ndtr(z), log_ndtr(-z)]) for z in (v / (math.sqrt(2.0) * honest) for v in (lead, there)))
         for place in range(0, len(votes._ORDERS), 16):
             order = votes._ORDERS[place]
-            inner = logsumexp(order * p + (1.0 - order) * q, axis=0)
-            exact = logsumexp(inner, b=weights) / (order - 1.0)
-            largest[place] = max(largest[place], exact)
+            for one, other in ((p, q), (q, p)):
+                inner = logsumexp(order * one + (1.0 - order) * other, axis=0)
+                exact = logsumexp(inner, b=weights) / (order - 1.0)
+                largest[place] = max(largest[place], exact)
     low = votes._ORDERS <= 64.0  # beyond it the quadrature ends before the integrand does
     assert (largest[low] <= bound[low] * (1.0 + 1e-9) + 1e-9).all()
+
+
+def exact_epsilon(queries: int, one: float, other: float, delta: float) -> float:
+    """ε of how often the leader loses, in so many votes with these chances: by halving, on the binomials themselves."""
+    counts = np.arange(queries + 1)
+    here, there = (stats.binom.logpmf(counts, queries, chance) for chance in (one, other))
+    low, high = 0.0, 100.0
+    for _ in range(60):
+        middle = (low + high) / 2.0
+        exceeds = np.exp(here)[here > middle + there] - np.exp(middle + there)[here > middle + there]
+        low, high = (middle, high) if exceeds.sum() > delta else (low, middle)
+    return high
+
+
+@pytest.mark.parametrize("queries", [1, 30, 1000])
+@pytest.mark.parametrize("move", [1.0, math.sqrt(2.0)])
+def test_epsilon_holds_whichever_of_two_neighbours_the_records_are(queries: int, move: float) -> None:
+    """All queries with the same lead, of two labels, where the unit brings the totals together, or apart: the exact
+    ε of either of them against the other. (By the chances of these records alone, ε would be exceeded here by half.)"""
+    for sigma, leads in ((1.0, 6.25), (2.0, 8.0), (3.0, 6.5), (3.0, 8.25), (20.0, 3.0)):
+        lead = leads * sigma
+        stated = data_dependent_epsilon(np.tile([lead, 0.0], (queries, 1)), sigma, move, 1e-5)
+        nearer, own = math.sqrt(2.0) * move, lead / (math.sqrt(2.0) * sigma)
+        here = float(stats.norm.sf(own))
+        for chance in stats.norm.sf([(lead + change) / (math.sqrt(2.0) * sigma) for change in (-nearer, nearer)]):
+            for one, other in ((here, chance), (chance, here)):
+                assert exact_epsilon(queries, one, other, 1e-5) <= stated * (1.0 + 1e-9)
 
 
 def test_those_who_know_more_of_the_noise_are_promised_less() -> None:

@@ -27,6 +27,8 @@ class Projection(ABC):
     bound: float
     """The largest norm of an example's contribution, except with probability `slack`"""
     slack: float = 0.0
+    assumptions: tuple[str, ...] = ()
+    """Conditions of the bound, each to follow 'assumes that'"""
     rows: int
     """The number of examples that are summed in one block"""
 
@@ -54,7 +56,13 @@ class Plain(Projection):
 
 
 class BeforeProjection(Projection):
-    """Gradients are clipped, summed, then projected by a Gaussian matrix, as in the paper."""
+    """Gradients are clipped, summed, then projected by a Gaussian matrix, as in the paper.
+
+    The bound is for gradients that do not depend on the matrix. Whoever knows the seed can make records whose gradients
+    it stretches by up to 1 + √(d/k).
+    """
+
+    assumptions = ("nobody chose records by the seed of the projection",)
 
     def __init__(self, model: TorchModel, clip: float, size: int, seed: int, slack: float) -> None:
         super().__init__(model, clip)

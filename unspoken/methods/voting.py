@@ -76,7 +76,7 @@ from unspoken.methods.voting_notes import note_on_leads
 from unspoken.methods.voting_options import Options
 from unspoken.privacy.events import Adjacency
 from unspoken.privacy.gaussian import epsilon_of
-from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, continuous_deviation
+from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, LOST_VARIANCE, continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.study import Study, StudyError, Template
 from unspoken.summation.registry import protocol_of
@@ -245,9 +245,10 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         whole = math.sqrt(2.0 * asked)
         if group is None:
             return math.sqrt(asked) if (adjacency or self.study.privacy.adjacency) == "add-remove" else whole
-        # Several records may be at several parties, or replace several neighbours of one.
-        fewest = min(self.options.neighbours, self.study.parties.records)
-        return group * whole / (fewest if self.options.ballots == "neighbours" else 1)
+        # Several records may be at several parties, or replace several neighbours of one. Where a party moves its records
+        # before it votes, one of them may replace all.
+        swaps_one = self.options.ballots == "neighbours" and self.options.adaptation == "none"
+        return group * whole / (min(self.options.neighbours, self.study.parties.records) if swaps_one else 1)
 
     def plan(self) -> Plan:
         declared = DeclaredSum(
@@ -371,6 +372,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         first, second = np.partition(totals, -2, axis=1)[:, :-3:-1].T
         count, scale = int(voters.sum()), planned.encoding.scale
         drawn, hidden = planned.total_std(count), planned.adversary_std(Participation(count, count))
+        # The honest parties' noise itself, a little more than the continuous noise that it is worth.
+        honest = math.sqrt(hidden**2 + LOST_VARIANCE / scale**2)
 
         def epsilon(worth: float, unknown: float, known: float = 0.0) -> float:
             # One query's part of the sensitivity, with what rounding adds.
@@ -381,7 +384,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         return {
             "warning": "private: it depends on the records, and no noise protects it; never publish it",
             "epsilon": epsilon(continuous_deviation(drawn * scale) / scale, drawn),
-            "epsilon_colluding": epsilon(hidden, hidden, math.sqrt(max(drawn**2 - hidden**2, 0.0))),
+            "epsilon_colluding": epsilon(hidden, honest, math.sqrt(max(drawn**2 - honest**2, 0.0))),
             "median_lead": float(np.median(first - second)),
         }
 

@@ -12,6 +12,11 @@ that a query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ�
 
 if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. The adversary sees only the labels.
 
+Both ways. The theorem bounds D_λ(M(D) ‖ M(D′)) by the q of D. The divergence of D from D′ may be larger, since D′ may be
+closer to another label; it is bounded by the q of D′. No lead of D′ is smaller than that of D by more than √2·Δ: a
+vector of length Δ changes the difference of two of its numbers by no more. So q is computed for leads that are smaller
+by √2·Δ, and bounds both. (Published analyses state the first direction only.)
+
 Colluders know their own part c of the noise, which is independent of everybody else's records. For what they see, c and
 the label y, and any neighbouring records (primed),
 
@@ -57,23 +62,26 @@ def data_dependent_epsilon(
 
     >>> agreed = np.tile([100.0, 0.0, 0.0], (50, 1))
     >>> round(data_dependent_epsilon(agreed, 10.0, math.sqrt(2.0), 1e-5), 2)
-    0.37
+    0.38
     >>> round(epsilon_of(math.sqrt(50.0) * math.sqrt(2.0) / 10.0, 1e-5), 2)
     4.38
     """
-    scale = deviation * math.sqrt(2.0) / move
+    scale, nearer = deviation * math.sqrt(2.0) / move, math.sqrt(2.0) * move
     if known:
-        spent = _spent_before_colluders(totals, scale, drawn or deviation, known)
+        spent = _spent_before_colluders(totals, scale, drawn or deviation, known, nearer)
     else:
-        mistakes = log_mistake(totals, drawn or deviation)
+        mistakes = log_mistake(totals, drawn or deviation, nearer)
         spent = np.sum([renyi_bound(float(log_q), scale, _ORDERS) for log_q in mistakes], axis=0)
     spent = spent + _ORDERS * others / 2.0
     whatever = epsilon_of(math.sqrt(len(totals) * (move / deviation) ** 2 + others), delta)
     return min(_epsilon_from_renyi(np.asarray(spent), delta), whatever)
 
 
-def _spent_before_colluders(totals: Floats, scale: float, deviation: float, known: float) -> Floats:
-    """Rényi divergences of all labels, by order, for who knows noise of the deviation `known`: the least over t."""
+def _spent_before_colluders(totals: Floats, scale: float, deviation: float, known: float, nearer: float) -> Floats:
+    """Rényi divergences of all labels, by order, for who knows noise of the deviation `known`: the least over t.
+
+    `nearer` is taken off every lead besides.
+    """
     whatever, rivals = _ORDERS / scale**2, totals.shape[1] - 1
     ordered = np.sort(totals, axis=1)
     spent = np.zeros_like(_ORDERS)
@@ -81,7 +89,7 @@ def _spent_before_colluders(totals: Floats, scale: float, deviation: float, know
         best = whatever
         for moved in lead * _MOVED:
             log_missed = math.log(rivals) + float(log_ndtr(-moved / (math.sqrt(2.0) * known)))
-            log_q = float(log_mistake(total[None], deviation, moved)[0])
+            log_q = float(log_mistake(total[None], deviation, moved + nearer)[0])
             clear = (_ORDERS - 1.0) * renyi_bound(log_q, scale, _ORDERS)
             found = np.logaddexp(clear, log_missed + (_ORDERS - 1.0) * whatever) / (_ORDERS - 1.0)
             best = np.minimum(best, found)

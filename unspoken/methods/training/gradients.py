@@ -36,7 +36,7 @@ class GradientDescent(Training[GradientOptions]):
         kinds = {"poisson": PoissonBatches, "within-parties": fixed if fixed is PooledBatches else OwnBatches}
         self.batches: Batches = kinds.get(options.sampling, fixed)(study, options)
         self.projection = self._make_projection()
-        self.assumptions = self.model.assumptions
+        self.assumptions = self.model.assumptions + self.projection.assumptions
 
     def _make_projection(self) -> Projection:
         size, seed = self.options.projection, self.options.seed
