@@ -12,10 +12,10 @@ that a query's label is not the likeliest one: μ₂ = s√log(1/q), μ₁ = μ�
 
 if q ≤ e^((μ₂−1)μ₂/s²) / (μ₁/(μ₁−1) · μ₂/(μ₂−1))^μ₂. The adversary sees only the labels.
 
-Both ways. The theorem bounds D_λ(M(D) ‖ M(D′)) by the q of D. The divergence of D from D′ may be larger, since D′ may be
-closer to another label; it is bounded by the q of D′. No lead of D′ is smaller than that of D by more than √2·Δ: a
-vector of length Δ changes the difference of two of its numbers by no more. So q is computed for leads that are smaller
-by √2·Δ, and bounds both. (Published analyses state the first direction only.)
+Both ways. The theorem bounds the divergence of M(D) from M(D′) by the q of D. That of M(D′) from M(D) may be larger,
+since D′ may be closer to another label; it is bounded by the q of D′. No lead of D′ is smaller than that of D by more
+than √2·Δ: a vector of length Δ changes the difference of two of its numbers by no more. So q is computed for leads that
+are smaller by √2·Δ, and bounds both. (Published analyses state the first direction only.)
 
 Colluders know their own part c of the noise, which is independent of everybody else's records. For what they see, c and
 the label y, and any neighbouring records (primed),
