@@ -245,8 +245,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         whole = math.sqrt(2.0 * asked)
         if group is None:
             return math.sqrt(asked) if (adjacency or self.study.privacy.adjacency) == "add-remove" else whole
-        # Several records may be at several parties, or replace several neighbours of one. Where a party moves its records
-        # before it votes, one of them may replace all.
+        # Several records may be at several parties, or replace several neighbours of one. Where a party adapts its
+        # records before it votes, one of them may replace all.
         swaps_one = self.options.ballots == "neighbours" and self.options.adaptation == "none"
         return group * whole / (min(self.options.neighbours, self.study.parties.records) if swaps_one else 1)
 
