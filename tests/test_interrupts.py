@@ -82,7 +82,7 @@ def test_a_study_across_machines_says_how_to_go_on(
     monkeypatch.chdir(tmp_path)
     name = "hub" if command == "serve" else NAMES[0]
     monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "homes" / name))
-    monkeypatch.setattr(joining, "load", interrupts)
+    monkeypatch.setattr(joining, "warm_up", interrupts)
     monkeypatch.setattr(serving, "Server", interrupts)
     given = {
         "serve": ["serve", "study.toml", "--listen", "127.0.0.1:0"],
