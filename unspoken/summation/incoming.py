@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -28,9 +29,15 @@ def from_bitmap(packed: bytes, parties: int) -> Flags:
 def decode(incoming: bytes | memoryview, kind: Any) -> Any:
     """A typed message from its bytes; `Rejected` if they are not one."""
     try:
-        return msgspec.msgpack.decode(incoming, type=kind)
+        return _decoder(kind).decode(incoming)
     except (msgspec.DecodeError, UnicodeDecodeError, OverflowError) as error:
         raise Rejected(f"a message has a type that this endpoint does not take ({error})") from None
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    """Made once for a kind: for one of several messages that takes longer than to decode it."""
+    return msgspec.msgpack.Decoder(kind)
 
 
 def check_label(label: str, session: Session) -> None:
