@@ -1,4 +1,4 @@
-"""What others wrote shows itself on a terminal, and nothing else."""
+"""Text by others is shown on a terminal without moving the cursor or changing anything else on the screen."""
 
 from __future__ import annotations
 

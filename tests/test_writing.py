@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and take nobody's place."""
+"""Files are written completely or not at all, and overwrite nothing."""
 
 from __future__ import annotations
 

@@ -119,7 +119,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
 
 
 def _refuse(unserved: dict[str, Any]) -> None:
-    """Refuse arguments of `fit` that other estimators have; None is as good as not given."""
+    """Refuse arguments of `fit` that other estimators have. None counts as not given."""
     unserved = {name: value for name, value in unserved.items() if name != "sample_weight" or value is not None}
     if "sample_weight" in unserved:
         raise TypeError("sample_weight is not supported: the promise needs records of equal weight; leave it out.")

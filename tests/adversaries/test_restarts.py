@@ -1,4 +1,4 @@
-"""A party that throws sand before someone else is stopped and begins again, and a coordinator that lies in between.
+"""A party that sends bad messages before someone else is stopped and restarted, and a coordinator that lies in between.
 
 What a participant has on disk is replayed when it begins again. Nobody who can have something written there may so
 prevent it from beginning, nor bring it to another state than the one that it had said something from.

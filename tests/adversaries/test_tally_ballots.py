@@ -1,4 +1,4 @@
-"""Parties that throw sand into a vote, and talliers that lie: a bad party costs its ballots; a bad tallier is named.
+"""Parties that send bad ballots, and talliers that lie: a bad party loses its own ballots, a bad tallier is named.
 
 What a minority of talliers learns by lying depends on the totals alone; one tallier more knows the totals.
 """

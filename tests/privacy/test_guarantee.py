@@ -1,4 +1,4 @@
-"""Who knows what: the honest survivors' noise is all that counts, and the sentence says so."""
+"""Only the noise of honest survivors counts for a guarantee, and its sentence says so."""
 
 from __future__ import annotations
 

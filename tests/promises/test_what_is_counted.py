@@ -1,4 +1,5 @@
-"""What a plan counts against the promise, worked out again: parties that may be left out, dice thrown many times."""
+"""What a plan counts in its promise, computed again: parties that may be left out, and random choices in many
+attempts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a bad party costs a sum by SecAgg or SecAgg+: itself, and an abort names whom it can."""
+"""A bad party in a sum by SecAgg or SecAgg+ is left out, and the others go on; or an abort names whom it can."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class _Forward:
 
 
 def _begin(end: int) -> None:
-    """The child's beginning: it ends with its parent, says when it ends by itself, and what Ray prints goes nowhere.
+    """Set up the child: it ends with its parent, tells the parent when it ends by itself, and discards what Ray prints.
 
     It is a process group of its own, so that every signal reaches it once, through the parent.
     """

@@ -171,7 +171,7 @@ def _print_blame(error: UnspokenError) -> None:
     blame = {}
     if isinstance(error, Aborted):
         blame = {"blamed": list(error.blamed), "evidence": evidence.to_json(error.evidence)}
-    # Nobody is in a total, as there is none.
+    # There is no total, so no party is in one.
     print_json({"outcome": "aborted", "reason": str(error), "survivors": 0, "files": {}, **blame})
 
 
@@ -187,7 +187,7 @@ def main(
 
 
 def print_json(content: dict[str, Any]) -> None:
-    """Print one JSON object on standard output; a number that is none, such as NaN, is null."""
+    """Print one JSON object on standard output, with null for NaN and infinity."""
     unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     print(json.dumps(finite(content), indent=2, ensure_ascii=not unicode, allow_nan=False))
 

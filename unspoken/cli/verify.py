@@ -1,4 +1,4 @@
-"""`unspoken verify`: is a certificate what it says, and whom does evidence convict?"""
+"""`unspoken verify`: checks a certificate, or finds whom the evidence of a failed run convicts."""
 
 from __future__ import annotations
 

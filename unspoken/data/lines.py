@@ -60,7 +60,8 @@ def malformed(path: Path, error: Exception) -> DataError:
 
 
 def uneven(path: Path) -> DataError | None:
-    """The first line that has more or fewer values than there are column names; None: there is none but blank ones."""
+    """An error about the first line that has more or fewer values than there are column names; None if only blank lines
+    do."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file)
         names = len(next(reader, []))

@@ -55,7 +55,7 @@ def _check_column(column: Any, name: Any, estimator: str) -> None:
 
 
 def _as_numbers(column: Any) -> npt.NDArray[np.float64] | None:
-    """A column of numbers, or of texts of numbers, with NaN where there is none; None: there is something else."""
+    """A column of numbers, or of numbers written as text, with NaN for missing ones; None if it has anything else."""
     if column.dtype.kind in "mM":
         return None
     if column.dtype.kind == "c":  # scikit-learn refuses it

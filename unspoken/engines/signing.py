@@ -37,7 +37,7 @@ def canonical(content: Mapping[str, Any]) -> bytes:
 def parsed(text: str | bytes) -> Any:
     """The content of a certificate. It must be unambiguous: no key may occur twice, and numbers must be valid JSON.
 
-    `ValueError` or `RecursionError` if it is none.
+    `ValueError` or `RecursionError` if the text is not a certificate's.
     """
     return json.loads(text, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_finite)
 

@@ -26,7 +26,7 @@ Helpers = Callable[[Protocol, SimulatedKeys], AbstractContextManager[dict[str, E
 
 
 class ThreadedCrowd(Crowd):
-    """Everyone in this process, but for helpers that are run elsewhere."""
+    """All participants in this process, except helpers that run elsewhere."""
 
     def __init__(self, work: Work, helpers: Helpers | None = None) -> None:
         """`helpers` runs the protocol's helpers; without it they are in this process."""

@@ -163,7 +163,8 @@ class PublicDirections:
         return moved * factors[:, None], factors
 
     def undo(self, weights: Floats) -> Floats:
-        """Weights (outputs, features) that score records as the given ones score mapped records, but for clipping."""
+        """Weights (outputs, features) that score records as the given ones score mapped records, apart from
+        clipping."""
         undone: Floats = weights @ self.matrix
         return undone
 

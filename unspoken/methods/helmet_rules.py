@@ -66,10 +66,10 @@ def varying(norm: float) -> float:
 
 
 def weight_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
-    """The deviation of the noise in each weight of the average, if parties have as few records as the study allows;
-    but for what rounding adds and the small part of δ that sums cost.
+    """The deviation of the noise in each weight of the average, if parties have as few records as the study allows. It
+    leaves out what rounding adds, and the small part of δ that secure sums cost.
 
-    `independent`: each party has all of the noise that it needs, so that a total has that of all.
+    `independent`: each party adds all the noise that it needs by itself, so the total has the noise of all parties.
     """
     noise = math.sqrt(study.parties.count) / budget(study) if independent else expected_noise(study)
     total = total_sensitivity(study, learner, by_records) * noise

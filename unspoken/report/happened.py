@@ -29,7 +29,7 @@ _VERSION = re.compile(r"\d{1,6}(\.\d{1,8}){0,4}((a|b|rc)\d{1,4})?(\.post\d{1,4})
 
 
 def cannot_be(plan: Plan, content: Mapping[str, Any]) -> str | None:
-    """The first thing that a certificate says beside the plan and that cannot be so, in words; None if there is none.
+    """The first impossible statement of a certificate besides its plan, in words; None if there is none.
 
     >>> from unspoken.report.happened import _began
     >>> list(_began("2026-11-17T08:00:00+00:00")), list(_began("long ago"))

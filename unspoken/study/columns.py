@@ -174,7 +174,7 @@ class Column(Section):
 
 
 def day_of(value: Any) -> date | None:
-    """The day of a date, of a time, or of a text that begins with one; None: it is none.
+    """The day of a date, of a time, or of a text that begins with one; None for anything else.
 
     >>> day_of("2019-01-31"), day_of("2019-01-31 12:00"), day_of("31.1.2019"), day_of(7)
     (datetime.date(2019, 1, 31), datetime.date(2019, 1, 31), None, None)

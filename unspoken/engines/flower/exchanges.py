@@ -85,7 +85,7 @@ class Answer(Message, frozen=True, tag="flower/answer"):
 
 
 class Declines(Message, frozen=True, tag="flower/declines"):
-    """Node to coordinator, of whoever it is: it takes no part, for a reason that may be told to anyone."""
+    """Node to coordinator, unsigned: the node takes no part, for a reason that anyone may know."""
 
     reason: str
 
@@ -116,7 +116,7 @@ class AskingSide:
         return packed(made), nonce
 
     def answer(self, content: bytes, nonce: bytes) -> tuple[str, Answered]:
-        """Whose answer it is, and what it says; `SignInRefused` if it is nobody's of the roster, or declines."""
+        """The sender of an answer and its content; `SignInRefused` if the sender is not in the roster, or declines."""
         given: Any = unpacked(content, Answer | Declines)
         if isinstance(given, Declines):
             raise SignInRefused(printable(given.reason, 400))

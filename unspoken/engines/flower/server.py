@@ -47,7 +47,7 @@ class Grid(Protocol):
         """Send a message that is of interest for so long; its name."""
 
     def pull(self, names: list[str]) -> list[tuple[str, bytes | str]]:
-        """Those answers to messages that have come, or why there is none."""
+        """The answers that have come to these messages, each with its message's name; a text says why there is none."""
 
 
 class _Asked(NamedTuple):

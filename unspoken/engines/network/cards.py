@@ -80,7 +80,7 @@ def check_name(name: str) -> None:
 
 
 def read_card(file: Path) -> Card:
-    """A card; one sentence if it is none."""
+    """Read a card; `CardError` in one sentence if the file is not one."""
     content = _read(file)
     if "secret" in content:
         _refuse(file, "is a secret key, not a card; never send it, and name the .card file instead")

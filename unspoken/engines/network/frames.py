@@ -194,7 +194,7 @@ def packed(frame: Message) -> bytes:
 
 
 def unpacked(content: object, kind: type[Kind] | object) -> Kind:
-    """A frame of this kind; `Rejected` if it is none."""
+    """Decode a frame of this kind; `Rejected` if it is not one."""
     if not isinstance(content, bytes):
         raise Rejected("text came where bytes were due")
     return decode(content, kind)  # type: ignore[no-any-return]

@@ -46,7 +46,7 @@ class ServerSignIn:
         return Challenge(WIRE_VERSION, version("unspoken"), self._study, self._nonce)
 
     def read(self, content: object) -> Proof:
-        """The proof in a frame; `Rejected` if it is none, and `SignInRefused` if it is one of another version."""
+        """The proof in a frame; `Rejected` if the frame is not a proof, `SignInRefused` if it is of another version."""
         wire, theirs = version_in(content, "net/proof") or (WIRE_VERSION, "")
         if wire != WIRE_VERSION:
             raise SignInRefused(
@@ -85,7 +85,8 @@ class ClientSignIn:
         self._theirs = b""
 
     def read(self, content: object) -> Challenge:
-        """The challenge in a frame; `Rejected` if it is none, and `SignInRefused` if it is one of another version."""
+        """The challenge in a frame; `Rejected` if the frame is not a challenge, `SignInRefused` if it is of another
+        version."""
         wire, theirs = version_in(content, "net/challenge") or (WIRE_VERSION, "")
         if wire != WIRE_VERSION:
             raise SignInRefused(

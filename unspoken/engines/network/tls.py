@@ -30,7 +30,7 @@ _ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 def _key(identity: Identity) -> ec.EllipticCurvePrivateKey:
-    # 16 bytes more than the order has: the remainder is as good as uniform.
+    # 16 bytes more than the order has, so that the remainder is practically uniform.
     derived = HKDF(hashes.SHA256(), 48, None, b"unspoken-1/tls").derive(identity.secret)
     return ec.derive_private_key(int.from_bytes(derived, "big") % (_ORDER - 1) + 1, ec.SECP256R1())
 
