@@ -100,22 +100,22 @@ def _may_fit(parties: int, corrupt: int, dropouts: int, degree: Degree) -> bool:
 def exposure(parties: int, corrupt: int, dropouts: int, degree: Degree) -> float:
     """A bound on the probability that a sum of too few honest parties can open, for each attempt of a party.
 
-    Let n parties have h honest ones, each with k neighbours of its own choice, and let a quorum have fixed one list of
-    survivors, of which v ≥ h − D are honest. A party masks with every survivor that it chose, and these masks are
-    secret. So a combination of vectors that is more than random words contains, with each honest party, all honest
-    survivors that it chose: it is *closed*. The vectors of a closed set S open only if every member has t neighbours
-    that help: corrupt ones, or honest survivors, which are in S. And no member of S chose one of the v − |S| honest
-    survivors that are missing in it. S is too small if these are more than `degree.unseen`, whatever v is, as noise is
-    left for v. So for |S| = a there are s missing ones at least, s = max(h − D − a, unseen + 1), that no member chose.
-    A union bound over all sets gives the smaller of
+    Of n parties h are honest. Each chooses k neighbours. A quorum has fixed one list of survivors, of which v ≥ h − D
+    are honest. A party masks with every survivor that it chose, and masks between honest parties are secret. So a
+    combination of vectors in which the masks cancel must contain, with each honest party, all honest survivors that
+    this party chose: such a set S is *closed*. Two conditions must hold for the sum of a closed set S to open. Every
+    member of S has t neighbours that help to open it, which are corrupt or are honest survivors in S. And no member of
+    S chose one of the v − |S| honest survivors outside S. S is too small if there are more than `degree.unseen` of
+    these, since the noise is sized for v − `unseen` parties. So for |S| = a, at least s = max(h − D − a, unseen + 1)
+    honest survivors were chosen by no member. A union bound over all sets gives the smaller of
 
         C(h, a) · P[Hyp(n − 1, T + a − 1, k) ≥ t]^a    and    C(h, a) · C(h − a, s) · (C(n − 1 − s, k) / C(n − 1, k))^a
 
-    since the choices are independent. A coordinator sees choices as they come. It can ask some parties, and leave the
-    attempt if it does not like what they chose, before the others have spent one. If every party takes part in m
-    attempts, members of S are asked in a · m attempts at most, and each time all of them must choose badly after the
-    first one is asked. So a term counts a times in what is to be multiplied by m. This is the sum over all
-    a < h − unseen.
+    since the choices are independent. A coordinator sees the choices one by one. It can ask some parties first, and
+    give up the attempt if it does not like their choices, before the other parties have used up one of their attempts.
+    If every party takes part in m attempts, members of S are asked in at most a · m attempts altogether, and in each of
+    these all a members would have to choose badly. So the term for a counts a times in the bound for one attempt of a
+    party, which is then multiplied by m. The result is the sum of these over all a < h − unseen.
     """
     if degree.neighbours >= parties - 1:
         return float(corrupt >= degree.threshold)
