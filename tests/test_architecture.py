@@ -33,7 +33,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
             {"learners", "summation"},
             {"privacy", "data"},
             {"noise", "study"},
-            {"arithmetic", "plugins", "writing"},
+            {"arithmetic", "compiling", "plugins", "writing"},
             {"defaults", "errors", "types"},
         ),
     )

@@ -216,6 +216,9 @@ def test_of_a_simulation_is_said_that_nobody_signed_it(tmp_path: Path) -> None:
     assert found.is_simulation
     assert found.signed == found.unsigned == []
     assert "Who says so: it is a simulation's, which nobody signs." in found.unchecked
+    for meant in (False, True):
+        with pytest.raises(unspoken.CertificateError, match="which nobody signs; leave --all-signed out"):
+            unspoken.verify(files["certificate"], simulation=meant, all_signed=True)
     content = json.loads(Path(files["certificate"]).read_text(encoding="utf-8"))
     for lie, told in (
         (content | {"signatures": []}, "which nobody signs; take them out"),

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 import numpy.typing as npt
 
+from unspoken.compiling import compiled
 from unspoken.types import Floats, Integers
 
 _QUERIES, _RECORDS = 1024, 4096
@@ -95,7 +95,7 @@ def _units(rows: Floats, centre: Floats) -> tuple[_Singles, Floats]:
     return units, lengths
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _normalise(rows: Floats, centre: Floats, units: _Singles, lengths: Floats) -> None:
     for i in range(len(rows)):
         squares = 0.0
@@ -109,7 +109,7 @@ def _normalise(rows: Floats, centre: Floats, units: _Singles, lengths: Floats) -
             units[i, j] = (rows[i, j] - centre[j]) * factor
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _insert(smallest: Floats, value: float) -> None:
     """Insert a value into a sorted array and drop the largest."""
     place = len(smallest) - 1
@@ -119,7 +119,7 @@ def _insert(smallest: Floats, value: float) -> None:
     smallest[place] = value
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _keep(
     products: _Singles,
     lengths: Floats,
@@ -166,7 +166,7 @@ def _keep(
             counts[q] += 1
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _vote(
     queries: Floats,
     features: Floats,

@@ -20,12 +20,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numba
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammainccinv
 
 from unspoken.arithmetic import sum_of_products
+from unspoken.compiling import compiled
 from unspoken.types import Floats, Integers, Words
 
 _BLOCK = 1 << 18
@@ -244,7 +244,7 @@ def _sides(shape: tuple[int, int], share: int) -> tuple[int, int]:
     return min(choices, key=lambda sizes: math.prod(map(Side.loss, shape, sizes)))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def walsh_hadamard(vector: Floats) -> None:
     """H·v in place, for a length that is a power of two; H has entries ±1, so H·H·v is n·v."""
     half = 1

@@ -23,10 +23,10 @@ from decimal import Decimal, localcontext
 from functools import lru_cache
 from itertools import pairwise
 
-import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from unspoken.compiling import compiled
 from unspoken.noise.stream import SecretStream
 from unspoken.types import Integers, Words
 
@@ -144,7 +144,7 @@ def _aliases(masses: list[int]) -> tuple[list[int], list[int]]:
     return thresholds, aliases
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _add_draws(
     words: NDArray[np.uint32],
     spare: Words,

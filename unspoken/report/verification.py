@@ -70,7 +70,7 @@ def verify(
     If `study` is given, the certificate must be of this study and signed by its roster. `model` is the released file,
     with the model or the statistics. Nobody signs the certificate of a simulation, so if the study has a roster it is
     refused, unless `simulation` allows it. `all_signed` refuses a certificate that fewer parties have signed than are
-    in its totals.
+    in its totals, and so any of a simulation.
     """
     found = _Certificate(certificate)
     agreed = found.agreement()
@@ -85,6 +85,8 @@ def verify(
     _check_promise(found, agreed, done)
     if done.is_simulation:
         _check_simulation(found, agreed, done, simulation and not all_signed)
+        if all_signed:
+            found.wrong("it is a simulation's, which nobody signs; leave --all-signed out if you mean it")
     else:
         _check_signatures(found, agreed, done)
         _check_signers(found, done, all_signed)

@@ -6,9 +6,9 @@ secrets. A secret of 32 bytes is nine numbers of at most 30 bits, each shared by
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from unspoken.compiling import compiled
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.types import Words
 
@@ -70,13 +70,13 @@ def _uniform(count: int, stream: SecretStream) -> Words:
     return drawn
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _reduced(value: np.uint64) -> np.uint64:
     """A number below 2³² congruent to a number below 2⁶², modulo 2³¹ − 1 (not canonical)."""
     return (value & np.uint64(0x7FFFFFFF)) + (value >> np.uint64(31))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _evaluate(coefficients: Words, points: Words, shares: Words) -> None:
     """Evaluate polynomials by Horner's rule at every point, one a column; the first row has the constants."""
     degree, columns = coefficients.shape[0] - 1, coefficients.shape[1]
@@ -93,7 +93,7 @@ def _evaluate(coefficients: Words, points: Words, shares: Words) -> None:
             shares[index, column] = value[column] % np.uint64(0x7FFFFFFF)
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _power(base: np.uint64, exponent: np.uint64) -> np.uint64:
     result = np.uint64(1)
     while exponent > np.uint64(0):
@@ -104,7 +104,7 @@ def _power(base: np.uint64, exponent: np.uint64) -> np.uint64:
     return result
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled
 def _weights(points: Words, weights: Words) -> None:
     prime = np.uint64(0x7FFFFFFF)
     for i in range(points.size):
