@@ -79,6 +79,8 @@ class Workload(ABC):
     """Whether a result needs all parties. A function of one party's records is a result by itself."""
     assumptions: tuple[str, ...] = ()
     """Conditions of the sensitivity, in words that follow 'assumes that'"""
+    may_end_early: bool = False
+    """Whether `conclude` may ask for fewer totals than declared, by what it was told before"""
     directions: PublicDirections | None = None
     """The map that records went through before, set by the method when it asks for the release"""
 
@@ -157,7 +159,7 @@ class WorkloadMethod(Method):
     def plan(self) -> Plan:
         notes = self.workload.notes(self.noise, self.senders)
         plan = make_plan(self.study, self.name, self.sums(), notes, assumptions=self.workload.assumptions)
-        return replace(plan, senders=self.senders)
+        return replace(plan, senders=self.senders, may_end_early=self.workload.may_end_early)
 
     def parameters(self, request: PartyRequest) -> Parameters:
         return self.workload.parameters(request.name, request.turn)

@@ -55,6 +55,8 @@ class Plan:
     others: tuple[OtherRelease, ...] = ()
     senders: int | None = None
     """The number of parties that are asked, if not all."""
+    may_end_early: bool = False
+    """Whether what was released may decide that no more is asked for"""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """Entries that the method adds to the plan's JSON."""
 
@@ -294,8 +296,12 @@ class Plan:
     def guarantee_after(
         self, there: dict[str, list[Participation]], failed: Mapping[str, int] = MappingProxyType({})
     ) -> Guarantee:
-        """The guarantee of what was really released."""
-        if self.is_pooled or not self.guarantee.is_promise:
+        """The guarantee of what was really released.
+
+        A run that may end by what it released is promised what was planned, wherever it ended: it could end just where
+        it has told more than so few rounds usually do, and their ε would then be exceeded more often than δ allows.
+        """
+        if self.is_pooled or self.may_end_early or not self.guarantee.is_promise:
             return self.guarantee
         return accounting.guarantee_after(self.guarantee, self.spend_after(there, failed))
 

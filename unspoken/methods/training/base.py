@@ -75,6 +75,7 @@ class Training(Workload, Generic[OptionsType]):
     def __init__(self, study: Study, options: OptionsType) -> None:
         self.study, self.options = study, options
         self.model = model_for(study, options)
+        self.may_end_early = options.patience is not None
 
     def parameters(self, name: str, turn: int) -> Parameters:
         return self.weights
@@ -88,8 +89,8 @@ class Training(Workload, Generic[OptionsType]):
         notes = [*self.model.notes, *pretrained.notes(self.study, self.options)]
         if self.options.patience is not None:
             notes.append(
-                "epsilon is that of all rounds; a run that stops earlier, by what public records say, costs less, and "
-                "its certificate says how much"
+                "epsilon is that of all rounds, also of a run that stops earlier by what public records say: what it "
+                "released has chosen when it stops"
             )
         return tuple(notes)
 

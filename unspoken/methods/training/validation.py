@@ -1,7 +1,8 @@
 """Public records with labels, by which a model is measured while it is trained, chosen, and stopped early.
 
 The coordinator does the measuring; parties need not have the file. Weights are released in every round anyway, so
-choosing among them costs no privacy, and rounds that are skipped cost none either.
+choosing among them costs no privacy. When to stop follows from them too, so that no less is promised if it stops early:
+the promise is that of all rounds (`Plan.guarantee_after`).
 """
 
 from __future__ import annotations
