@@ -232,8 +232,7 @@ def test_a_run_that_ends_by_what_it_released_is_promised_all_of_its_rounds(tmp_p
     losses: what ending here reveals beyond ε, or what going on does, whichever is more."""
     mu, rounds, delta = 0.3, 10, 1e-5
     losses = np.linspace(-12.0, 12.0, 4801)
-    steps = np.arange(-500, 501) * (losses[1] - losses[0])
-    chances = np.exp(-((steps - mu**2 / 2) ** 2) / (2 * mu**2))
+    chances = np.exp(-((np.arange(-500, 501) * (losses[1] - losses[0]) - mu**2 / 2) ** 2) / (2 * mu**2))
 
     def beyond(made: int) -> Any:
         return np.maximum(0.0, -np.expm1(gaussian.epsilon_of(mu * math.sqrt(made), delta) - losses))
