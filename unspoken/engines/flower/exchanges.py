@@ -21,8 +21,8 @@ from unspoken.summation.base import Message, Roster, address_of
 from unspoken.summation.keys import Identity, is_signed
 
 WIRE_VERSION = 1
-"""Changes whenever two sides of different versions would not understand each other. What stays for ever: the tag and
-the first two fields of `Question`, and that of `Declines` with its text"""
+"""Raised whenever a change keeps versions from understanding each other. Never changed, so that a mismatch can always
+be reported: the tag and the first two fields of `Question`, and the tag and text of `Declines`"""
 
 
 class Hello(Message, frozen=True, tag="flower/hello"):

@@ -30,8 +30,9 @@ MOST_BYTES = 1 << 60
 ADDRESS_LENGTH = 64
 """The most characters of a participant's address"""
 WIRE_VERSION = 1
-"""Changes whenever two sides of different versions would not understand each other. What stays for ever: the tags of
-`Challenge`, `Proof` and `Denied`, the first two fields of the first two, and that a refusal is one text"""
+"""Raised whenever a change keeps versions from understanding each other. Never changed, so that a mismatch can always
+be reported: the tags of `Challenge`, `Proof` and `Denied`, the first two fields of `Challenge` and `Proof`, and that
+`Denied` is one text"""
 
 
 class Challenge(Message, frozen=True, tag="net/challenge"):
@@ -147,14 +148,14 @@ class Signatures(Message, frozen=True, tag="net/signatures"):
 
 
 class Countersigned(Message, frozen=True, tag="net/countersigned"):
-    """Client to server: its signature of the certificate, or nothing if it declines. Why is its own affair: the reason
-    may tell of files that only it has."""
+    """Client to server: its signature of the certificate, or empty if it declines. The reason is not sent, as it may
+    mention the client's own files."""
 
     signature: bytes
 
 
 class Leaving(Message, frozen=True, tag="net/leaving"):
-    """Client to server: it takes part no more. What exactly its ledger says is its own affair."""
+    """Client to server: it takes no further part. The ledger's exact message is not sent."""
 
     why: Literal["ledger", "disk"]
 
