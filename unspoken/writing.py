@@ -60,7 +60,8 @@ def check_folder(folder: Path, option: str = "--output") -> None:
         raise UnspokenError(f"{folder}: is a file, but {option} should be a folder; choose another.")
     there = next(above for above in (folder, *folder.absolute().parents) if above.exists())
     if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
-        raise UnspokenError(f"{folder}: cannot be made, as {there} is no folder to write to; choose another {option}.")
+        problem = "may not be written to" if there == folder else f"cannot be made, as {there} is no folder to write to"
+        raise UnspokenError(f"{folder}: {problem}; choose another {option}.")
     made = _missing(folder)
     with staged(folder, make=True, option=option) as hidden:
         tried = hidden / "tried"

@@ -24,9 +24,13 @@ def test_a_new_study_overwrites_nothing_unless_told_to(folder: Path) -> None:
 
 
 def test_a_new_study_needs_a_possible_name_and_place(tmp_path: Path) -> None:
-    for name, written in (('a"b', r"a\"b"), ("a\nb", r"a\nb"), ("a\\b", r"a\\b"), ("", "")):
+    (tmp_path / "t.csv").write_text("a,b\n", encoding="utf-8")
+    for name, written in (('a"b', r"a\"b"), ("a\nb", r"a\nb"), ("a\\b", r"a\\b"), ("", ""), ("Größe", "Größe")):
         sentence = complaint(tmp_path, "new", "--name", name)
-        assert sentence.startswith(f'--name: [study] name is "{written}", but should be a name of letters, digits')
+        assert complaint(tmp_path, "new", "--name", name, "--columns-of", "t.csv", "--label", "a") == sentence
+        assert sentence.startswith(
+            f'--name: [study] name is "{written}", but should be a name of letters (a to z), digits'
+        )
     place = complaint(tmp_path, "new", "no/where.toml")
     assert place == (
         "no/where.toml: cannot be written to (No such file or directory); nothing was left there; choose another place."

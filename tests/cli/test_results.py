@@ -120,6 +120,7 @@ def test_what_cannot_be_compared_is_told_in_one_sentence(here: Path, options: tu
     done = run(*COMPARE, *options, status=2)
     assert done.stderr.startswith(f"unspoken: {words}")
     assert done.stderr.count("\n") == 1
+    assert not done.stderr.endswith("?.\n")
     assert done.stdout == ""
 
 

@@ -162,10 +162,8 @@ def test_what_names_do_not_say_is_left_to_be_filled_in(tmp_path: Path, task: str
         (("--columns-of", "t.csv", "--label", "a", "--classes", "x"), "--classes is 'x', but should be the possible"),
         (("--columns-of", "t.csv", "--label", "a", "--classes", "x,x"), "--classes is 'x,x', but should be"),
         (("--columns-of", "t.csv", "--label", "a", "--matrix"), "--columns-of is for a table, but --matrix asks"),
-        (
-            ("--columns-of", "twice.csv", "--label", "a"),
-            "twice.csv: should begin with a line of column names, each",
-        ),
+        (("--columns-of", "twice.csv", "--label", "a"), "twice.csv: has the column 'a' 2 times; rename the others."),
+        (("--columns-of", "unnamed.csv", "--label", "a"), "unnamed.csv: column 2 has no name; name it."),
         (
             ("--columns-of", "record.csv", "--label", "1"),
             "record.csv: field 2 of its first line is a number, so it looks like a record and not like column names",
@@ -175,6 +173,7 @@ def test_what_names_do_not_say_is_left_to_be_filled_in(tmp_path: Path, task: str
 )
 def test_what_no_study_can_be_made_of_is_said(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
     (tmp_path / "t.csv").write_text("a,b\n", encoding="utf-8")
+    (tmp_path / "unnamed.csv").write_text("a, ,b\n", encoding="utf-8")
     (tmp_path / "twice.csv").write_text("a,a\n", encoding="utf-8")
     (tmp_path / "record.csv").write_text("Smith,63.5,yes\n", encoding="utf-8")
     assert complaint(tmp_path, "new", "s.toml", *arguments).startswith(expected)

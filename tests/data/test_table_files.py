@@ -317,6 +317,7 @@ def test_statistics_of_a_table_need_its_columns_only(tmp_path: Path, suffix: str
     [
         ("agee,sex,died", "'died'; did you mean \"agee\"?"),
         ("age;sex;died", "'age;sex;died'; it seems to separate values by ';': separate them by commas."),
+        ('age;"weight, kg";died', "it seems to separate values by ';': separate them by commas."),
         ("age\tsex\tdied", r"it seems to separate values by '\t': separate them by commas."),
         ("x,sex,died", "'died'; correct the file or the study."),
     ],

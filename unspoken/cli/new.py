@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @explained
 def new(
-    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("study.toml"),
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("study.toml"),
     name: Annotated[str, typer.Option(help="The study's name.")] = "heart",
     task: Annotated[str, typer.Option(help="classification, regression or statistics.")] = "classification",
     method: Annotated[
@@ -36,13 +36,11 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Write a commented study file to start from."""
-    import tomllib
-
-    from unspoken.study import make_study
     from unspoken.templates import study_text, toml_text
 
     if not force:
         writing.check_free(path)
+    _check_name(name)
     columns = _columns(columns_of, label, classes, task, matrix)
     text = study_text(
         toml_text(str(path))[1:-1],
@@ -53,14 +51,19 @@ def new(
         numbers=_numbers(parties),
         columns=columns,
     )
-    if columns is None:
-        make_study(tomllib.loads(text), source="--name")
     writing.write(path, text, replace=force)
     if as_json:
         print_json({"study": str(path)})
     else:
         edit = "Edit it" if columns is None else "Fill in what is publicly known of its columns"
         print(f"Wrote {path}. {edit}, then see what it promises and costs:\n  unspoken plan {shlex.quote(str(path))}")
+
+
+def _check_name(name: str) -> None:
+    from unspoken.study.explaining import checked
+    from unspoken.study.sections import StudySection
+
+    checked(StudySection, {"name": name, "task": "statistics"}, "--name", ("study",))
 
 
 def _columns(file: Path | None, label: str | None, classes: str | None, task: str, matrix: bool) -> TableColumns | None:

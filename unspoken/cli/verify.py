@@ -14,7 +14,7 @@ from unspoken.errors import UnspokenError
 @explained
 def verify(
     certificate: Annotated[
-        Path | None, typer.Argument(metavar="[CERTIFICATE]", help="The certificate: a JSON file.", show_default=False)
+        Path | None, typer.Argument(metavar="CERTIFICATE", help="The certificate: a JSON file.", show_default=False)
     ] = None,
     study: Annotated[Path | None, typer.Option(help="The study that you agreed to.")] = None,
     model: Annotated[Path | None, typer.Option(help="The file with the model, or with the statistics.")] = None,

@@ -43,7 +43,8 @@ def method_of(study: Study, variant: str) -> str:
     """The method of a variant."""
     named = str(study.compare.get(variant, {}).get("method", variant))
     if named not in METHODS:
-        raise StudyError(f"the method to compare with {UnknownName(named, (*METHODS, *study.compare)).problem}.")
+        problem = UnknownName(named, (*METHODS, *study.compare)).problem
+        raise StudyError(f"the method to compare with {problem}{'' if problem.endswith('?') else '.'}")
     return named
 
 

@@ -90,8 +90,11 @@ def read_header(path: str | Path) -> list[str]:
             names = read_schema(path).names
         except (pyarrow.ArrowException, OSError) as error:
             raise _no_parquet(path, error) from None
-    if not names or len(set(names)) < len(names) or not all(name.strip() for name in names):
-        raise DataError(f"{path}: should begin with a line of column names, each once; repair it.")
+    check_names(str(path), names, names)
+    if not names:
+        raise DataError(f"{path}: has no columns; name another file.")
+    if not all(name.strip() for name in names):
+        raise DataError(f"{path}: column {[name.strip() for name in names].index('') + 1} has no name; name it.")
     if path.suffix.lower() == ".csv" and (problem := looks_like_a_record(names)):
         raise DataError(f"{path}: {problem}.")
     return names

@@ -103,7 +103,7 @@ def check_names(source: str, present: list[Any], names: list[str], who: str = "t
             there = [str(other) for other in present]
             raise DataError(
                 f"{source}: lacks the column {name!r} {who}; the file has: {_listed(there)}"
-                + (_other_separator(there) or suggestion(name, there) or "; correct the file or the study.")
+                + (_other_separator(name, there) or suggestion(name, there) or "; correct the file or the study.")
             )
 
 
@@ -113,8 +113,10 @@ def _listed(names: list[str]) -> str:
     return (", ".join(map(repr, shown)) + (", …" if len(names) > 20 else "")) or "none"
 
 
-def _other_separator(names: list[str]) -> str:
-    """The end of a message about a file whose values are not separated by commas."""
-    if len(names) != 1 or not (found := [mark for mark in ";\t|" if mark in names[0]]):
-        return ""
-    return f"; it seems to separate values by {found[0]!r}: separate them by commas."
+def _other_separator(name: str, there: list[str]) -> str:
+    """The end of a message about a file that lacks a column, if its values are not separated by commas."""
+    for mark in ";\t|":
+        parts = [part for other in there for part in other.split(mark)]
+        if mark in there[0] and (len(there) == 1 or name in parts):
+            return f"; it seems to separate values by {mark!r}: separate them by commas."
+    return ""

@@ -317,7 +317,9 @@ class Method(Description, ABC):
     @classmethod
     def tuned(cls, study: Study, public: Records, trials: Trials) -> list[Choice]:
         """The settings that serve best for each ε, chosen on public labelled records alone."""
-        raise study.error("method.name", f'is "{cls.name}", which has no settings to choose on public records')
+        raise study.error(
+            "method.name", f'is "{cls.name}", which has no settings to choose on public records; use it as it is'
+        )
 
     def check_analysis(self) -> None:
         """Refuse a private analysis before a run, if there can be none after it."""

@@ -178,7 +178,8 @@ class Ledger:
                 raise OverLimit(
                     f'the {whose}\'s limit for "{self.dataset}" is epsilon = {limit.epsilon:g} at delta = '
                     f'{limit.delta:g}, and "{run.study}" would '
-                    f"{f'bring it to {_more_than(limit.epsilon, found)}' if math.isfinite(found) else nothing}."
+                    f"{f'bring it to {_more_than(limit.epsilon, found)}' if math.isfinite(found) else nothing}; "
+                    "agree on a smaller epsilon, or raise the limit."
                 )
 
     # A clone of an estimator, or a copy in another process, uses the same ledger.
