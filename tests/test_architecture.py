@@ -47,7 +47,6 @@ LONG_FUNCTIONS = {
     "cli/sites.py:join": "typer reads its options from the signature",
     "cli/simulate.py:simulate": "typer reads its options from the signature",
     "cli/compare.py:compare": "typer reads its options from the signature",
-    "cli/new.py:new": "typer reads its options from the signature",
     "estimators.py:PrivateClassifier.__init__": "scikit-learn reads parameters from the signature",
     "simulation/arrays.py:simulate": "a front door",
     "learners/nearest_neighbours.py:_vote": "one compiled loop",
