@@ -148,9 +148,19 @@ def test_numpy_numbers_are_taken_as_parameters() -> None:
     assert not model.intercept_.any()
 
 
-@pytest.mark.parametrize("classes", [2, 3])
+NETWORK = ("cape", {"function": "network", "steps": 30})
+
+
 @pytest.mark.parametrize(
-    ("method", "options"), [*((method, None) for method in METHODS), ("cape", {"function": "network", "steps": 30})]
+    ("method", "options", "classes"),
+    [
+        # What takes longest has three classes here, and two in the tests of saved models.
+        pytest.param(
+            *each, classes, marks=pytest.mark.long if classes == 2 and each in (("moments", None), NETWORK) else ()
+        )
+        for each in (*((method, None) for method in METHODS), NETWORK)
+        for classes in (2, 3)
+    ],
 )
 def test_every_method_classifies_with_probabilities_that_add_up(
     method: str, options: dict[str, Any] | None, classes: int

@@ -175,7 +175,12 @@ def view_of(vote: Vote, coalition: Iterable[int]) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("talliers", "coalition"), [(n, c) for n in (3, 5) for c in itertools.combinations(range(1, n), (n - 1) // 2)]
+    ("talliers", "coalition"),
+    [
+        pytest.param(n, c, marks=pytest.mark.long if number > 2 else ())
+        for n in (3, 5)
+        for number, c in enumerate(itertools.combinations(range(1, n), (n - 1) // 2))
+    ],
 )
 @pytest.mark.parametrize("lies", [False, True])
 def test_what_a_minority_learns_by_lying_depends_on_the_totals_alone(

@@ -28,7 +28,10 @@ def climbed(distance: Callable[[np.ndarray], float], starts: list[np.ndarray]) -
 
 
 @pytest.mark.parametrize("balance", BALANCES)
-@pytest.mark.parametrize(("classes", "centred"), [(None, True), (2, True), (3, True), (10, True), (3, False)])
+@pytest.mark.parametrize(
+    ("classes", "centred"),
+    [(None, True), pytest.param(2, True, marks=pytest.mark.long), (3, True), (10, True), (3, False)],
+)
 def test_replacing_a_record_moves_the_moments_within_the_sensitivity_and_no_less(
     classes: int | None, centred: bool, balance: float
 ) -> None:

@@ -58,9 +58,19 @@ def test_neighbours_stay_within_the_planned_sensitivity_and_reach_half_of_it(
 
 LEFT_OUT = ("voting", "fedavg", "cross-silo")
 """Methods that promise for records that are left out or put in, whose totals show what these do."""
+EACH_LEFT_OUT = pytest.mark.parametrize(
+    "case",
+    [
+        # Votes after an adaptation are cast, and counted, as those without one.
+        pytest.param(case, marks=pytest.mark.long if ("adaptation", "coral") in case.options else ())
+        for case in cases.variants()
+        if case.method in LEFT_OUT
+    ],
+    ids=str,
+)
 
 
-@pytest.mark.parametrize("case", [case for case in cases.variants() if case.method in LEFT_OUT], ids=str)
+@EACH_LEFT_OUT
 def test_what_is_left_out_or_put_in_moves_totals_by_no_more_than_is_stated_for_it(
     case: Case, public: Path, runs: Callable[[int, int], int]
 ) -> None:
