@@ -69,7 +69,7 @@ def test_a_foreign_state_is_refused(other: dict[str, Any], folder: Folder) -> No
     assert folder.journal.read_bytes() == content
 
 
-@pytest.mark.parametrize("content", [b"", b"x", b"unspoken journal 1\n", bytes(1000)])
+@pytest.mark.parametrize("content", [b"", b"x", b"unspoken journal 2\n", bytes(1000)])
 def test_a_file_that_is_no_journal_is_refused(content: bytes, folder: Folder) -> None:
     folder.journal.write_bytes(content)
     with pytest.raises(StoreError, match="is no state of this participant"):

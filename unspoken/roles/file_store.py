@@ -2,9 +2,10 @@
 
 The journal is a header and records. Every record is sealed with AES-256-GCM under a key of this file alone, derived by
 HKDF from the secret of the role's identity, the study, the role, and a random salt in the header. Each record is bound
-to its number and to a digest of all records before it (the chain). Nonces are random, so a record that a crash tore is
-written again under a new nonce. A snapshot is a new file that is written completely and then replaces the old one
-atomically. Its name in the folder and the witness reach the disk before a message leaves that depends on it.
+to its number and to a digest of all records before it (the chain). Records that are written together are sealed
+together and count as one. Nonces are random, so a record that a crash tore is written again under a new nonce. A
+snapshot is a new file that is written completely and then replaces the old one atomically. Its name in the folder and
+the witness reach the disk before a message leaves that depends on it.
 
 The witness is a small file at another path, for example beside the identity's secret. It has the number of records and
 the chain, authenticated by the same identity. It is written once the journal is on disk, and before the message that
@@ -45,6 +46,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -53,7 +55,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from unspoken.roles.store import Store, StoreError
 from unspoken.summation.keys import NONCE_BYTES, TAG_BYTES, Identity
 
-_MAGIC = b"unspoken journal 1\n"
+_MAGIC = b"unspoken journal 2\n"
 _SALT_BYTES = 16
 _MAC_BYTES = 32
 _LENGTH_BYTES = 4
@@ -213,7 +215,7 @@ class FileStore(Store):
         content = _MAGIC + salt + mark.packed()
         content += hmac.digest(mac, content, "sha256")
         if snapshot is not None:
-            frame = _frame(snapshot, key, mark)
+            frame = _frame([snapshot], key, mark)
             content, mark = content + frame, mark.after(frame)
         file = _put(self._path, content, os.O_APPEND, self._disk)
         if self._file >= 0:
@@ -226,8 +228,8 @@ class FileStore(Store):
         content, records = memoryview(self._path.read_bytes()), list[bytes]()
         self._unseal_header(content)
         self._length, self._seen = _HEADER_BYTES, self._mark == self._witness.mark
-        while (record := self._record(content, self._length)) is not None:
-            records.append(record)
+        while (found := self._records(content, self._length)) is not None:
+            records += found
             self._seen |= self._mark == self._witness.mark
         self._rest = len(content) - self._length
         return records
@@ -255,19 +257,19 @@ class FileStore(Store):
             )
         self._mark = Mark.unpacked(head[-_MARK_BYTES:])
 
-    def _record(self, content: memoryview, start: int) -> bytes | None:
-        """The record at a place; nothing if there is no whole one."""
+    def _records(self, content: memoryview, start: int) -> list[bytes] | None:
+        """The records that were written together at a place; nothing if they are not whole."""
         nonce = start + _LENGTH_BYTES
         sealed = nonce + NONCE_BYTES
         end = sealed + int.from_bytes(content[start:nonce], "big")
         if len(content) < end:
             return None
         try:
-            record = AESGCM(self._key).decrypt(content[nonce:sealed], content[sealed:end], self._mark.packed())
+            plain = AESGCM(self._key).decrypt(content[nonce:sealed], content[sealed:end], self._mark.packed())
         except (InvalidTag, ValueError):
             return None
         self._mark, self._length = self._mark.after(content[start:end]), end
-        return record
+        return msgspec.msgpack.decode(plain, type=list[bytes])
 
     def _keys(self, salt: bytes) -> tuple[bytes, bytes]:
         """The keys of the records and of the header."""
@@ -276,13 +278,10 @@ class FileStore(Store):
 
     def _flush(self) -> None:
         """Write what waits."""
-        frames, mark = [], self._mark
-        for record in self._waiting:
-            frames.append(_frame(record, self._key, mark))
-            mark = mark.after(frames[-1])
-        if frames:
-            self._disk.write(self._file, b"".join(frames))
-            self._mark, self._waiting, self._size, self._is_synced = mark, [], 0, False
+        if self._waiting:
+            frame = _frame(self._waiting, self._key, self._mark)
+            self._disk.write(self._file, frame)
+            self._mark, self._waiting, self._size, self._is_synced = self._mark.after(frame), [], 0, False
 
     def _settle(self, kept: Callable[[], None]) -> None:
         """Write something to disk. If that fails, it is unknown what is on disk, until the store is opened again."""
@@ -357,10 +356,10 @@ def _derived(secret: bytes, length: int, salt: bytes | None, purpose: str) -> by
     return HKDF(hashes.SHA256(), length, salt, f"unspoken-1/{purpose}".encode()).derive(secret)
 
 
-def _frame(record: bytes, key: bytes, mark: Mark) -> bytes:
-    """A record as it stands in the file after this mark: its length, a nonce, and what is sealed."""
+def _frame(records: list[bytes], key: bytes, mark: Mark) -> bytes:
+    """Records as they stand together in the file after this mark: their length, a nonce, and what is sealed."""
     nonce = os.urandom(NONCE_BYTES)
-    sealed = AESGCM(key).encrypt(nonce, record, mark.packed())
+    sealed = AESGCM(key).encrypt(nonce, msgspec.msgpack.encode(records), mark.packed())
     return b"".join([len(sealed).to_bytes(_LENGTH_BYTES, "big"), nonce, sealed])
 
 
