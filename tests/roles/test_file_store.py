@@ -32,6 +32,21 @@ def test_what_is_kept_is_there_again(folder: Folder) -> None:
     assert folder.read() == RECORDS
 
 
+def test_records_that_wait_for_one_sync_are_all_there_again_in_their_order(folder: Folder) -> None:
+    store = folder.open()
+    store.replace(b"snapshot")
+    for number in range(300):
+        store.append(number.to_bytes(2, "big"))
+    before = folder.journal.stat().st_size
+    store.sync()
+    store.append(b"alone")
+    store.sync()
+    store.close()
+    assert folder.read() == [b"snapshot", *(number.to_bytes(2, "big") for number in range(300)), b"alone"]
+    # Sealed together: not 300 nonces and tags.
+    assert folder.journal.stat().st_size - before < 300 * 28
+
+
 def test_a_snapshot_takes_the_place_of_all_records_and_leaves_nothing_of_them(folder: Folder) -> None:
     folder.fill()
     before = folder.journal.read_bytes()
