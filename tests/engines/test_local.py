@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from factories import maker
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
+from unspoken.engines import work
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.local import run
 from unspoken.methods.planning.mechanisms import Participation
@@ -159,6 +161,30 @@ def test_bytes_are_counted_and_planned(protocol: str) -> None:
     outcome = run(method, plan, federation(agreed))
     assert outcome.party_bytes == plan.upload_bytes
     assert outcome.bytes > 12 * 0.9 * plan.upload_bytes
+
+
+@RECOVERING
+def test_one_block_of_parties_needs_no_thread_and_gives_what_many_give(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    agreed = study(parties=8, summation=protocol)
+    method, submitted = method_for(agreed), list[object]()
+    really = ThreadPoolExecutor.submit
+
+    def submit(self: ThreadPoolExecutor, *given: Any) -> Any:
+        submitted.append(given[0])
+        return really(self, *given)
+
+    def weights() -> bytes:
+        done = run(method, method.plan(), federation(agreed), Conditions(secrets=SecretStream(KEY)))
+        return bytes(done.release.weights.tobytes())
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", submit)
+    one = weights()
+    alone = len([each for each in submitted if getattr(each, "__name__", "") == "_messages"])
+    monkeypatch.setattr(work, "BLOCK_BYTES", 1)
+    assert weights() == one
+    assert (alone, len([each for each in submitted if getattr(each, "__name__", "") == "_messages"])) == (0, 8)
 
 
 def test_progress_is_reported_up_to_the_last_party() -> None:

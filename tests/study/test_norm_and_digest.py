@@ -49,6 +49,15 @@ def test_the_default_norm_is_part_of_the_digest(task: str) -> None:
     assert make_study(study.model_dump(mode="json", exclude_none=True)).digest() == study.digest()
 
 
+def test_a_copy_with_another_value_has_a_digest_of_its_own() -> None:
+    """Also if it is made of a study whose digest was asked for before."""
+    study = from_text(EXAMPLE)
+    before, more = study.digest(), study.parties.count + 1
+    copied = study.model_copy(update={"parties": study.with_parties(more).parties})
+    assert copied.digest() == study.with_parties(more).digest() != before == study.digest()
+    assert study == from_text(EXAMPLE)
+
+
 def test_the_digests_of_classification_studies_stay_what_they_were() -> None:
     """Parties that agreed long ago still agree: these are from before the other tasks."""
     example = EXAMPLE.replace("[data]", "[data]\nnorm = 1.0", 1)
