@@ -16,8 +16,9 @@ def compiled(loop: Loop) -> Loop:
     Numba keeps it beside the package or in the user's cache. A service may be allowed to write to neither: then it
     compiles anew each time.
     """
+    compiler: Any = numba.njit  # to its callers, a compiled function is what it was
     try:
-        kept: Loop = numba.njit(cache=True, nogil=True)(loop)
+        made: Loop = compiler(cache=True, nogil=True)(loop)
     except RuntimeError:  # Numba's answer where it finds no folder to write to.
-        kept = numba.njit(nogil=True)(loop)
-    return kept
+        made = compiler(nogil=True)(loop)
+    return made

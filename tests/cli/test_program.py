@@ -10,8 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from commands import answer, changed, complaint, in_process, shown, strict, unspoken
+from unspoken.cli import app
 from unspoken.cli.program import print_json
 
 
@@ -48,6 +50,14 @@ def test_help_is_quick(tmp_path: Path) -> None:
         after = os.times()
         seconds.append(sum(after[2:4]) - sum(before[2:4]))
     assert min(seconds) < 1.0
+
+
+@pytest.mark.parametrize("command", [[], ["plan"], ["compare"], ["roster"], ["ledger"], ["ledger", "show"]])
+def test_help_shows_flags_without_a_value_and_no_types_of_the_language(command: list[str]) -> None:
+    done = CliRunner().invoke(app, [*command, "-h"], env={"COLUMNS": "120", "NO_COLOR": "1"})
+    assert done.exit_code == 0
+    assert "--help" in done.stdout
+    assert not re.search(r"bool|--\S+ +<list", done.stdout, re.IGNORECASE)
 
 
 def test_importing_unspoken_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ reported at once.
 """
 
 from unspoken.cli import check, compare, consent, degrees, demo, ledger, new, plan, simulate, sites, tune, verify
-from unspoken.cli.program import app
+from unspoken.cli.program import Command, app
 
 __all__ = ["app"]
 
@@ -23,5 +23,5 @@ COMMANDS = (
     *SITES,
 )
 for _command in COMMANDS:
-    app.command()(_command)
+    app.command(cls=Command)(_command)
 app.add_typer(ledger.ledger, name="ledger")

@@ -60,7 +60,8 @@ def compare(
     variant: Annotated[
         list[str] | None,
         typer.Option(
-            help="One more method, as 'NAME = { method = \"helmet\", regularization = 1.0 }'; may be repeated."
+            metavar="KEYS",
+            help="One more method, as 'NAME = { method = \"helmet\", regularization = 1.0 }'; may be repeated.",
         ),
     ] = None,
     table: Annotated[

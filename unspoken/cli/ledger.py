@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unspoken import writing
-from unspoken.cli.program import AsJson, explained, print_json
+from unspoken.cli.program import AsJson, Command, Group, explained, print_json
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
     from unspoken.privacy.ledger import Ledger
 
-ledger = typer.Typer(no_args_is_help=True, help="Show what a data set has spent in all studies, and limit it.")
+ledger = typer.Typer(
+    cls=Group, no_args_is_help=True, help="Show what a data set has spent in all studies, and limit it."
+)
 
 LedgerFile = Annotated[
     Path | None, typer.Option("--ledger", help="The ledger's file, if not ledger.sqlite in $UNSPOKEN_HOME.")
@@ -26,12 +28,12 @@ Dataset = Annotated[
 ]
 Data = Annotated[
     list[Path] | None,
-    typer.Option(help="The file of the data set, by which it is recognised; or its files."),
+    typer.Option(metavar="FILE", help="The file of the data set, by which it is recognised; or its files."),
 ]
 Delta = Annotated[float | None, typer.Option(help="The delta to state epsilon at, if not the limit's.")]
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @explained
 def show(
     path: LedgerFile = None, dataset: Dataset = None, data: Data = None, delta: Delta = None, as_json: AsJson = False
@@ -48,7 +50,7 @@ def show(
         report.show(chosen, delta)
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @explained
 def limit(
     epsilon: Annotated[float | None, typer.Option(help="The most that all studies together may cost.")] = None,
@@ -78,7 +80,7 @@ def limit(
         print(f'"{chosen.dataset}". {report.limit_sentence(account.limit, total_of(account))}')
 
 
-@ledger.command()
+@ledger.command(cls=Command)
 @explained
 def export(
     path: LedgerFile = None,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from unspoken.errors import UnspokenError
 from unspoken.writing import finite
@@ -28,7 +28,28 @@ _UsageError: Any = typer.BadParameter.__bases__[0]
 """Typer's error for a malformed command line; the class has no public name."""
 
 
-class _OneSentence(TyperGroup):
+class Command(TyperCommand):
+    """A command whose help shows no type after a flag: a flag takes no value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+class Group(TyperGroup):
+    """Commands under one name, with help as a command's."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types_of_flags(super().get_params(ctx))
+
+
+def _without_types_of_flags(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if getattr(parameter, "is_flag", False):
+            parameter.metavar = ""
+    return parameters
+
+
+class _OneSentence(Group):
     """Reports a mistake on the command line like any other: one sentence on standard error, exit status 2."""
 
     def main(self, *args: Any, **options: Any) -> Any:
@@ -71,7 +92,10 @@ StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="The study: a T
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object for programs, and nothing else.")]
 
 Data = Annotated[
-    list[Path], typer.Option(help="Records to learn from: CSV, Parquet or NPZ. Given several times: a file a party.")
+    list[Path],
+    typer.Option(
+        metavar="FILE", help="Records to learn from: CSV, Parquet or NPZ. Given several times: a file a party."
+    ),
 ]
 Engine = Annotated[str, typer.Option(help="Where parties run: local (this process), or ray (a cluster).")]
 Address = Annotated[

@@ -72,7 +72,9 @@ def roster(
         typer.Argument(metavar="CARD…", help="The cards of all parties, in any order. Without any: show the roster."),
     ] = None,
     coordinator: Annotated[Path | None, typer.Option(help="The coordinator's card.")] = None,
-    helper: Annotated[list[Path] | None, typer.Option(help="The card of a compute node or tallier; one each.")] = None,
+    helper: Annotated[
+        list[Path] | None, typer.Option(metavar="CARD", help="The card of a compute node or tallier; one each.")
+    ] = None,
     behind_proxy: Annotated[
         bool, typer.Option("--behind-proxy", help="A proxy ends TLS, with a certificate that an authority has signed.")
     ] = False,
