@@ -76,6 +76,34 @@ def test_correlated_noise_counts_those_whom_a_coordinator_may_leave_out(
     assert told.epsilon == pytest.approx(plan.guarantee.epsilon, rel=1e-6)
 
 
+def test_a_promise_of_one_s_own_counts_those_whom_a_coordinator_may_leave_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As above, where the first party asked for a fifth of everyone's ε, and has noise of its own size."""
+    parties, known, dropouts, withheld = 20, 3, 2, 4
+    monkeypatch.setattr(ComputeNodes, "openable", lambda self, colluding: Openable(parties - dropouts - withheld))
+    agreed = factories.make(
+        task="statistics",
+        parties={"count": parties, "records": 10, "max_records": 10},
+        delta=1e-5,
+        colluding=known,
+        dropouts=dropouts,
+        method={"name": "cape", "epsilons": [0.2] + [1.0] * (parties - 1)},
+        summation="compute-nodes",
+    )
+    plan = method_for(agreed).plan()
+    planned, honest = plan.sums[0], parties - dropouts - withheld - known
+    assert isinstance(planned.noise, CorrelatedNoise)
+    variances = np.array([planned.noise.variances(party) for party in range(honest)]) - [
+        2.0 * LOST_VARIANCE,
+        3.0 * LOST_VARIANCE,
+    ]
+    common = variances[:, 0]
+    covariance = np.diag(variances.sum(axis=1)) - np.outer(common, common) / common.sum()
+    mu = math.sqrt(np.linalg.inv(covariance)[0, 0]) * planned.sensitivity * planned.encoding.scale
+    assert plan.facts["promises"][0]["epsilon"] == pytest.approx(epsilon_of(mu, 1e-5 - plan.slack), rel=1e-6)
+    assert plan.guarantee_for(0).epsilon == pytest.approx(0.2, rel=2e-3)
+    assert plan.guarantee_for(0).epsilon <= 0.2 * (1.0 + 1e-9)
+
+
 @pytest.mark.parametrize(("method", "protocol"), [("helmet", "secagg"), ("cross-silo", "secagg"), ("conv", "ideal")])
 def test_every_number_that_any_party_draws_is_counted(
     method: str, protocol: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
