@@ -59,6 +59,19 @@ def divide_by_survivors(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Multiparty, "_minimise", lambda self, shares, voters: right(self, shares, self.study.parties.count))
 
 
+def divide_an_average_by_survivors(patch: pytest.MonkeyPatch) -> None:
+    right = Multiparty.coordinate
+
+    def wrong(self: Multiparty, plan: Any) -> Any:
+        asking = right(self, plan)
+        total = yield next(asking)
+        with pytest.raises(StopIteration) as end:
+            asking.send(replace(total, noisy=total.noisy * self.study.parties.count / total.survivors))
+        return end.value.value
+
+    patch.setattr(Multiparty, "coordinate", wrong)
+
+
 def forget_the_rounding_of_an_average(patch: pytest.MonkeyPatch) -> None:
     right = Multiparty._votes.func
     patch.setattr(
@@ -106,6 +119,7 @@ def clip_nothing_after_the_map(patch: pytest.MonkeyPatch) -> None:
         (halve_the_sensitivity, SVM),
         (count_rounding_once, MEAN),
         (divide_by_survivors, WEIGHTED),
+        (divide_an_average_by_survivors, replace(AVERAGE, dropouts=4)),
         (forget_the_rounding_of_an_average, AVERAGE),
         (forget_the_group, BALLOTS),
         (forget_that_a_ballot_is_whole, LEFT_OUT),
