@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sklearn
 from sklearn.base import clone
-from sklearn.model_selection import cross_validate
+from sklearn.model_selection import GridSearchCV, KFold, cross_validate
 from sklearn.utils.estimator_checks import estimator_checks_generator, parametrize_with_checks
 
 import unspoken
@@ -112,3 +113,13 @@ def test_a_sample_weight_of_none_is_none() -> None:
 
 def test_the_regressor_is_offered_at_the_top() -> None:
     assert unspoken.PrivateRegressor is PrivateRegressor
+
+
+def test_a_grid_search_gives_parties_to_fit_if_it_is_asked_to() -> None:
+    rng = np.random.default_rng(0)
+    X, y, parties = rng.uniform(-0.5, 0.5, (120, 3)), rng.integers(2, size=120), np.arange(120) % 4
+    model = PrivateClassifier(norm=1.0, intercept=False, classes=[0, 1])
+    with sklearn.config_context(enable_metadata_routing=True):
+        asked = GridSearchCV(model.set_fit_request(groups=True), {"epsilon": [1.0]}, cv=KFold(2))
+        asked.fit(X, y, groups=parties)
+    assert asked.best_estimator_.plan_.to_json()["parties"] == 4

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unspoken.errors import UnspokenError as UnspokenError
     from unspoken.estimators import PrivateClassifier as PrivateClassifier
     from unspoken.estimators import PrivateRegressor as PrivateRegressor
+    from unspoken.methods.registry import plan as plan
     from unspoken.privacy.ledger import Ledger as Ledger
     from unspoken.report.convictions import Convictions as Convictions
     from unspoken.report.convictions import EvidenceError as EvidenceError
@@ -50,6 +51,7 @@ _HOMES = {
     "compute": "unspoken.simulation",
     "functional_mechanism": "unspoken.simulation",
     "make_study": "unspoken.study",
+    "plan": "unspoken.methods.registry",
     "read_study": "unspoken.study",
     "simulate": "unspoken.simulation",
     "tune": "unspoken.simulation",

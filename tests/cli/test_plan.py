@@ -2,13 +2,22 @@
 
 import math
 import re
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from commands import GUARANTEE_FIELDS, PLAN_FIELDS, RELEASE_FIELDS, answer, changed, shown, unspoken
+from unspoken import make_study, plan
 from unspoken.privacy.gaussian import delta_of
+
+
+def test_in_python_a_plan_is_that_of_the_command(folder: Path) -> None:
+    told = answer(folder, "plan", "study.toml")
+    content = tomllib.loads((folder / "study.toml").read_text(encoding="utf-8"))
+    for study in (folder / "study.toml", content, make_study(content)):
+        assert told.items() >= plan(study).to_json().items()
 
 
 def test_a_plan_has_the_documented_fields(folder: Path) -> None:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import get_args
+from pathlib import Path
+from typing import Any, get_args
 
 from unspoken import plugins
 from unspoken.data.public import check_public
 from unspoken.methods.base import Method
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
-from unspoken.study import Section, Study, Task
+from unspoken.study import Section, Study, Task, study_of
 from unspoken.study.explaining import shown
 
 METHODS = plugins.Group[Method](plugins.METHODS, Method)  # type: ignore[type-abstract]
@@ -33,6 +34,14 @@ def method_for(study: Study) -> Method:
 def plan_for(study: Study) -> Plan:
     """The plan of the study's method, once its public records were read."""
     return checked_plan(method_for(study))
+
+
+def plan(study: Study | dict[str, Any] | str | Path) -> Plan:
+    """What a study promises and costs, before any data: `guarantee`, `notes`, `upload_bytes`, `to_json()`.
+
+    The study is a file, a dictionary as its TOML would give, or a `Study`.
+    """
+    return plan_for(study_of(study))
 
 
 def checked_plan(method: Method) -> Plan:
