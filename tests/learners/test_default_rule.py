@@ -23,7 +23,10 @@ def test_records_are_whitened_from_a_signal_on_that_grows_with_the_features() ->
 
 
 def test_with_less_noise_there_are_more_steps_and_a_study_may_name_them() -> None:
-    assert [rule(signal).steps for signal in (1.0, 500.0, 1000.0)] == [8, 8, 16]
+    assert [rule(signal).steps for signal in (500.0, 1000.0)] == [8, 16]
+    assert [DefaultRule(20, 3, signal, is_mapped=True).steps for signal in (1.0, 1000.0)] == [8, 16]
+    # Without whitening, twice as many.
+    assert [rule(signal, 1280, 10).steps for signal in (1.0, 8000.0, 9000.0)] == [16, 16, 32]
     assert DefaultRule(20, 3, 1e9, given_steps=5).steps == 5
 
 

@@ -52,7 +52,9 @@ class DefaultRule:
     make the noise in the model smaller but the steps longer. No step is longer than 8K/(λn), with λ the largest mean
     square of mapped records in any direction: the curvature of the loss is at most λn/2, and λn/K while all classes
     have similar scores, and clipped residuals make it smaller still. Beyond this length, more steps are better than
-    longer ones: 16 instead of 8 if X exceeds 75√(dK), since the noise of a score grows with √(dK).
+    longer ones: 16 instead of 8 if X exceeds 75√(dK), since the noise of a score grows with √(dK). Records that are
+    neither whitened nor mapped by public records take twice as many steps, because directions in which they vary little
+    are learnt slowly.
 
     In a regression a residual is the label minus the prediction, in units of the labels' deviation σ_y, which turn 0
     asks for as well. The loss is then Huber's. A σ_y that is too large would make the noise in predictions too large,
@@ -99,7 +101,10 @@ class DefaultRule:
         """T"""
         if self.given_steps is not None:
             return self.given_steps
-        return 16 if self.classes and self.signal > 75.0 * math.sqrt(self.features * self.classes) else 8
+        if self.classes is None:
+            return 8
+        few = 8 if self.whitens or self.is_mapped else 16
+        return 2 * few if self.signal > 75.0 * math.sqrt(self.features * self.classes) else few
 
     @property
     def clip(self) -> float:
