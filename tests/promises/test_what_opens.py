@@ -248,6 +248,8 @@ def test_no_smaller_sum_opens_at_compute_nodes_than_the_noise_is_sized_for(
     plan = method_for(study(parties, colluding, dropouts, "compute-nodes", nodes=nodes, per_party=per_party)).plan()
     assert plan.trust.withheld == 0
     assert plan.trust.honest_survivors == parties - colluding - dropouts == found
+    told = f"at least {'one' if nodes - corrupt == 1 else nodes - corrupt} of the {nodes} compute nodes "
+    assert any(each.startswith(told) for each in plan.guarantee.assumptions)
     assert left(plan, found, False) >= plan.sums[0].noise_std * (1.0 - 1e-9)
 
 
