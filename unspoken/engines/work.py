@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from unspoken.data.federation import BLOCK_PARTIES, Federation
-from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, TokenPositions, ZeroSum
+from unspoken.methods.base import Cancel, Method, PartyRequest, TokenPositions, ZeroSum
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.contributor import Contributor
+from unspoken.roles.contributor import Contributor, PartyInput
 from unspoken.roles.planned_requests import protocol_for
 from unspoken.roles.secrets import PartySecrets
 from unspoken.summation.base import Envelope, Party, Protocol
@@ -88,30 +88,17 @@ class Work:
 
     def _vectors(self, indices: Integers, parties: list[Party]) -> list[Words]:
         """The vectors of a block's parties, each made with its own secrets."""
-        request, secrets = self.job.request, [self._secrets(index) for index in indices.tolist()]
-        if isinstance(request, ZeroSum):
-            return [self._contributor.common_noise(request.name, own) for own in secrets]
-        if isinstance(request, Cancel):
-            streams = [(self._common(own.index), own.index) for own in secrets]
-            return [self._contributor.noise_of_a_message(request.name, *stream) for stream in streams]
-        block = self._federation.block(indices)
-        contexts = [own.context(self.job.positions.get(own.index)) for own in secrets]
-        if not isinstance(request, Collect) and self.endpoints.protocol.reveals_contributions:
-            # The noise of the whole total is drawn at once, by whoever adds up.
-            return self._contributor.vectors(request, block, contexts, None)
-        sources = [
-            own.noise(
-                () if isinstance(request, Collect) else party.seeds,
-                None if self.job.common is None else self._common(own.index),
+        clear, common = self.endpoints.protocol.reveals_contributions, self.job.common
+        inputs = [
+            PartyInput(
+                self._secrets(index),
+                None if clear else party.seeds,
+                None if common is None else PartySecrets(common, index).stream("common"),
+                self.job.positions.get(index),
             )
-            for own, party in zip(secrets, parties, strict=True)
+            for index, party in zip(indices.tolist(), parties, strict=True)
         ]
-        return self._contributor.vectors(request, block, contexts, sources)
-
-    def _common(self, index: int) -> SecretStream:
-        if self.job.common is None:
-            raise RuntimeError("Expected the root of the noise that messages have in common.")
-        return PartySecrets(self.job.common, index).stream("common")
+        return self._contributor.vectors(self.job.request, inputs, lambda: self._federation.block(indices))
 
     def _secrets(self, index: int) -> PartySecrets:
         return PartySecrets(self.job.root, index)

@@ -6,18 +6,31 @@ passes larger blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from unspoken.data.block import Block
-from unspoken.methods.base import Contribution, Method, PartyContext, PartyRequest
+from unspoken.methods.base import Cancel, Contribution, Method, PartyRequest, Request, TokenPositions, ZeroSum
 from unspoken.methods.planning import Plan, PlannedSum
-from unspoken.methods.planning.mechanisms import NoiseSource
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.planned_requests import check_planned
 from unspoken.roles.secrets import PartySecrets
 from unspoken.types import Words
+
+
+@dataclass(frozen=True)
+class PartyInput:
+    """What one party makes its vector with, besides its records."""
+
+    secrets: PartySecrets
+    seeds: Sequence[bytes] | None
+    """The seeds of noise that the protocol can open; None if whoever adds up draws the noise of the whole total."""
+    common: SecretStream | None = None
+    """The stream of the noise that its message of this turn has in common with the other parties'"""
+    positions: TokenPositions | None = None
+    """The positions of its tokens"""
 
 
 class Contributor:
@@ -34,21 +47,26 @@ class Contributor:
         check_planned(self._plan, request, turn)
         self._method.check(request, turn)
 
-    def vectors(
-        self,
-        request: PartyRequest,
-        block: Block,
-        contexts: Sequence[PartyContext],
-        sources: Sequence[NoiseSource] | None,
-    ) -> list[Words]:
-        """Each party's vector: first the numbers that carry noise, then the exact ones. Without `sources` no noise is
-        added."""
+    def vectors(self, request: Request, inputs: Sequence[PartyInput], records: Callable[[], Block]) -> list[Words]:
+        """Each party's vector for a request. Records are looked at only if the request is for contributions."""
+        if isinstance(request, ZeroSum):
+            return [self.common_noise(request.name, own.secrets) for own in inputs]
+        if isinstance(request, Cancel):
+            return [self.noise_of_a_message(request.name, _common(own), own.secrets.index) for own in inputs]
+        if isinstance(request, PartyRequest):
+            return self._contributions(request, inputs, records())
+        raise ValueError(f"Expected a request for vectors, got {type(request).__name__}.")
+
+    def _contributions(self, request: PartyRequest, inputs: Sequence[PartyInput], block: Block) -> list[Words]:
+        """First the numbers that carry noise, then the exact ones."""
         planned = self._plan.sum_named(request.name)
+        contexts = [own.secrets.context(own.positions) for own in inputs]
         contribution = self._method.contribute(request, block, contexts)
         self._check_shape(contribution, planned, len(block))
         noisy = planned.encoding.encode(contribution.noisy)
-        for row, source in zip(noisy, sources or (), strict=sources is not None):
-            row += planned.noise.added(planned.dimension, source)
+        for row, own in zip(noisy, inputs, strict=True):
+            if own.seeds is not None:
+                row += planned.noise.added(planned.dimension, own.secrets.noise(own.seeds, own.common))
         exact = contribution.exact.astype(np.int64).view(np.uint64)
         return list(np.concatenate([noisy, exact], axis=1) if exact.size else noisy)
 
@@ -74,3 +92,9 @@ class Contributor:
         """The common noise in one of a party's messages, which is added up with the other parties' afterwards."""
         planned = self._plan.sum_named(name)
         return planned.noise.prepared(planned.dimension, common, index)
+
+
+def _common(own: PartyInput) -> SecretStream:
+    if own.common is None:
+        raise RuntimeError("Expected the stream of the noise that messages have in common.")
+    return own.common

@@ -27,7 +27,7 @@ from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.privacy.events import Event
 from unspoken.privacy.ledger import Charges, OverLimit, Run
-from unspoken.roles.contributor import Contributor
+from unspoken.roles.contributor import Contributor, PartyInput
 from unspoken.roles.courses import Course, Shuffling, Summing
 from unspoken.roles.messages import Ask, Carried, Over, request_of
 from unspoken.roles.planned_requests import (
@@ -232,21 +232,13 @@ class Party(Role[_State]):
         """The vector that this party puts into the sum. Without seeds no noise is added."""
         if self._repeats:
             raise RuntimeError("A vector is never made again.")
-        if isinstance(request, ZeroSum):
-            return self._contributor.common_noise(request.name, secrets)
-        if isinstance(request, Cancel):
-            key = self._state.prepared[request.name][request.turn]
-            return self._contributor.noise_of_a_message(request.name, SecretStream(key), self._index)
-        if not isinstance(request, PartyRequest):
-            raise RuntimeError("There is no vector in this request.")
-        common = self._common(request, secrets)
-        sources = None if seeds is None else [secrets.noise(seeds, common)]
-        return self._contributor.vectors(request, self._records, [secrets.context(self._positions())], sources)[0]
+        own = PartyInput(secrets, seeds, self._common(request, secrets), self._positions())
+        return self._contributor.vectors(request, [own], lambda: self._records)[0]
 
-    def _common(self, request: PartyRequest, secrets: PartySecrets) -> SecretStream | None:
-        """The stream of the noise that cancels against the other parties': prepared before the message, or drawn now
-        and added up afterwards."""
-        if self._plan.sum_named(request.name).noise.cancels:
+    def _common(self, request: Request, secrets: PartySecrets) -> SecretStream | None:
+        """The stream of the noise that cancels against the other parties': prepared before the message, or drawn with
+        it and added up afterwards."""
+        if isinstance(request, PartyRequest) and self._plan.sum_named(request.name).noise.cancels:
             return secrets.common(request.turn)
         key = self._state.prepared.get(request.name, {}).get(request.turn)
         return None if key is None else SecretStream(key)
