@@ -95,6 +95,7 @@ DIED = 'label = "died"'
             "[data]",
             "[data] has the label 'age' among its columns too; take it out of [data.columns]",
         ),
+        ('"died"', '""', "label", '[data] label is "", but should be the name of the label\'s column, in quotes.'),
         (DIED, DIED + "\nfeatures = 3", "[data]", "[data] has both [data.columns] and features, but needs either"),
         (DIED, DIED + "\nnorm = 0", "norm", "[data] norm is 0, but should be a number from 1e-6 to 1e6, such as 1.0."),
         (DIED, DIED + "\nnorm = inf", "norm", "[data] norm is inf, but should be a number from 1e-6 to 1e6, such as"),

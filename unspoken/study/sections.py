@@ -47,7 +47,7 @@ class DataSection(Section):
     `Study` fills in a norm and a constant if the file has none.
     """
 
-    label: str | None = Field(None, description="the name of the label's column, in quotes")
+    label: str | None = Field(None, min_length=1, description="the name of the label's column, in quotes")
     classes: list[Category] | Annotated[int, Field(ge=2)] | None = Field(
         None, description='all possible labels, such as ["no", "yes"], or for a matrix their number, 2 or more'
     )
