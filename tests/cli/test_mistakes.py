@@ -68,6 +68,10 @@ def test_an_option_that_does_not_fit_is_told_in_one_sentence(folder: Path, optio
     assert complaint(folder, "simulate", "study.toml", *options).startswith(expected)
 
 
+def test_a_value_that_is_no_number_is_shown(folder: Path) -> None:
+    assert "'many'" in complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--parties", "many")
+
+
 def test_comparing_no_methods_is_told_in_one_sentence(folder: Path) -> None:
     arguments = ["compare", "study.toml", "--data", "train.csv", "--test", "test.parquet", "--methods"]
     for none in ("", " , "):

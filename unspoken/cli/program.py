@@ -65,11 +65,19 @@ class _OneSentence(Group):
             status = _cannot_print(error)
         except _UsageError as error:
             # Without arguments there is no message: the help has been shown.
-            if message := " ".join(error.format_message().split()):
+            if message := _told(error):
                 command = error.ctx.command_path if error.ctx else "unspoken"
                 print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
             status = 2
         sys.exit(status)
+
+
+def _told(error: Any) -> str:
+    """The message about a malformed command line, with the value that is wrong if the message leaves it out."""
+    message = " ".join(error.format_message().split())
+    # Typer takes messages about numbers from pydantic, whose error has the value.
+    problems = getattr(error.__cause__, "errors", list)()
+    return f"{message}; it is {problems[0]['input']!r}." if problems else message
 
 
 def _cannot_print(error: OSError) -> int:
