@@ -49,18 +49,16 @@ from unspoken.methods.classifiers import (
     make_classifier,
     votes_of,
 )
-from unspoken.methods.planning import DeclaredSum, OtherRelease, Plan, PlannedSum
-from unspoken.methods.planning.budget import budget, trust_of
-from unspoken.methods.planning.making import Setting, left_of_delta, plan_sum, setting_of, state_plan
-from unspoken.methods.planning.mechanisms import CuratorNoise, NoNoise
+from unspoken.methods.multiparty_noise import TRAINER_NOISE, TrainerNoise
+from unspoken.methods.planning import DeclaredSum, Plan, PlannedSum
+from unspoken.methods.planning.budget import trust_of
+from unspoken.methods.planning.making import Setting, plan_sum, state_plan
+from unspoken.methods.planning.mechanisms import NoNoise
 from unspoken.methods.releases import LinearModel
-from unspoken.noise.spherical import ASSUMPTION, spherical_laplace
 from unspoken.noise.stream import SecretStream
-from unspoken.privacy.events import Event, Gaussian, PureLoss
 from unspoken.study import Section, Sha256, Study, Template
 from unspoken.types import Floats
 
-_TRAINER = "the trainer, whom all parties trust, keeps to itself what it receives and adds the noise"
 _FAILURE = 0.05
 """The probability that each part of Theorem 4 fails"""
 
@@ -174,38 +172,30 @@ regularization = 0.01         # larger: less noise, simpler models
     def risk_bound(self) -> float:
         """Theorem 4: a bound on the excess risk over any model of norm 1, which holds with probability 0.9.
 
-        (C + λ)·ν² + 16(32 + log(1/δ))/(λN) + λ/2, for the curvature C. ν is a norm that the noise exceeds with
-        probability δ at most: s·d·log(d/δ)/ε for the sensitivity s (Lemma 5), or where it is Gaussian, of deviation σ,
-        σ(√d + √(2·log(1/δ))), as its norm has the mean √d·σ at most and is 1-Lipschitz.
+        (C + λ)·ν² + 16(32 + log(1/δ))/(λN) + λ/2, for the curvature C and a norm ν that the noise exceeds with
+        probability δ at most (`TrainerNoise.likely_norm`).
         """
-        size, strength = self._size, self.options.regularization
-        noise = self.sensitivity() * size * math.log(size / _FAILURE) / self.study.epsilon
-        if self.options.noise == "gaussian":
-            noise = self._noisy.total_std(1) * (math.sqrt(size) + math.sqrt(2.0 * math.log(1.0 / _FAILURE)))
+        strength, noise = self.options.regularization, self.noise.likely_norm(_FAILURE)
         smooth = self.loss.curvature * self.study.data.norm**2 + strength
         sampled = 16.0 * (32.0 + math.log(1.0 / _FAILURE)) / (strength * len(self.public))
         return smooth * noise**2 + sampled + strength / 2.0
 
+    @cached_property
+    def noise(self) -> TrainerNoise:
+        """The noise on the trainer's model."""
+        bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
+        return TRAINER_NOISE[self.options.noise](self.study, self._size, bound, self.sensitivity())
+
     def plan(self) -> Plan:
-        trust, epsilon = trust_of(self.study), self.study.epsilon
-        event: Event
-        if self.options.noise == "gaussian":
-            setting = Setting(trust, (_TRAINER,), self._slack)
-            event, deviation = Gaussian(self._noisy.mu), self._noisy.noise_std
-        else:
-            setting = Setting(trust, (_TRAINER, ASSUMPTION))
-            event, deviation = PureLoss(epsilon), self.sensitivity() / epsilon * math.sqrt(self._size + 1)
-        other = OtherRelease("model", self._size, self.options.noise, self.sensitivity(), deviation, event)
-        return state_plan(
-            self.study, self.name, setting, (self._votes,), (other,), epsilon=epsilon, notes=self._notes()
-        )
+        sums, others, epsilon = (self._votes,), (self.noise.release,), self.study.epsilon
+        return state_plan(self.study, self.name, self.noise.setting, sums, others, epsilon=epsilon, notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
         if self.averages:
             return ()
         bound = self.risk_bound()
         worth = f"at most {bound:.3g}" + ("" if bound < 10.0 else ", a bound so large that it says nothing")
-        kind = "Laplace" if self.options.noise == "laplace" else "Gaussian"
+        kind = self.noise.adjective
         told = f"by Theorem 4, for {kind} noise, the excess risk over a model of norm 1 is {worth}, nine times in ten"
         return (told, self._file.note)
 
@@ -224,20 +214,6 @@ regularization = 0.01         # larger: less noise, simpler models
         setting = Setting(trust_of(self.study), attempts=self.study.privacy.attempts)
         planned = plan_sum(self.study, setting, declared, 1.0)
         return replace(planned, noise_std=0.0)
-
-    @cached_property
-    def _slack(self) -> float:
-        """The part of δ that the drawing of the trainer's Gaussian noise costs."""
-        return setting_of(self.study, [DeclaredSum("model", self._size, 1.0, 1.0, noise=CuratorNoise())]).slack
-
-    @cached_property
-    def _noisy(self) -> PlannedSum:
-        """Gaussian noise on the trainer's model."""
-        bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
-        declared = DeclaredSum("model", self._size, bound, self.sensitivity(), noise=CuratorNoise())
-        left = left_of_delta(self.study, self._slack, "a larger delta")
-        # However often the votes are sent, the trainer releases one model.
-        return plan_sum(self.study, Setting(trust_of(self.study)), declared, budget(self.study, left, attempts=1))
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         if self._voter is not None:
@@ -291,8 +267,4 @@ regularization = 0.01         # larger: less noise, simpler models
         return np.asarray(space.weights(coefficients)[0])
 
     def _noised(self, weights: Floats) -> Floats:
-        secrets = self.secrets or SecretStream()
-        if self.options.noise == "laplace":
-            noise = spherical_laplace(weights.size, self.sensitivity() / self.study.epsilon, secrets)
-            return np.asarray(weights + noise.reshape(weights.shape))
-        return self._noisy.privatised(weights.ravel(), secrets).reshape(weights.shape)
+        return self.noise.added(weights, self.secrets or SecretStream())
