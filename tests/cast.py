@@ -69,6 +69,19 @@ class Cast(Actors):
         self.run(list(vanishing))
         return self.recording.answers
 
+    def run_until(self, address: str, is_enough: Callable[[list[Envelope]], object]) -> None:
+        """Run until this is true of what a participant answers, and go no further."""
+
+        class Enough(Exception): ...
+
+        def stop(to: str, envelopes: list[Envelope]) -> None:
+            if to == address and is_enough(envelopes):
+                raise Enough
+
+        self.after = stop
+        with pytest.raises(Enough):
+            self.totals()
+
     def kept(self, address: str) -> list[bytes]:
         """What the participant's store has."""
         return self.stores[address].read()

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from unspoken.cli import app
+from unspoken.methods.registry import METHODS
 
 ROOT = Path(__file__).resolve().parent.parent
 INSTALLS = "python3 -m venv"
@@ -53,6 +54,14 @@ def test_the_imports_that_contributing_lists_for_a_method_are_there() -> None:
     (listed,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "CONTRIBUTING.md").read_text("utf-8"), re.DOTALL | re.M)
     assert "DeclaredSum" in listed
     _run(listed)
+
+
+def test_the_table_says_when_to_use_each_method() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    table = text[text.index("## Which method?") : text.index("## What the promise means")]
+    own = {name for name, kind in METHODS.items() if kind.__module__.startswith("unspoken.")}
+    assert len(own) > 10
+    assert not [name for name in own if f"`{name}`" not in table]
 
 
 @pytest.mark.parametrize("page", ["README.md", *(f"docs/{file.name}" for file in sorted((ROOT / "docs").glob("*.md")))])

@@ -207,37 +207,24 @@ def test_a_list_of_tokens_serves_one_vector(public: Path) -> None:
     """Two sums over the same batch would not be two rounds: another attempt needs another list."""
     keys = {"sampling": "without-replacement"}
     study = small(public, "cross-silo", "regression", keys=keys, summation="ideal", attempts=2)
-    cast, sums = Cast(study), list[Ask]()
+    cast = Cast(study)
 
-    class Enough(Exception): ...
-
-    def stop(to: str, envelopes: list[Envelope]) -> None:
+    def spent() -> Ask | None:
         current = cast.parties[VICTIM]._state.current
-        if to == VICTIM and current and current.spent and current.ask.kind == "sum":
-            sums.append(current.ask)
-            raise Enough
+        return current.ask if current and current.spent and current.ask.kind == "sum" else None
 
-    cast.after = stop
-    with pytest.raises(Enough):
-        cast.totals()
+    cast.run_until(VICTIM, lambda envelopes: spent())
+    ask = spent()
+    assert ask is not None
     with pytest.raises(Refused, match="there is no list of tokens for turn 0"):
-        cast.parties[VICTIM].receive(recount(cast, sums[0]))
+        cast.parties[VICTIM].receive(recount(cast, ask))
 
 
 def test_a_list_of_tokens_whose_seed_has_left_is_spent(public: Path) -> None:
     """Whoever confirms last knows the batch before it confirms, and may prevent it: not more often than planned."""
     keys = {"sampling": "without-replacement"}
     cast = Cast(small(public, "cross-silo", "regression", keys=keys, summation="ideal"))
-
-    class Enough(Exception): ...
-
-    def stop(to: str, envelopes: list[Envelope]) -> None:
-        if to == VICTIM and cast.parties[VICTIM].has_sent:
-            raise Enough
-
-    cast.after = stop
-    with pytest.raises(Enough):
-        cast.totals()
+    cast.run_until(VICTIM, lambda envelopes: cast.parties[VICTIM].has_sent)
     current = cast.parties[VICTIM]._state.current
     assert current is not None
     assert current.ask.kind == "shuffle"

@@ -21,7 +21,7 @@ import numpy as np
 import skops.io  # noqa: F401 (imported once, for all)
 import typer
 
-from network.proxy import WorseLine
+from network.bad_lines import WorseLine
 from unspoken.cli import app
 from unspoken.cli.ledger import ledger_for
 from unspoken.data.federation import ArrayFederation

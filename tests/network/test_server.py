@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 import loopback
 from cast import study_of
-from network.proxy import BadLine
+from network.bad_lines import BadLine
 from small_studies import KEY, Recording, federation_of, method_of, public_file, small
 from unspoken.engines import local
 from unspoken.engines.conditions import Conditions

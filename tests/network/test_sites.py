@@ -13,30 +13,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from network.town import NAMES, STUDY
 from unspoken.cli import app
 from unspoken.engines.network.cards import read_card
 from unspoken.privacy.ledger import Ledger
 from unspoken.study import read_study
-
-NAMES = ("St Mary", "Charité", "Inselspital")
-STUDY = """
-[study]
-name = "sites"
-task = "classification"
-[data]
-features = 4
-classes = 2
-[parties]
-count = 3
-records = 40
-[privacy]
-epsilon = 2.0
-delta = 1e-5
-[method]
-name = "helmet"
-[summation]
-protocol = "{protocol}"
-"""
 
 
 class Sites:

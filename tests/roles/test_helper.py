@@ -140,16 +140,7 @@ def test_a_message_that_was_not_taken_before_the_crash_waits_for_those_that_were
     monkeypatch.setattr(store, "LARGE", 0)
     cast = Cast(study_of(public, "turns", "compute-nodes"))
     victim = cast.plan.helper_addresses[0]
-
-    class Enough(Exception): ...
-
-    def stop(to: str, envelopes: list[Any]) -> None:
-        if to == victim and envelopes:
-            raise Enough
-
-    cast.after = stop
-    with pytest.raises(Enough):
-        cast.totals()
+    cast.run_until(victim, lambda envelopes: envelopes)
     helper = cast.helper(victim)
     attempt = helper._attempt or b""
     missing = len(helper._missing)
@@ -170,17 +161,8 @@ def test_an_error_while_messages_are_taken_again_leaves_nothing_half_done(
     monkeypatch.setattr(ComputeNode, "has_forgotten", False)  # No snapshot: it has only named the shares it counted.
     cast = Cast(study_of(public, "turns", "compute-nodes"))
     victim, sent = cast.plan.helper_addresses[0], list[bytes]()
-
-    class Enough(Exception): ...
-
-    def stop(to: str, envelopes: list[Any]) -> None:
-        if to == victim and cast.helpers[victim]._endpoint.state.statement:
-            raise Enough
-
     cast.before = lambda to, body: sent.append(body) if to == victim else None
-    cast.after = stop
-    with pytest.raises(Enough):
-        cast.totals()
+    cast.run_until(victim, lambda envelopes: cast.helpers[victim]._endpoint.state.statement)
     helper = cast.helper(victim)
     named = [body for body in sent if store.name_of(body) in helper._missing]
     step, steps = ComputeNode.step, iter(range(100))
@@ -211,17 +193,8 @@ def test_a_message_that_comes_again_in_another_form_ends_the_attempt(
     monkeypatch.setattr(store, "_BEGINNING", 64)
     cast = Cast(study_of(public, "turns", "compute-nodes"))
     victim, sent = cast.plan.helper_addresses[0], list[bytes]()
-
-    class Enough(Exception): ...
-
-    def stop(to: str, envelopes: list[Any]) -> None:
-        if to == victim and envelopes:
-            raise Enough
-
     cast.before = lambda to, body: sent.append(body) if to == victim else None
-    cast.after = stop
-    with pytest.raises(Enough):
-        cast.totals()
+    cast.run_until(victim, lambda envelopes: envelopes)
     helper = cast.helper(victim)
     first, *others = [body for body in sent if store.name_of(body) in helper._missing]
     changed = bytearray(first)

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from damaging import damage
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import ballots as messages
 from unspoken.summation.ballots import Ballot, Opening, Relay, address
@@ -207,18 +208,6 @@ def test_altered_truncated_and_random_messages_are_rejected_and_change_nothing(d
     vote.alter = damaged_first
     assert_largest(vote.hold(ballots), ballots.sum(axis=0))
     assert counted >= messages_sent
-
-
-def damage(body: bytes, data: st.DataObject) -> bytes:
-    kind = data.draw(st.sampled_from(["cut", "random", "extend", "flip"]))
-    if kind == "flip":
-        position = data.draw(st.integers(0, len(body) - 1))
-        return body[:position] + bytes([body[position] ^ data.draw(st.integers(1, 255))]) + body[position + 1 :]
-    if kind == "cut":
-        return body[: data.draw(st.integers(0, len(body) - 1))]
-    if kind == "extend":
-        return body + data.draw(st.binary(min_size=1, max_size=9))
-    return data.draw(st.binary(max_size=200).filter(lambda random: random != body))
 
 
 @given(data=st.data())
