@@ -150,7 +150,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     ----------
     method : "moments" (a model from secure sums over all records; nothing to tune), "helmet" (blind averaging of the
         parties' models), "cape" (correlated noise), "cross-silo" (private SGD of a PyTorch model, in `options`), or a
-        baseline: "conv", "local", "central", "dp-fm", "objective-perturbation", "fedavg", "fedsgd", "none".
+        baseline: "conv", "local", "central", "independent-models", "dp-fm", "objective-perturbation", "fedavg",
+        "fedsgd", "none".
     learner : for helmet: "softmax", "logistic" or "svm".
     epsilon, delta : the promise; smaller is more private.
     unit : the protected unit: "record", "party", or {"group": k} for any k records.
