@@ -62,16 +62,19 @@ class CorrelatedNoise(Mechanism):
             return self.common, self.own
         return correlated.with_losses(*correlated.without_losses(self.common, self.own), self.factor(index))
 
+    @property
+    def _honest(self) -> int:
+        """The fewest honest parties whose noise is in a total."""
+        return self.parties - self.known - self.dropouts - self.withheld
+
     def factor(self, index: int) -> float:
         """The factor of this party's noise variances over those of the others."""
-        honest = self.parties - self.known - self.dropouts - self.withheld
-        return correlated.factor_for(self.stronger[index], self.ratio, honest) if self.stronger else 1.0
+        return correlated.factor_for(self.stronger[index], self.ratio, self._honest) if self.stronger else 1.0
 
     def variance_for(self, index: int) -> float | None:
         if not self.stronger:
             return None
-        honest = self.parties - self.known - self.dropouts - self.withheld
-        return correlated.integer_adversary_variance(self.common, self.own, honest, self.factor(index))
+        return correlated.integer_adversary_variance(self.common, self.own, self._honest, self.factor(index))
 
     def adversary_variance(self, there: Participation) -> float:
         # If a party is silent later, the adversary only sees one message less.
