@@ -74,8 +74,8 @@ from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
 from unspoken.methods.voting_notes import note_on_leads
 from unspoken.methods.voting_options import Options
-from unspoken.privacy.events import Adjacency
-from unspoken.privacy.gaussian import epsilon_of
+from unspoken.privacy.accounting import epsilon_of
+from unspoken.privacy.events import Adjacency, Gaussian
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, LOST_VARIANCE, continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.study import Study, StudyError, Template
@@ -297,8 +297,9 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         planned = plan.sum_named("ballots")
         # Rounding adds the same for every unit, or less.
         rounding = planned.sensitivity - self.sensitivity(self.study.group)
-        mu = (self.sensitivity(group, None, adjacency) + rounding) / planned.noise_std * math.sqrt(planned.attempts)
-        return epsilon_of(mu, self.study.privacy.delta - plan.slack)
+        mu = (self.sensitivity(group, None, adjacency) + rounding) / planned.noise_std
+        spend = replace(plan.spend, events=(Gaussian(mu, planned.attempts),), group=group)
+        return epsilon_of(spend, self.study.privacy.delta)
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         queries = self._asked(request)
