@@ -44,6 +44,7 @@ from unspoken.methods.planning.mechanisms import Participation
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import AttemptCounts, given_up
 from unspoken.roles.contributor import Contributor
+from unspoken.roles.courses import Shuffling
 from unspoken.roles.secrets import PartySecrets, common_root
 from unspoken.roles.totals import Totals, nothing
 from unspoken.summation.base import ATTEMPT_BYTES, COORDINATOR, Aborted, address_of
@@ -238,17 +239,16 @@ class Answering:
         protocol = self.plan.shuffle(turn, os.urandom(ATTEMPT_BYTES)).with_roster(keys.roster)
         post = Post({COORDINATOR: protocol.coordinator(keys.coordinator, keys.coordinator_secrets())})
         parties = {
-            index: protocol.party(index, keys.identity(index), PartySecrets(root, index).stream("tokens"), count)
+            index: Shuffling(
+                protocol.party(index, keys.identity(index), PartySecrets(root, index).stream("tokens"), count)
+            )
             for index, count in enumerate(counts.tolist())
         }
-        post.endpoints.update({address_of(index): party for index, party in parties.items()})
+        post.endpoints.update({address_of(index): party.endpoint for index, party in parties.items()})
         for index, party in parties.items():
             self._report("shuffling tokens", index)
             post.send(party.step(b""), address_of(index))
-        self._positions = {
-            index: TokenPositions(party.positions(), len(party.all_tokens()), party.seed())
-            for index, party in parties.items()
-        }
+        self._positions = {index: found for index, party in parties.items() if (found := party.positions()) is not None}
         self._count(post)
         return nothing(len(counts))
 
