@@ -76,7 +76,7 @@ def _told(error: Any) -> str:
     """The message about a malformed command line, with the value that is wrong if the message leaves it out."""
     message = " ".join(error.format_message().split())
     # Typer takes messages about numbers from pydantic, whose error has the value.
-    problems = getattr(error.__cause__, "errors", list)()
+    problems: list[Any] = getattr(error.__cause__, "errors", list)()
     return f"{message}; it is {problems[0]['input']!r}." if problems else message
 
 
