@@ -72,13 +72,15 @@ def test_a_model_may_abstain_and_is_then_nearer_to_any_vote_than_two_votes_are(
     assert distances == pytest.approx([math.sqrt(20.0), math.sqrt(20.0), method.sensitivity(None)])
 
 
-def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(tmp_path: Path) -> None:
-    plan = Voting(study(tmp_path, ballots="neighbours", neighbours=3)).plan()
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_the_noise_is_that_of_all_queries_together_and_both_levels_are_told(attempts: int, tmp_path: Path) -> None:
+    plan = Voting(study(tmp_path, {"attempts": attempts}, ballots="neighbours", neighbours=3)).plan()
     planned = plan.sum_named("ballots")
-    assert epsilon_of(planned.mu, 1e-6) == pytest.approx(1.0, rel=1e-6)
+    mu = planned.mu * math.sqrt(attempts)
+    assert epsilon_of(mu, 1e-6) == pytest.approx(1.0, rel=1e-6)
     assert planned.sensitivity == pytest.approx(math.sqrt(40.0) / 3, rel=0.01)
     told = float(plan.notes[-1].rsplit("= ", 1)[1])
-    assert told == pytest.approx(epsilon_of(3 * planned.mu, 1e-6), rel=1e-3)
+    assert told == pytest.approx(epsilon_of(3 * mu, 1e-6), rel=1e-3)
     assert "all records of one party" in plan.notes[-1]
     levels = plan.to_json()["epsilon_by_unit"]
     assert levels["party"] == pytest.approx(told, rel=1e-3)
