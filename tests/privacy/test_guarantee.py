@@ -45,3 +45,10 @@ def test_without_more_than_epsilon_the_best_attack_is_that_on_a_coin_that_was_tu
     odds = math.exp(epsilon)
     assert Guarantee(epsilon, 0.0, 1, Trust(9, 0, 0), None).attack_success == pytest.approx(odds / (1.0 + odds))
     assert Guarantee(epsilon, 0.01, 1, Trust(9, 0, 0), None).attack_success == pytest.approx(odds / (1 + odds) + 0.01)
+
+
+def test_failures_of_protocol_and_sampler_help_an_attacker_too() -> None:
+    """Whatever δ sets aside for them may all be known to it: on top of Φ(μ/2), or of the advantage that is known."""
+    certain = 0.5 + 0.1 / 2
+    for known in ({"mu": 0.0}, {"mu": None, "advantage": 0.0}):
+        assert Guarantee(1.0, 0.2, 1, Trust(9, 0, 0), **known, slack=0.1).attack_success == pytest.approx(certain)

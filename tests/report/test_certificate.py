@@ -140,4 +140,4 @@ def test_how_often_an_attacker_is_right_is_what_an_independent_accountant_makes_
     accountant.compose(GaussianDpEvent(release["noise_std"] / release["sensitivity"]))
     right = (1.0 + accountant.get_delta(0.0)) / 2.0
     assert certificate["guarantee"]["attack_success"] == pytest.approx(right, abs=1e-4)
-    assert f"right at most {100.0 * right:.1f} times in 100" in certificate["statement"]
+    assert f"right at most {math.ceil(1000.0 * right) / 10.0:.1f} times in 100" in certificate["statement"]

@@ -94,6 +94,15 @@ class Guarantee:
         # From (ε, δ) alone: 1/(1 + e^−ε) + δ.
         return min(1.0, 1.0 / (1.0 + math.exp(-self.epsilon)) + self.delta)
 
+    @property
+    def guesses(self) -> str:
+        """Of 100 guesses, how many are right at most: to a tenth, rounded up.
+
+        >>> Guarantee(1.0, 1e-6, 1, Trust(9, 0, 0), mu=0.001).guesses
+        '50.1'
+        """
+        return f"{math.ceil(1000.0 * self.attack_success) / 10.0:.1f}"
+
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon if self.is_promise else None,
@@ -127,7 +136,7 @@ class Guarantee:
         changed = "replaced by something else" if self.adjacency == "replace" else "left out or put in"
         promise = (
             f"Whoever sees {self.seen}, {accomplices}, and tries to find out whether {protected} had been {changed} "
-            f"guesses right at most {100 * self.attack_success:.1f} times in 100 (a coin flip: 50), "
+            f"guesses right at most {self.guesses} times in 100 (a coin flip: 50), "
             f"even knowing all the other data{self._tries()}: epsilon = {self.epsilon:.4g}, delta = {self.delta:.4g}"
         )
         if self.assumptions:

@@ -42,7 +42,7 @@ def promise_rows(plan: Plan, seat: Seat, account: Ledger) -> Iterator[Row]:
         told = (
             f"epsilon = {own.epsilon:.4g}, delta = {own.delta:g} for your own records, as you add more noise: whoever"
         )
-        yield "to you", f"{told} attacks one guesses right at most {100 * own.attack_success:.1f} times in 100"
+        yield "to you", f"{told} attacks one guesses right at most {own.guesses} times in 100"
     yield from _people(plan)
     yield "you are", f"{seat.name}, with {seat.records:,} records, which stay here"
     yield "your ledger", ledgers.summary(account)
