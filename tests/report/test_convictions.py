@@ -14,7 +14,9 @@ from typer.testing import CliRunner
 import unspoken
 from factories import make
 from unspoken.cli import app
+from unspoken.methods.base import Cancel, Request, Sum, ZeroSum
 from unspoken.methods.registry import plan_for
+from unspoken.roles.planned_requests import protocol_for
 from unspoken.study import Study
 from unspoken.summation.base import SignedStatement
 from unspoken.summation.evidence import to_json
@@ -47,13 +49,25 @@ def file(agreed: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def two_keys(agreed: Study, party: int, signer: int | None = None) -> list[dict[str, str]]:
-    """What party `party` would have signed twice for one sum; by somebody else's key, if `signer` says so."""
+def two_keys(
+    agreed: Study, party: int, signer: int | None = None, asked: Request | None = None
+) -> list[dict[str, str]]:
+    """What party `party` would have signed twice for one sum, the plan's first unless another is `asked` for; by
+    somebody else's key, if `signer` says so."""
     plan = plan_for(agreed)
-    label = plan.protocol(plan.sums[0], 0, bytes(15) + b"\1").session.label()
+    asked = asked or Sum(plan.sums[0].name)
+    label = protocol_for(plan, asked, asked.turn, bytes(15) + b"\1").session.label()
     signed = [key_statement(label, party, public_key(os.urandom(32))) for _ in range(2)]
     identity = IDENTITIES[party if signer is None else signer]
     return to_json(SignedStatement(f"party:{party}", each, identity.sign(each)) for each in signed)
+
+
+@pytest.mark.parametrize("asked", [ZeroSum("function"), Cancel("function", 0), Cancel("function", 1)])
+def test_evidence_of_a_sum_of_noise_convicts_too(asked: Request) -> None:
+    order = "noise-first" if isinstance(asked, ZeroSum) else "messages-first"
+    keys = {"name": "cape", "order": order, "function": "network", "steps": 2, "hidden": 3}
+    agreed = make(method=keys, summation="compute-nodes", roster=ROSTER)
+    assert unspoken.verify_evidence(two_keys(agreed, 2, asked=asked), agreed).convicted == {"party:2": FAULT}
 
 
 def given_up(evidence: Any, *blamed: str) -> dict[str, Any]:

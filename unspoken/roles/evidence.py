@@ -42,10 +42,12 @@ def _protocol_of(plan: Plan, statement: bytes) -> Protocol:
 
 def _protocols(plan: Plan, planned: PlannedSum, name: str, attempt: bytes) -> Iterator[Protocol]:
     """The protocols of all sums that a label's name may mean, since the end of a name may look like a turn."""
-    if not (found := re.match(rf"(?:vote/)?{re.escape(planned.name)}/(\d+)?", name)):
+    if not (found := re.match(rf"(?:vote/)?{re.escape(planned.name)}/(?:noise/)?(\d+)?", name)):
         return
-    turn = int(found[1] or 0)
-    for candidate in {0, turn} & set(range(planned.count if planned.noise.summed else 0)):
-        yield plan.protocol(planned, candidate, attempt)
+    turns = {0, int(found[1] or 0)} & set(range(planned.count))
+    if planned.noise.summed:
+        yield from (plan.protocol(planned, turn, attempt) for turn in turns)
     if planned.noise.prepares:
         yield plan.preparation(planned, attempt)
+    if planned.noise.cancels:
+        yield from (plan.cancellation(planned, turn, attempt) for turn in turns)
