@@ -104,7 +104,7 @@ def test_noise_is_told_in_records_that_must_agree() -> None:
     assert told(study())["in scale"] == scale.sentence()
     assert scale.sentence() == (
         f"noise: {100 * scale.share:.2g} % of what 400 records can change; "
-        f"changes in fewer than {scale.seen_from} records are hidden"
+        f"changes in fewer than {scale.seen_from} records do not stand out"
     )
     # Five together cost five times as much noise, but a record moves no more than before.
     five = scales(plan_for(study(unit={"group": 5})))[-1]

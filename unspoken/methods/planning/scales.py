@@ -66,7 +66,7 @@ class Scale:
             return f"{told}; not even all of them can be seen"
         if self.seen_from == 1:
             return f"{told}; even a change in one {self.who} can be seen"
-        return f"{told}; changes in fewer than {self.seen_from:,} {plural(self.who)} are hidden"
+        return f"{told}; changes in fewer than {self.seen_from:,} {plural(self.who)} do not stand out"
 
 
 def plural(who: str) -> str:
