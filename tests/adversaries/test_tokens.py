@@ -18,6 +18,7 @@ from unspoken.methods.cross_silo import CrossSilo
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import shuffle_course
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, SignedStatement, address_of
+from unspoken.summation.evidence import convicted
 from unspoken.summation.keys import verify
 from unspoken.summation.mixnet import onion_bytes, wrap
 from unspoken.summation.shuffle_course import Announce, Confirm, Publish, Signed, Submit
@@ -47,6 +48,7 @@ def test_a_party_with_more_or_fewer_tokens_than_planned_is_named_before_anyone_w
     assert run.aborted[COORDINATOR] == f"party 2 submitted {count} onions; 1 to 4 are allowed"
     assert_shown(run, 2)
     assert f"/{count * onion_bytes(4)}/".encode() in run.coordinator.state.evidence[0].statement
+    assert list(convicted(run.protocol, run.coordinator.state.evidence)) == [address_of(2)]
     assert_nobody_accepts(run)
 
 

@@ -21,7 +21,9 @@ from unspoken.study import Study
 from unspoken.summation.base import SignedStatement
 from unspoken.summation.evidence import to_json
 from unspoken.summation.keys import Identity, public_key
+from unspoken.summation.mixnet import onion_bytes
 from unspoken.summation.node_messages import key_statement
+from unspoken.summation.shuffle_course import Announce, Confirm, Signed, Submit, statement
 
 IDENTITIES = [Identity(bytes([number]) * 32) for number in range(9)]
 """Five parties, the coordinator, three helpers"""
@@ -68,6 +70,33 @@ def test_evidence_of_a_sum_of_noise_convicts_too(asked: Request) -> None:
     keys = {"name": "cape", "order": order, "function": "network", "steps": 2, "hidden": 3}
     agreed = make(method=keys, summation="compute-nodes", roster=ROSTER)
     assert unspoken.verify_evidence(two_keys(agreed, 2, asked=asked), agreed).convicted == {"party:2": FAULT}
+
+
+@pytest.mark.parametrize(
+    ("kind", "tokens", "fault"),
+    [
+        (Announce, None, {}),
+        (Submit, 20, {}),
+        (Submit, 19, {"party:2": "it submitted"}),
+        (Announce, 1, {"party:2": "it announced"}),
+        (Confirm, 1, {}),
+    ],
+)
+def test_evidence_of_a_list_of_tokens_convicts_by_its_length(
+    kind: type[Signed], tokens: int | None, fault: dict[str, str]
+) -> None:
+    agreed = make(
+        method={"name": "cross-silo", "sampling": "without-replacement"},
+        parties={"count": 5, "records": 20},
+        summation="compute-nodes",
+        roster=ROSTER,
+    )
+    label = plan_for(agreed).shuffle(1, bytes(15) + b"\1").session.label()
+    body = bytes(64 if tokens is None else onion_bytes(5) * tokens)
+    said = statement(kind(label, 2, bytes(32), memoryview(body), b""))
+    shown = to_json([SignedStatement("party:2", said, IDENTITIES[2].sign(said))])
+    found = unspoken.verify_evidence(shown, agreed).convicted
+    assert {who: " ".join(what.split()[:2]) for who, what in found.items()} == fault
 
 
 def given_up(evidence: Any, *blamed: str) -> dict[str, Any]:

@@ -7,8 +7,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from unspoken.methods.planning import Plan, PlannedSum
+from unspoken.roles.planned_requests import draws_by_tokens
 from unspoken.summation import evidence as of_a_sum
 from unspoken.summation.base import ATTEMPT_BYTES, Protocol, Rejected, Roster, SignedStatement
+from unspoken.summation.record_shuffle import RecordShuffle
 
 
 def convicted(plan: Plan, roster: Roster, evidence: Iterable[SignedStatement]) -> dict[str, str]:
@@ -17,7 +19,7 @@ def convicted(plan: Plan, roster: Roster, evidence: Iterable[SignedStatement]) -
 
     `plan` is the reader's own, made from the study. From whoever shows the statements, only their signatures count.
     """
-    sums: dict[str, tuple[Protocol, list[SignedStatement]]] = {}
+    sums: dict[str, tuple[Protocol | RecordShuffle, list[SignedStatement]]] = {}
     for each in evidence:
         protocol = _protocol_of(plan, each.statement).with_roster(roster)
         sums.setdefault(protocol.session.label(), (protocol, []))[1].append(each)
@@ -28,8 +30,8 @@ def convicted(plan: Plan, roster: Roster, evidence: Iterable[SignedStatement]) -
     return {who: "; ".join(dict.fromkeys(all_of_it)) for who, all_of_it in found.items()}
 
 
-def _protocol_of(plan: Plan, statement: bytes) -> Protocol:
-    """The protocol of the attempt at a sum that a statement is about, by the label in it."""
+def _protocol_of(plan: Plan, statement: bytes) -> Protocol | RecordShuffle:
+    """The protocol of the attempt at a sum or a list of tokens that a statement is about, by the label in it."""
     label = re.compile(rf"/unspoken-1/{plan.study.digest()}/(.+?)/([0-9a-f]{{{2 * ATTEMPT_BYTES}}})/".encode())
     if found := label.search(statement):
         name, attempt = found[1].decode(errors="replace"), bytes.fromhex(found[2].decode())
@@ -37,6 +39,11 @@ def _protocol_of(plan: Plan, statement: bytes) -> Protocol:
             for protocol in _protocols(plan, planned, name, attempt):
                 if f"/{protocol.session.label()}/".encode() in statement:
                     return protocol
+    tokens = re.compile(rf"/{plan.study.digest()}/tokens/(\d{{1,9}})/([0-9a-f]{{{2 * ATTEMPT_BYTES}}})/".encode())
+    if (found := tokens.search(statement)) and any(map(draws_by_tokens, plan.sums)):
+        shuffle = plan.shuffle(int(found[1]), bytes.fromhex(found[2].decode()))
+        if f"/{shuffle.session.label()}/".encode() in statement:
+            return shuffle
     raise Rejected("a statement is not about a sum of this study")
 
 

@@ -1,29 +1,41 @@
 """Evidence: signed statements from which anyone can see who is to blame for a sum that failed.
 
-Some statements convict their signer, whoever shows them: two one-time keys for one sum, two lists for one vote, or
-dealt shares that do not give what was committed to. The protocol decides what convicts whom (`Protocol.convicts`), from
-the study, the roster and the signatures alone. There is no such evidence where an abort blames someone for silence, or
-for something that only one other participant saw.
+Some statements convict their signer, whoever shows them: two one-time keys for one sum, two lists for one vote, dealt
+shares that do not give what was committed to, or tokens of a wrong length. The protocol decides what convicts whom
+(`Convicting.convicts`), from the study, the roster and the signatures alone. There is no such evidence where an abort
+blames someone for silence, or for something that only one other participant saw.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from unspoken.errors import UnspokenError
-from unspoken.summation.base import COORDINATOR, Protocol, Rejected, SignedStatement, address_of
+from unspoken.summation.base import COORDINATOR, Rejected, Roster, SignedStatement, address_of
 from unspoken.summation.errors import spoken
 from unspoken.summation.keys import verify
 
 _TEXTS = ("statement", "signature", "exhibit")
 
 
-def convicted(protocol: Protocol, evidence: Sequence[SignedStatement]) -> dict[str, str]:
-    """The addresses that these statements about a sum prove at fault, and the fault; `Rejected` if one is not genuine.
+class Convicting(Protocol):
+    """The protocol of a sum or of a list of tokens, which decides what convicts whom."""
 
-    `protocol` is that of the attempt at the sum that the statements are about, with the roster.
+    @property
+    def roster(self) -> Roster: ...
+
+    @property
+    def helper_addresses(self) -> tuple[str, ...]: ...
+
+    def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]: ...
+
+
+def convicted(protocol: Convicting, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+    """The addresses that these statements prove at fault, and the fault; `Rejected` if one is not genuine.
+
+    `protocol` is that of the attempt at the sum or list that the statements are about, with the roster.
     """
     for each in evidence:
         verify(_key_of(each.signer, protocol), each.statement, each.signature, spoken(each.signer))
@@ -62,7 +74,7 @@ def differ(signed: Iterable[SignedStatement], beginning: bytes) -> bool:
     return len({each.statement for each in signed if each.statement.startswith(beginning)}) > 1
 
 
-def _key_of(signer: str, protocol: Protocol) -> bytes:
+def _key_of(signer: str, protocol: Convicting) -> bytes:
     """The public key of an address."""
     roster = protocol.roster
     if signer == COORDINATOR:

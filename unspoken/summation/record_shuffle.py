@@ -39,15 +39,38 @@ An engine delivers the messages for one endpoint in order.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.noise.stream import SecretStream
+from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.study import Section
-from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected, Roster, Unsuitable, address_of
+from unspoken.summation.base import (
+    COORDINATOR,
+    Aborted,
+    Envelope,
+    Rejected,
+    Roster,
+    SignedStatement,
+    Unsuitable,
+    address_of,
+)
+from unspoken.summation.evidence import by_party
 from unspoken.summation.keys import Identity
-from unspoken.summation.mixnet import TOKEN_BYTES, Undecryptable, digests, onion_key, peel, permutation, split, wrap
+from unspoken.summation.mixnet import (
+    TOKEN_BYTES,
+    Undecryptable,
+    digests,
+    onion_bytes,
+    onion_key,
+    peel,
+    permutation,
+    split,
+    wrap,
+)
 from unspoken.summation.shuffle_course import (
     DIGEST_BYTES,
     STAGES,
@@ -238,6 +261,32 @@ class RecordShuffle:
 
     def coordinator(self, identity: Identity, secrets: SecretStream) -> ShuffleCoordinator:
         return ShuffleCoordinator(self.session, self.roster)
+
+    @property
+    def helper_addresses(self) -> tuple[str, ...]:
+        return ()
+
+    def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
+        """The parties that signed what they announced, or their onions, in a length that is wrong by itself.
+
+        The other faults of a shuffle are not seen from signed statements alone.
+        """
+        found: dict[str, str] = {}
+        for party, statements in by_party(evidence, self.session.parties).items():
+            for each in statements:
+                if (length := self._length(each, Announce, party)) not in (None, KEY_BYTES + DIGEST_BYTES):
+                    found[address_of(party)] = f"it announced a key and a digest of {length} bytes"
+                if (length := self._length(each, Submit, party)) is not None:
+                    count, rest = divmod(length, onion_bytes(self.session.parties))
+                    if rest or not self.session.least <= count <= self.session.most:
+                        found[address_of(party)] = f"it submitted {length} bytes of onions, which no allowed number has"
+        return found
+
+    def _length(self, signed: SignedStatement, kind: type[Signed], party: int) -> int | None:
+        """The length of the body that a party's statement is about, if it is of this kind and about this list."""
+        facts = f"{kind.__struct_config__.tag}/{self.session.label()}/{party}/".encode()
+        found = re.match(re.escape(facts) + rb"(\d{1,15})/", signed.statement)
+        return int(found[1]) if found else None
 
     def upload_bytes(self, records: int, everyone: int) -> int:
         """The most bytes that a party with so many records sends, if there are `everyone` records in total.
