@@ -115,11 +115,11 @@ class CoordinatorLog:
     closed: bool = False
     began: float | None = None
     """When the first attempt was opened, in seconds since 1970"""
-    counted: dict[str, int] = field(default_factory=dict)
+    traffic_before: dict[str, int] = field(default_factory=dict)
     """The number of bytes received from each address, and of all bytes under the empty address, as logged by earlier
     processes"""
     traffic: Callable[[], dict[str, int]] = dict
-    """Gives the current value of `counted`; an engine sets it"""
+    """Gives these numbers as they are now; an engine sets it"""
 
     def __post_init__(self) -> None:
         for content in self.store.read() if self.store else ():
@@ -134,11 +134,11 @@ class CoordinatorLog:
         match record:
             case _Opened(attempt, request, left, when, traffic):
                 self.attempts.append(Attempt(attempt, request, left))
-                self.began, self.counted = self.began or when, traffic
+                self.began, self.traffic_before = self.began or when, traffic
             case _Left():
                 self.attempts[-1].left = True
             case _Answered():
-                self.attempts[-1].answered, self.counted = record, record.traffic
+                self.attempts[-1].answered, self.traffic_before = record, record.traffic
             case Ended():
                 self.ended = record
             case _Signed(address, signature):

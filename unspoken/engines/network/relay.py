@@ -94,7 +94,7 @@ class Relay:
         self.coordinator = coordinator
         self.process = os.urandom(PROCESS_BYTES)
         """Tells participants that the coordinator has begun again"""
-        before = coordinator.log.counted
+        before = coordinator.log.traffic_before
         self.peers = {address: Peer(address, Link(self.largest), sent=before.get(address, 0)) for address in addresses}
         self.bytes = before.get("", 0)
         coordinator.log.traffic = self._traffic
