@@ -54,8 +54,9 @@ _VOTING = [
     (
         "Theorem 15, Lemma 14: data-dependent ε",
         "`--private-analysis`, `privacy/votes.py`",
-        "Lemma 14 does not hold; Theorem 6 of Papernot et al. 2018 instead, from the ballots that were counted, and "
-        "against colluders who know their part of the noise (proved there). It is secret",
+        "Lemma 14 does not hold; Theorem 6 of Papernot et al. 2018 instead, from the ballots that were counted, "
+        "whichever of two neighbours they are, and against colluders who know their part of the noise (proved there). "
+        "It is secret",
     ),
     (
         "Lemma 11/13: how sure a label is",
