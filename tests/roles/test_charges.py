@@ -108,7 +108,7 @@ def test_a_study_that_would_exceed_the_limit_is_refused_before_anything_leaves(p
     actors = Ledgered(study)
     for ledger in actors.ledgers.values():
         ledger.set_limit(1.9, study.privacy.delta)
-    with pytest.raises(Refused, match=r'limit for "records" is epsilon = 1.9 .* "test" would bring it to 2\.'):
+    with pytest.raises(Refused, match=r'limit for "records" is epsilon = 1.9 .* "test" would bring it to 2;'):
         actors.run([])
     assert not actors.sent
     assert not any(ledger.account().charges for ledger in actors.ledgers.values())
