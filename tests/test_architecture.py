@@ -49,6 +49,7 @@ LONG_FUNCTIONS = {
     "cli/compare.py:compare": "typer reads its options from the signature",
     "estimators.py:PrivateClassifier.__init__": "scikit-learn reads parameters from the signature",
     "simulation/arrays.py:simulate": "a front door",
+    "comparison/arrays.py:compare": "a front door",
     "learners/nearest_neighbours.py:_vote": "one compiled loop",
 }
 MOST_PARAMETERS = 7
@@ -61,6 +62,7 @@ MANY_PARAMETERS = {
     "roles/party.py:Party.__init__": "who a party is, what it keeps, and what tests inject",
     "cli/new.py:new": "options of the command line",
     "simulation/arrays.py:simulate": "a front door",
+    "comparison/arrays.py:compare": "a front door",
     "simulation/computing.py:compute": "a front door",
     "cli/tune.py:tune": "options of the command line",
     "estimators.py:PrivateClassifier.__init__": "scikit-learn reads parameters from the signature",

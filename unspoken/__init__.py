@@ -10,6 +10,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from unspoken.comparison import Compared as Compared
+    from unspoken.comparison import compare as compare
     from unspoken.data.checking import check as check
     from unspoken.errors import DataWarning as DataWarning
     from unspoken.errors import PrivacyWarning as PrivacyWarning
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
 # Imported on first use, so that `import unspoken` and `unspoken --help` are quick.
 _HOMES = {
     "CertificateError": "unspoken.report.verification",
+    "Compared": "unspoken.comparison",
     "Convictions": "unspoken.report.convictions",
     "DataWarning": "unspoken.errors",
     "EvidenceError": "unspoken.report.convictions",
@@ -48,6 +51,7 @@ _HOMES = {
     "UnspokenError": "unspoken.errors",
     "Verified": "unspoken.report.verification",
     "check": "unspoken.data.checking",
+    "compare": "unspoken.comparison",
     "compute": "unspoken.simulation",
     "functional_mechanism": "unspoken.simulation",
     "make_study": "unspoken.study",

@@ -17,10 +17,10 @@ from unspoken.cli import app
 from unspoken.comparison import (
     ComparedRun,
     Point,
-    compare,
     interval,
     metric_of,
     points_of,
+    run_comparison,
     running,
     study_for,
 )
@@ -61,7 +61,7 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        compare(small(), keep=interrupt)
+        run_comparison(small(), keep=interrupt)
     with pytest.raises(UnspokenError, match=r"runs\.csv\.journal: is in use by another comparison"):
         ComparisonJournal(table, small())
     journal.close()
@@ -71,14 +71,14 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     again = ComparisonJournal(table, small())
     assert again.runs == kept
     new: list[ComparedRun] = []
-    runs = compare(small(), done=again.runs, keep=new.append)
+    runs = run_comparison(small(), done=again.runs, keep=new.append)
     assert (len(runs), len(new), runs[:3]) == (6, 3, kept)
     for run in new:
         again.keep(run)
     again.close()
     # More of it can be asked for; what has changed is done again.
     more = ComparisonJournal(table, small(repeats=3))
-    assert len(compare(small(repeats=3), done=more.runs)) == 9
+    assert len(run_comparison(small(repeats=3), done=more.runs)) == 9
     assert len(more.runs) == 6
     more.close()
     other = ComparisonJournal(table, replace(small(), study=study(method="moments", delta=1e-6)))
@@ -97,7 +97,7 @@ def test_a_full_disk_keeps_the_runs_so_far(tmp_path: Path, monkeypatch: pytest.M
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    table, (first, second) = tmp_path / "runs.csv", compare(small(epsilons=(1.0,), repeats=2))[:2]
+    table, (first, second) = tmp_path / "runs.csv", run_comparison(small(epsilons=(1.0,), repeats=2))[:2]
     with monkeypatch.context() as change:
         change.setattr(os, "fsync", full)
         with pytest.raises(UnspokenError, match=r"runs\.csv\.journal: cannot be written to \(No space left"):
@@ -116,7 +116,7 @@ def test_a_full_disk_keeps_the_runs_so_far(tmp_path: Path, monkeypatch: pytest.M
 def test_runs_in_processes_are_those_in_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("MKL_NUM_THREADS")
-    here, there = compare(small(repeats=1)), compare(small(repeats=1), jobs=2)
+    here, there = run_comparison(small(repeats=1)), run_comparison(small(repeats=1), jobs=2)
     assert (os.environ["OMP_NUM_THREADS"], os.environ.get("MKL_NUM_THREADS")) == ("7", None)
     assert [run.cell for run in here] == [run.cell for run in there]
     assert [run.study_sha256 for run in here] == [run.study_sha256 for run in there]
@@ -133,7 +133,7 @@ def test_what_goes_wrong_in_a_process_is_told_in_words(monkeypatch: pytest.Monke
 
 
 def test_every_run_is_in_the_table_with_what_it_takes_to_do_it_again(tmp_path: Path) -> None:
-    runs = compare(small(seed=7))
+    runs = run_comparison(small(seed=7))
     facts = {**small().digests(), "version_unspoken": "1"}
     for name in ("runs.csv", "runs.parquet"):
         path = tmp_path / name
@@ -150,7 +150,7 @@ def test_every_run_is_in_the_table_with_what_it_takes_to_do_it_again(tmp_path: P
 
 
 def test_an_epsilon_that_is_not_proven_is_said_not_to_be_shown() -> None:
-    points = points_of(compare(small(epsilons=(30.0, 100.0), repeats=1)))
+    points = points_of(run_comparison(small(epsilons=(30.0, 100.0), repeats=1)))
     assert [point.epsilon and round(point.epsilon) for point in points] == [30, 30, None]
     (said,) = remarks(points)
     assert said == (
@@ -187,7 +187,7 @@ def test_a_plot_takes_nobody_s_place(tmp_path: Path, by: str) -> None:
 
 
 def test_what_is_true_of_some_runs_only_is_said_with_their_number() -> None:
-    run = compare(small(epsilons=(1.0,), repeats=1))[0]
+    run = run_comparison(small(epsilons=(1.0,), repeats=1))[0]
     first = replace(run, remarks=["the noise hides: all", "the model predicts: this"])
     second = replace(run, repeat=1, remarks=["the noise hides: all"])
     (point,) = points_of([first, second])

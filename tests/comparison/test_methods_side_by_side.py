@@ -15,9 +15,9 @@ from unspoken.cli import app
 from unspoken.comparison import (
     Comparison,
     Point,
-    compare,
     interval,
     points_of,
+    run_comparison,
     running,
     study_for,
     with_variants,
@@ -49,7 +49,7 @@ def test_every_method_is_run_at_every_epsilon_and_the_one_without_a_promise_once
         study(method=TRAINING), known, known, ("moments", "local", "none"), (0.5, 4.0), repeats=2, groups=groups
     )
     told: list[tuple[str, int, int]] = []
-    points = points_of(compare(asked, progress=lambda *call: told.append(call)))
+    points = points_of(run_comparison(asked, progress=lambda *call: told.append(call)))
     # Runs are counted, and nothing else.
     assert (told[0], told[-1]) == (("moments at epsilon 0.5", 0, 10), ("none at epsilon 0.5", 10, 10))
     found = [(point.method, point.epsilon and round(point.epsilon, 1)) for point in points]
@@ -194,7 +194,7 @@ def test_a_method_has_several_variants() -> None:
 
 def test_several_numbers_of_parties_are_compared() -> None:
     several = study(method="moments", parties={"count": 5, "records": 30})
-    found = points_of(compare(replace(small(parties=(5, 10), epsilons=(1.0,), repeats=1), study=several)))
+    found = points_of(run_comparison(replace(small(parties=(5, 10), epsilons=(1.0,), repeats=1), study=several)))
     assert [(point.variant, point.parties) for point in found] == [
         ("moments", 5),
         ("moments", 10),
@@ -208,9 +208,9 @@ def test_each_repeat_may_have_a_split_of_its_own() -> None:
     """With a share held out, each repeat learns from other records; without noise, only that makes runs differ."""
     known, agreed = records(), study(method={"name": "none"}, parties={"count": 5, "records": 40, "max_records": 60})
     whole = Comparison(agreed, known, known, ("none",), (1.0,), repeats=3)
-    assert len({run.metrics["accuracy"] for run in compare(whole)}) == 1
+    assert len({run.metrics["accuracy"] for run in run_comparison(whole)}) == 1
     held = replace(whole, test=None, hold_out=0.2)
-    runs = compare(held)
+    runs = run_comparison(held)
     assert [run.seed for run in runs] == [0, 1, 2]
     splits = [held.split_for(5, held.seed_of(repeat)) for repeat in range(3)]
     for train, groups, test in splits:

@@ -22,7 +22,7 @@ import pytest
 
 import unspoken
 from factories import maker
-from unspoken.comparison import Comparison, compare
+from unspoken.comparison import Comparison, run_comparison
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records
@@ -170,8 +170,8 @@ def test_a_comparison_has_a_task_for_each_run(ray_cluster: Cluster) -> None:
     train, _ = records()
     compared = Comparison(agreed_on("ideal"), train, train, ("helmet", "none"), (1.0, 2.0), repeats=2)
     calls: list[tuple[str, int, int]] = []
-    runs = compare(compared, engine="ray", progress=lambda *call: calls.append(call))
-    here = compare(compared)
+    runs = run_comparison(compared, engine="ray", progress=lambda *call: calls.append(call))
+    here = run_comparison(compared)
     assert [run.cell for run in runs] == [run.cell for run in here]
     assert [run.metrics for run in runs if run.variant == "none"] == [
         run.metrics for run in here if run.variant == "none"

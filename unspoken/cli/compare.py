@@ -157,14 +157,14 @@ def _runs(
     compared: Comparison, table: Path | None, progress: Any, force: bool, how: dict[str, Any]
 ) -> list[ComparedRun]:
     """All runs; with a table, those that a journal has are not done again."""
-    from unspoken.comparison import compare
+    from unspoken.comparison import run_comparison
     from unspoken.comparison.journal import ComparisonJournal, rows_of, write_table
 
     if table is None:
-        return compare(compared, progress=progress, **how)
+        return run_comparison(compared, progress=progress, **how)
     journal = ComparisonJournal(table, compared)
     try:
-        runs = compare(compared, **how, done=journal.runs, keep=journal.keep, progress=progress)
+        runs = run_comparison(compared, **how, done=journal.runs, keep=journal.keep, progress=progress)
         write_table(table, rows_of(runs, _facts(compared)), replace=force)
         journal.end(runs)
     except KeyboardInterrupt as stopped:

@@ -30,7 +30,7 @@ _WORTHWHILE = 10.0
 _THREADS = ("OMP", "OPENBLAS", "MKL", "BLIS", "NUMEXPR", "NUMBA")
 
 
-def compare(
+def run_comparison(
     comparison: Comparison,
     *,
     jobs: int | None = 1,

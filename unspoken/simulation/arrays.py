@@ -65,7 +65,7 @@ def simulate(
         raise DataError("y_test is given without X_test; give both, or neither.")
     if public is not None:
         study = with_public(study, public)
-    test = None if X_test is None else _records_of(X_test, y_test, study, "test")
+    test = None if X_test is None else records_of(X_test, y_test, study, "test")
     settings: dict[str, Any] = {
         "drop": drop,
         "seed": seed,
@@ -82,13 +82,13 @@ def simulate(
             raise DataError(f"X is the folder {X}, which says whose records are whose; leave y and groups out.")
         records, done = None, simulate_folder(study, Path(X), test, **settings)
     else:
-        records = _records_of(X, y, study, "training")
-        done = simulate_records(study, records, _parties_of(study, groups, X, len(records)), test, **settings)
+        records = records_of(X, y, study, "training")
+        done = simulate_records(study, records, parties_of(study, groups, X, len(records)), test, **settings)
     warn(remarks(done.plan, records, done.outcome.release, test), stacklevel=2)
     return done
 
 
-def _parties_of(study: Study, groups: Any, features: Any, records: int) -> Integers:
+def parties_of(study: Study, groups: Any, features: Any, records: int) -> Integers:
     """The party of each record: as many as the study has."""
     parties = number_parties(named_groups(groups, features), records)
     count = int(parties.max()) + 1
@@ -100,7 +100,8 @@ def _parties_of(study: Study, groups: Any, features: Any, records: int) -> Integ
     return parties
 
 
-def _records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
+def records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
+    """The records in arrays or a data frame, checked against the study; `which` names them in messages."""
     if study.data.is_table:
         return Table(frame_of(features, labels, study), f"the {which} table").records(study)
     return check_arrays(features, labels, study, f"the {which} arrays")
