@@ -138,6 +138,8 @@ def test_a_file_is_replaced_whole_and_only_if_told_to(tmp_path: Path) -> None:
     assert path.read_text() == "one"
     writing.write(path, "two", replace=True)
     assert (path.read_text(), names(tmp_path)) == ("two", ["study.toml"])
+    with pytest.raises(UnspokenError, match="is a folder; choose another name"):
+        writing.check_free(tmp_path)
 
 
 def test_a_result_without_a_certificate_is_not_written(run: Simulation, tmp_path: Path) -> None:

@@ -47,6 +47,8 @@ def finite(value: Any) -> Any:
 
 def check_free(path: Path, remedy: str = "choose another name, or overwrite it with --force") -> None:
     """Refuse a place that is taken: before the work whose result would go there."""
+    if path.is_dir():
+        raise UnspokenError(f"{path}: is a folder; choose another name.")
     if os.path.lexists(path):
         raise UnspokenError(f"{path}: exists already; {remedy}.")
 

@@ -47,7 +47,7 @@ def test_a_plot_overwrites_nothing(tmp_path: Path) -> None:
     found = unspoken.compare(study(method="moments"), **arguments(methods=["none"]))
     found.plot(tmp_path / "side.svg")
     assert (tmp_path / "side.svg").stat().st_size > 1000
-    with pytest.raises(unspoken.UnspokenError, match=r"side\.svg"):
+    with pytest.raises(unspoken.UnspokenError, match=r"side\.svg: exists already; .* replace=True"):
         found.plot(tmp_path / "side.svg")
 
 

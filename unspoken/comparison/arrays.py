@@ -50,7 +50,7 @@ class Compared:
         from unspoken.comparison import plots
 
         if not replace:
-            writing.check_free(Path(file))
+            writing.check_free(Path(file), "choose another name, or overwrite it with replace=True")
         plots.plot(self.points, metric_of(self.points), Path(file), by, replace=replace)
 
 
