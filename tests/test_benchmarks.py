@@ -138,12 +138,31 @@ def test_every_benchmark_is_listed_with_its_claim() -> None:
         assert f"\n{name} " in listed, name
 
 
-@pytest.mark.parametrize("paper", sorted(file.parent.name for file in (ROOT / "benchmarks").glob("*/results.json")))
+@pytest.mark.parametrize("paper", sorted(file.parent.name for file in (ROOT / "benchmarks").glob("*/page.py")))
 def test_a_page_is_what_its_committed_numbers_say(paper: str) -> None:
     page = importlib.import_module(f"benchmarks.{paper}.page")
     written = (ROOT / "docs" / f"{paper}.md").read_text(encoding="utf-8")
     numbers = json.loads((ROOT / "benchmarks" / paper / "results.json").read_text(encoding="utf-8"))
     assert page.text(numbers) == written, f"run `python -m benchmarks.{paper}.page`"
+
+
+def test_the_figures_of_linear_models_are_what_committed_numbers_say() -> None:
+    figures = (ROOT / "docs" / "figures.md").read_text(encoding="utf-8")
+    lines = [line.split("|") for line in figures.splitlines() if line.startswith(("| `moments`", "| `helmet`"))]
+    shown = {name.split(" ([")[0].strip(): [cell.strip() for cell in cells[:5]] for _, name, *cells in lines}
+    moments, public, helmet = (
+        json.loads((ROOT / "benchmarks" / name / "results.json").read_text(encoding="utf-8"))
+        for name in ("moments", "public", "helmet")
+    )
+    for row, key in (("`moments`", "now"), ("`moments`, softmax", "before")):
+        assert shown[row] == [f"{each[key]['mean']:.1f}" for each in moments["cifar-10"]["rows"]]
+    for row, size in (("`moments`, 500 public rows", "500"), ("`moments`, 2,000 public rows", "2000")):
+        assert shown[row] == [f"{mean:.1f}" for mean, _ in public[f"cifar-10/moments/{size}"]["accuracy"].values()]
+    of_records = [each for each in helmet["cifar-10"]["rows"] if each["unit"] == "record" and each["by_rule"]]
+    for learner, words in (("softmax", "softmax"), ("svm", "SVM")):
+        for split, more in (("iid", ""), ("by-class", ", one class a party")):
+            found = [each for each in of_records if each["learner"] == learner and each["split"] == split]
+            assert shown[f"`helmet`, {words}{more}"] == [f"{each['accuracy']:.1f}" for each in found]
 
 
 @pytest.mark.usefixtures("only_with_soak")
@@ -212,7 +231,7 @@ def test_on_no_data_set_of_the_page_does_more_epsilon_cost_accuracy_beyond_chanc
 
 def test_on_no_data_set_of_the_page_do_public_records_hurt_beyond_chance() -> None:
     accuracy = importlib.import_module("benchmarks.public.accuracy")
-    made = claims({"claims": accuracy.make_claims(json.loads(accuracy.FILE.read_text("utf-8")))})
+    made = claims({"claims": accuracy.make_claims(json.loads(accuracy.RESULTS.read_text("utf-8")))})
     assert len(made["harmless"]) > 10
     assert [claim for claim in made["harmless"] if not claim["holds"]] == []
 

@@ -67,8 +67,8 @@ def measure(experiment: Experiment, runs: int) -> dict[str, Any]:
             row[key] = summary([quality(experiment, epsilon, method, run) for run in range(runs)])
         rows.append(row)
         say(f"{experiment.name}, ε = {epsilon:g}: {row['now']['mean']:.1f}, 0.1 had {row['before']['mean']:.1f}")
-    # Where there is one split, one fit is enough.
-    splits = {id(found): found for found in map(experiment.split, range(min(runs, 5)))}
+    # Of the same splits as above. Where there is only one, one fit is enough.
+    splits = {id(found): found for found in map(experiment.split, range(runs))}
     without = float(np.mean([without_privacy(found, experiment) for found in splits.values()]))
     return {
         "measure": "accuracy in %" if is_classes else "100·R²",

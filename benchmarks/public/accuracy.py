@@ -21,13 +21,13 @@ from benchmarks.public.data import Rows, Setting, add_options, settings
 from benchmarks.studies import ArrayFederation, deal, method_for, run, share_right, study
 from unspoken.data.public import with_public
 
-FILE = Path(__file__).parent / "accuracy.json"
+RESULTS = Path(__file__).with_name("results.json")
 _CHANCE = 2.5
 """A loss within so many deviations of a difference of means is put down to chance."""
 
 
 def main() -> None:
-    parser = run_options(__doc__, FILE)
+    parser = run_options(__doc__, RESULTS)
     add_options(parser)
     arguments = parser.parse_args()
     made = settings(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
-from benchmarks.public.accuracy import FILE, table, tables
+from benchmarks.public.accuracy import RESULTS, table, tables
 
 _NAMES = {
     "cifar-10": "CIFAR-10 as features of a public ImageNet encoder, 1,000 parties × 50 records, half of them colluding",
@@ -27,7 +27,11 @@ do not edit.
 - Public rows are neither learnt from nor tested with. Of CIFAR-10 and Fashion-MNIST all 50,000 rows are learnt from, so
   public rows are 500 or 2,000 of the 10,000 test rows, and 8,000 others are tested with. Each run has other ones; adult
   and Fashion-MNIST's scattering have one split for all runs.
-- `moments` does without the file where noise is so small that the parties' own second moments say more."""
+- `moments` does without the file where noise is so small that the parties' own second moments say more.
+- Columns of adult, breast cancer and wine are scaled by their smallest and largest values, with and without the file.
+  A study has public bounds instead, as in [moments.md](moments.md).
+- `moments` without the file was measured on CIFAR-10 and Fashion-MNIST when it took half as many steps there as it
+  does now; [moments.md](moments.md) has newer numbers of CIFAR-10."""
 _CHOICE = """## Where the constants come from
 
 They were chosen on CIFAR-10's training rows (40,000 or fewer to learn from, 8,000 held out, 2,000 public), on adult's
@@ -50,7 +54,7 @@ _AGAIN = """Again: `python -m benchmarks.public.accuracy --cifar FILE --adult FI
 
 
 def main() -> None:
-    make_page(__doc__, FILE, "public.md", text, lambda numbers, images: None)
+    make_page(__doc__, RESULTS, "public.md", text, lambda numbers, images: None)
 
 
 def text(numbers: Numbers) -> str:

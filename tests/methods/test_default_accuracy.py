@@ -45,7 +45,9 @@ def iris() -> tuple[np.ndarray, np.ndarray]:
     return scaled(features, (4, 2, 1, 0), np.array([8, 5, 7, 3])), labels
 
 
-def mean_score(data: Callable[[], Any], epsilon: float, train: int, parties: int, intercept: bool, runs: int) -> float:
+def mean_score(
+    data: Callable[[], Any], epsilon: float, train: int, parties: int, intercept: bool, runs: int, **more: Any
+) -> float:
     """The mean accuracy of the default classifier on records that it has not seen, in %."""
     features, labels = data()
     scores = []
@@ -53,7 +55,7 @@ def mean_score(data: Callable[[], Any], epsilon: float, train: int, parties: int
         order = np.random.default_rng(run).permutation(len(labels))
         rows, others = order[:train], order[train:]
         given = {"epsilon": epsilon, "delta": 1e-5, "intercept": intercept, "parties": parties, "protocol": "ideal"}
-        model = unspoken.PrivateClassifier(classes=np.unique(labels), **given)
+        model = unspoken.PrivateClassifier(classes=np.unique(labels), **given, **more)
         scores.append(model.fit(features[rows], labels[rows]).score(features[others], labels[others]))
     return 100.0 * float(np.mean(scores))
 
@@ -79,6 +81,23 @@ def test_the_default_classifier_learns_and_more_epsilon_does_not_hurt(
     assert scores[1] > least[1]
     # Of the same splits. Single runs differ by two points, and by four with the few records of wine.
     assert scores[1] > scores[0] - 4.0
+
+
+def crowded() -> tuple[np.ndarray, np.ndarray]:
+    """Most values lie near their lower bound, so records have a long mean in common, and a quarter is of one class."""
+    features = 2.0 * np.random.default_rng(0).beta(1.2, 5.0, size=(6_000, 12)) - 1.0
+    sums = features[:, :4] @ [1.0, 1.0, -1.0, 1.0]
+    return features, (sums > np.quantile(sums, 0.75)).astype(np.int64)
+
+
+def test_classes_of_unequal_size_are_told_apart_though_records_have_a_long_mean_in_common() -> None:
+    """The intercept is part of the common mean: without it, accuracy is about 82 % at either ε.
+
+    With it, 98.4 and 99.3 % were seen on average, with deviations of 0.5 and 0.1 a run.
+    """
+    scores = [mean_score(crowded, epsilon, 4_800, 10, True, runs=2, bounds=(-1, 1)) for epsilon in (1.0, 10.0)]
+    assert scores[0] > 95.0
+    assert scores[1] > 97.0
 
 
 @pytest.mark.usefixtures("seeded")

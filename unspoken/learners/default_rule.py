@@ -72,7 +72,7 @@ class DefaultRule:
     signal: float
     """X: the study's records over the deviation of the noise in a total of sensitivity 1 with the whole budget"""
     is_mapped: bool = False
-    """Whether a map is known without asking for it, from public records"""
+    """Whether a map is known without asking for it, from public records; that of a regression never is"""
     given_steps: int | None = None
     """T, if the study names it"""
 
@@ -94,7 +94,7 @@ class DefaultRule:
     @property
     def takes_steps(self) -> bool:
         """Whether the model comes from steps, and not from one sum of second moments."""
-        return self.classes is not None or self.whitens or self.is_mapped
+        return self.classes is not None or self.whitens
 
     @property
     def steps(self) -> int:
@@ -124,7 +124,7 @@ class DefaultRule:
     def shares(self) -> tuple[float, float]:
         """The parts of the budget for turns 0 and 1."""
         if self.is_mapped:
-            return (0.0, 0.0) if self.classes else (0.2, 0.0)
+            return 0.0, 0.0
         if self.classes is None:
             return 0.2, 0.1
         if self.whitens:

@@ -196,14 +196,12 @@ class MappedSteps(NamedFunction):
         return known if self.directions is None else AlreadyMapped(self.directions.largest)
 
     def _start(self, ask: Asker) -> Generator[Request, Any, Start]:
-        if not self.preliminary and self.known is not None:
+        if self.known is not None:
             return Start(self._known(self.known), np.empty(0), 0.0)
         total = yield from ask(Query(SCALE))
         records = max(int(total.exact[0]), 1)
         means, deviation = total.noisy / records, total.noise_std / records
         about_labels = means[self._features + 1 :], deviation
-        if self.known is not None:
-            return Start(self._known(self.known), *about_labels)
         first = self.rule.first_map(means[: self._features], float(means[self._features]), deviation)
         if not self.rule.whitens:
             return Start(first, *about_labels)
