@@ -93,6 +93,16 @@ def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     assert not journal.path.exists()
 
 
+def test_a_comparison_does_not_go_on_from_runs_of_other_parties(tmp_path: Path) -> None:
+    """The same records, but at other parties: by column, by another column, or dealt at random."""
+    table, whose = tmp_path / "runs.csv", np.arange(300) % 5
+    ComparisonJournal(table, small(groups=whose)).close()
+    ComparisonJournal(table, small(groups=whose.copy())).close()
+    for others in (whose[::-1], None):
+        with pytest.raises(UnspokenError, match="is of a comparison on other records, or with another split or seed"):
+            ComparisonJournal(table, small(groups=others))
+
+
 def test_a_full_disk_keeps_the_runs_so_far(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

@@ -82,9 +82,10 @@ class Comparison:
         return Split(train, groups, test)
 
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of the records, as they were read."""
+        """The SHA-256 of the records, as they were read, and of whose they are, if that is given."""
         found = {"train_sha256": self.train, **({} if self.test is None else {"test_sha256": self.test})}
-        return {name: _digest(records.features, records.labels) for name, records in found.items()}
+        digests = {name: _digest(records.features, records.labels) for name, records in found.items()}
+        return digests if self.groups is None else {**digests, "groups_sha256": _digest(self.groups)}
 
 
 def _digest(*arrays: Any) -> str:
