@@ -9,10 +9,10 @@ import hashlib
 import os
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Generator
 
 import pytest
-import typer.main
 from hypothesis import HealthCheck, settings
 
 # As many workers as cores run at once (and what they start), so each gets one thread. Libraries read these when they
@@ -25,6 +25,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # Typer would look at every parameter of every command for each call of the program; they are the same in all of them.
+with warnings.catch_warnings(action="ignore"):  # Beside Flower there is an older Typer, which Click warns of.
+    import typer.main
 typer.main.get_command = functools.cache(typer.main.get_command)
 
 # How long an example takes says more of what else the machine does than of the test.
