@@ -121,6 +121,48 @@ def test_a_series_of_bounds_goes_by_the_names_of_its_features() -> None:
     np.testing.assert_array_equal(model._scaling.bounds[1], HIGH)
 
 
+def test_a_series_of_bounds_may_number_features_but_not_name_others() -> None:
+    order = np.arange(30)[::-1]
+    numbered = pd.Series(HIGH[order], order)
+    for features in (X.to_numpy(), X.set_axis(range(30), axis=1)):
+        model = classifier(bounds=(0, numbered)).fit(features, Y)
+        np.testing.assert_array_equal(model._scaling.bounds[1], HIGH)
+    named = pd.Series(HIGH, X.columns)
+    np.testing.assert_array_equal(Scaling.of((0, named), [f"x{place}" for place in range(30)]).bounds[1], HIGH)
+    for other in ("mean aera", "mean radius"):
+        wrong = named.rename({"mean area": other})[::-1]
+        with pytest.raises(ValueError, match=r"^bounds lacks the feature 'mean area', but names others; name each"):
+            classifier(bounds=(0, wrong)).fit(X, Y)
+
+
+def test_public_rows_go_by_the_names_of_their_features() -> None:
+    model = classifier(bounds=(LOW, HIGH), epsilon=0.1)
+    clinics, public = X.assign(clinic=np.arange(len(X)) % 4), X[:50]
+
+    def fitted(rows: Any) -> str:
+        return str(model.fit(clinics, Y, groups="clinic", public=rows).plan_.study.data.public_sha256)
+
+    expected = fitted(public)
+    assert fitted(public[public.columns[::-1]]) == expected
+    assert fitted(clinics[:50]) == expected
+    assert fitted(public.to_numpy()) == expected
+    with pytest.raises(ValueError, match=r"^the public records: lacks the column 'mean area' of X; give the features"):
+        fitted(public.drop(columns="mean area"))
+    with pytest.raises(ValueError, match=r"^the public records: has the column 'sick', which X lacks; give the"):
+        fitted(public.assign(sick=1))
+
+
+def test_an_array_of_times_is_no_array_of_numbers() -> None:
+    days = np.full((len(X), 2), "2019-01-31", dtype="M8[D]")
+    for times in (days, days - days):
+        with pytest.raises(
+            ValueError, match=r"^X holds times, but PrivateClassifier takes numbers only; count days or"
+        ):
+            classifier().fit(times, Y)
+        with pytest.raises(ValueError, match=r"^y holds times, but PrivateRegressor takes numbers only; count days or"):
+            regressor().fit(X, times[:, 0])
+
+
 def test_a_column_of_a_data_frame_may_name_the_parties_and_is_no_feature() -> None:
     clinics = X.assign(clinic=[f"clinic {row % 4}" for row in range(len(X))])
     for model in (classifier(bounds=(LOW, HIGH)), regressor(bounds=(LOW, HIGH), label_bounds=(0, 1))):

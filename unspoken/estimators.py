@@ -25,7 +25,7 @@ from unspoken import defaults
 from unspoken.data.files import Records
 from unspoken.data.numeric import check_labels, numeric_features, places_among
 from unspoken.data.parties import dealt_parties, named_groups, number_parties
-from unspoken.data.public import with_public
+from unspoken.data.public import as_named, with_public
 from unspoken.data.scaling import Scaling
 from unspoken.errors import PrivacyWarning
 from unspoken.methods.registry import METHODS
@@ -56,7 +56,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         self._scaling = Scaling.of(self.bounds, names)
         records = Records(self._scaling.apply(features), labels)
         self._study = self._make_study(features.shape[1], parties)
-        self._study = self._study if public is None else with_public(self._study, public, self._scaling.apply)
+        if public is not None:
+            rows = as_named(public, getattr(self, "feature_names_in_", None), self._party_column)
+            self._study = with_public(self._study, rows, self._scaling.apply)
         simulation = simulate_records(self._study, records, parties, ledger=self.ledger)
         self._keep(simulation)
         outside = self._scaling.remarks(features, names)

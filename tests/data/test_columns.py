@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,12 @@ from hypothesis import strategies as st
 
 from factories import maker
 from unspoken.data.bounding import clip_rows
+from unspoken.data.columns import read_values
 from unspoken.data.files import DataError, read_records
 from unspoken.data.tables import Table
 from unspoken.methods.releases import LinearModel
 from unspoken.simulation import simulate_records
-from unspoken.study import Study, make_study, read_study
+from unspoken.study import Column, Study, make_study, read_study
 from unspoken.types import Floats
 
 study = maker("moments", parties=2)
@@ -44,6 +46,43 @@ AGE = {"min": 0, "max": 110}
 DAYS = {"min": "2019-01-01", "max": datetime.date(2019, 1, 31)}
 SEX = {"categories": ["f", "m"]}
 NAMES_OF_NOTHING = ["", " ", "NA", "n/a", "NaN", "null", "None", "<NA>", None, np.nan, pd.NA]
+
+
+MIDNIGHT = pd.Timestamp("2019-01-16 23:30", tz="UTC")
+ODD: list[Any] = [True, False, 1, 0, 1.0, np.float32(1), "1", "1.0", "true", b"1", [1], {"a": 1}, 1j, 1 + 0j, 2**63, -1]
+ODD += [10**400, np.inf, "abc", "", None, np.nan, pd.NA, pd.NaT, Decimal(1), Decimal("1.00"), "2019-01-16"]
+ODD += [datetime.date(2019, 1, 16), np.datetime64("2019-01-16"), MIDNIGHT, MIDNIGHT.tz_convert("Asia/Tokyo")]
+
+
+@pytest.mark.parametrize(
+    "column", [AGE, DAYS, "boolean", *({"categories": known, "other": True} for known in (["1"], [0, 1], [True]))]
+)
+def test_no_record_changes_how_another_one_is_read(column: Any) -> None:
+    """If one did, the sum over all records would move by more than one record can."""
+    described = Column.model_validate(column)
+
+    def read(rows: list[int]) -> Floats:
+        values = pd.Series([None] * len(rows), dtype=object)
+        for place, row in enumerate(rows):
+            values.iat[place] = ODD[row]
+        found = read_values(values, described)
+        return np.stack([found.numbers, found.missing, found.unfit])
+
+    alone = np.hstack([read([row]) for row in range(len(ODD))])
+    for first in range(len(ODD)):
+        order = [first, *range(len(ODD))]
+        np.testing.assert_array_equal(read(order), alone[:, order])
+        np.testing.assert_array_equal(read([first, 2, 4]), alone[:, [first, 2, 4]])
+
+
+def test_a_missing_code_in_parquet_does_not_change_how_long_codes_are_read(tmp_path: Path) -> None:
+    code = {"categories": [900000000000207008, 900000000000441003], "other": True, "missing": "category"}
+    codes = [900000000000441003, 900000000000207008, 900000000000207009]
+    for first, expected in ((codes[0], [0, 1, 0, 0]), (None, [0, 0, 0, 1])):
+        frame = pd.DataFrame({"x": pd.array([first, *codes], dtype="Int64"), "died": "no"})
+        frame.to_parquet(tmp_path / "codes.parquet")
+        read = read_records(tmp_path / "codes.parquet", of_columns(x=code)).features.tolist()
+        assert read == [expected, [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import numpy as np
 from unspoken.data.bounding import indicate, scale_column
 from unspoken.data.records import DataError
 from unspoken.study import Column, day_of
-from unspoken.types import Flags, Floats
+from unspoken.types import Flags, Floats, Integers
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -52,9 +52,11 @@ def read_values(values: pd.Series[Any], column: Column) -> Values:
 def _numbers(values: pd.Series[Any]) -> Values:
     import pandas as pd
 
-    if values.dtype.kind in "mM":
-        # pandas would convert a time to microseconds; it is no number.
+    if values.dtype.kind in "mMc":
+        # pandas would convert a time to microseconds, and cut a complex number; they are no numbers here.
         values = values.astype(str)
+    elif values.dtype == object:
+        values = pd.Series([_readable(value) for value in values], values.index, dtype=object)
     numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan).copy()
     rest = np.flatnonzero(~np.isfinite(numbers))
     missing, unfit = np.zeros(len(numbers), dtype=np.bool_), np.zeros(len(numbers), dtype=np.bool_)
@@ -68,15 +70,42 @@ def _by_distinct(values: pd.Series[Any], read: Callable[[Any], float | None]) ->
     """Values, each distinct one read once: NaN is a missing value, None an unfit one."""
     import pandas as pd
 
-    try:
+    if values.dtype == object and pd.api.types.infer_dtype(values) != "string":
+        places, found = _told_apart(values, read)
+    else:
         places, distinct = pd.factorize(values)
-    except TypeError:  # lists, which are no values of a table either
-        places, distinct = pd.factorize(values.astype(str))
-    found = [read(value) for value in distinct]
+        found = [read(value) for value in distinct]
     # A value that pandas takes for missing has the place −1: the last one here.
     numbers = np.array([*(math.nan if number is None else number for number in found), math.nan])[places]
     unfit = np.array([*(number is None for number in found), False])[places]
     return Values(numbers, np.isnan(numbers) & ~unfit, unfit)
+
+
+def _told_apart(values: pd.Series[Any], read: Callable[[Any], float | None]) -> tuple[Integers, list[float | None]]:
+    """The place of each value among the distinct ones, or −1 if it is missing; and what is read of these.
+
+    pandas takes True and 1 for the same, as well as times of several zones, and would read all as the first of them: so
+    one record would change how others are read.
+    """
+    import pandas as pd
+
+    written = np.array([f"{type(value).__name__} {value}" for value in values], dtype=object)
+    written[values.isna().to_numpy()] = None
+    places, _ = pd.factorize(written)
+    found, rows = np.unique(places, return_index=True)
+    return places, [read(values.iloc[row]) for row in rows[found >= 0]]
+
+
+def _readable(value: Any) -> Any:
+    """A value that pandas takes for a number or not, whatever else is in the column."""
+    if isinstance(value, complex | np.complexfloating):
+        return str(value)
+    if not isinstance(value, int) or abs(value) < 1 << 63:
+        return value
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _reader(column: Column) -> Callable[[Any], float | None]:
@@ -122,7 +151,9 @@ def _written(value: Any, kind: type) -> str:
     text = str(value).strip()
     if kind is bool:
         return text.lower()
-    whole = re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", text) if kind is int or isinstance(value, float) else None
+    whole = (
+        re.fullmatch(r"([+-]?[0-9]+)(\.0*)?", text) if kind is int or isinstance(value, float | np.floating) else None
+    )
     return str(int(whole.group(1))) if whole else text
 
 

@@ -259,9 +259,10 @@ def _read_parquet(path: Path, names: list[str], more: tuple[str, ...]) -> pd.Dat
     try:
         with ParquetFile(path) as file:
             _check_all(path, file.schema_arrow.names, names, more)
-            # Without pandas' own metadata, a former index is a column too.
+            # Without pandas' own metadata, a former index is a column too. With a missing value, whole numbers would
+            # become floats, and long ones others: one record would change how all are read.
             table: pd.DataFrame = file.read(columns=list(dict.fromkeys([*names, *more]))).to_pandas(
-                ignore_metadata=True
+                ignore_metadata=True, integer_object_nulls=True
             )
             return table
     except (pyarrow.ArrowException, OSError) as error:

@@ -75,6 +75,11 @@ def _check_array(rows: Any, estimator: str) -> None:
         ) from None
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {estimator} takes real numbers; give X.real, or both parts.")
+    if array.dtype.kind in "mM":
+        raise ValueError(
+            f"X holds times, but {estimator} takes numbers only; count days or seconds from a public day, or describe "
+            "the table in a study, where columns may be days, for unspoken.simulate."
+        )
     if array.ndim == 1:
         raise ValueError(
             f"X has the shape {array.shape}, but needs a row for each record. Reshape your data: X.reshape(-1, 1) if "
@@ -116,6 +121,8 @@ def _shown(value: Any) -> str:
 def check_labels(labels: Any, estimator: str, is_numeric: bool) -> None:
     """Refuse missing labels, those that mix text and numbers, and for a regression all that are no finite numbers."""
     array = np.asarray(labels)
+    if is_numeric and array.dtype.kind in "mM":
+        raise ValueError(f"y holds times, but {estimator} takes numbers only; count days or seconds from a public day.")
     if array.ndim != 1 or array.dtype.kind not in "fUSO":
         return
     if is_numeric and array.dtype.kind in "USO":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -105,6 +105,17 @@ def with_public(study: Study, rows: Any, scaled: Callable[[Floats], Floats] | No
     records = PublicRecords(features, _GIVEN, f"the public records have the SHA-256 {found}")
     data = study.data.model_copy(update={"public": _GIVEN, "public_sha256": found})
     return study.model_copy(update={"data": data, "given_public": records})
+
+
+def as_named(rows: Any, names: Sequence[str] | None, party_column: str | None) -> Any:
+    """Public rows of a data frame with the features of these names, in their order; other rows as they are."""
+    if names is None or not hasattr(rows, "columns"):
+        return rows
+    found = [name for name in rows.columns if name != party_column]
+    for name in sorted({*found, *names} - ({*found} & {*names}), key=str):
+        problem = "has the column {!r}, which X lacks" if name in found else "lacks the column {!r} of X"
+        raise DataError(f"{_GIVEN}: {problem.format(name)}; give the features of X, without labels.")
+    return rows[list(names)]
 
 
 def unlabelled(rows: Any, study: Study, source: str) -> Floats:

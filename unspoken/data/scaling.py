@@ -31,6 +31,7 @@ class Scaling:
             low, high = (np.broadcast_to(_in_order(bound, names), (len(names),)) for bound in bounds)
         except (TypeError, ValueError):
             raise ValueError(f"Expected bounds=(low, high), {many}, got bounds={shown}.") from None
+        _check_names(bounds, names)
         for name, least, most in zip(names, low.tolist(), high.tolist(), strict=True):
             if not (least >= -LARGEST_BOUND and most <= LARGEST_BOUND and most - least >= SMALLEST_RANGE):
                 raise ValueError(
@@ -70,9 +71,22 @@ class Scaling:
 
 
 def _in_order(bound: Any, names: Sequence[str]) -> Floats:
-    """One bound of each feature; a series that names its features may have them in another order."""
-    index = [str(name) for name in getattr(bound, "index", ())] if hasattr(bound, "iloc") else []
+    """One bound of each feature; a series that names its features, or numbers them, may have them in another order."""
     values = np.asarray(bound, dtype=np.float64)
-    if sorted(index) == sorted(names) and index != list(names):
-        values = values[[index.index(name) for name in names]]
+    index = [str(name) for name in bound.index] if hasattr(bound, "iloc") else []
+    for known in (list(names), [str(place) for place in range(len(names))]):
+        if sorted(index) == sorted(known):
+            return values[[index.index(name) for name in known]]
     return values
+
+
+def _check_names(bounds: Any, names: Sequence[str]) -> None:
+    """Refuse a series that has as many bounds as a data frame has features, but of other names."""
+    numbered = [str(place) for place in range(len(names))]
+    if list(names) == [f"x{place}" for place in numbered]:
+        return
+    for bound in bounds:
+        index = sorted(str(name) for name in bound.index) if hasattr(bound, "iloc") else []
+        if len(index) == len(names) and index not in (sorted(names), sorted(numbered)):
+            lacking = next(name for name in names if name not in index)
+            raise ValueError(f"bounds lacks the feature {lacking!r}, but names others; name each feature as X does.")
