@@ -312,6 +312,22 @@ def test_statistics_of_a_table_need_its_columns_only(tmp_path: Path, suffix: str
     assert_same(read_records(path, ALL), [[-1, 1, 0], [1, 0, 1], [0, 0, 1]], [0, 0, 0])
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_a_last_record_without_any_value_is_a_record_if_the_study_allows_it(tmp_path: Path, end: str) -> None:
+    """The number of records is released without noise: it must not tell that the last one has no values."""
+    age, sex = {"min": 0, "max": 110, "missing": "indicator"}, {"categories": ["f", "m"], "missing": "category"}
+    both = study(task="statistics", data={"columns": {"age": age, "sex": sex}})
+    for last in ("55,f", ",", '"",'):
+        lines = ["age,sex", ",", "0,m", last, "", ""]
+        assert len(read_records(write_csv(tmp_path, end.join(lines)), both)) == 3
+    one = study(task="statistics", data={"columns": {"age": age}})
+    for last in ("55", ""):
+        assert len(read_records(write_csv(tmp_path, end.join(["age", "", "0", last, ""])), one)) == 3
+    # A spreadsheet's empty rows are no records if a record has a value at least.
+    assert len(read_records(write_csv(tmp_path, end.join(["age,sex", "0,m", ",", ","])), ALL)) == 1
+    assert len(read_records(write_csv(tmp_path, end.join(["age,sex,died", "0,m,no", ",,"])), table_study())) == 1
+
+
 @pytest.mark.parametrize(
     ("names", "remedy"),
     [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspoken.data.columns import bounds_of
-from unspoken.data.lines import csv_header, looks_like_a_record, malformed, uneven
+from unspoken.data.lines import blank_lines_at_end, csv_header, looks_like_a_record, malformed, uneven
 from unspoken.data.records import DataError, Records
 from unspoken.data.tables import Table, check_names, label_column, names_of
 from unspoken.study import Study
@@ -49,7 +49,7 @@ def read_table(path: str | Path, study: Study, more: tuple[str, ...] = ()) -> Ta
     """Read the study's columns of a CSV or Parquet file, and `more` columns that are no features."""
     path = _checked(path, study)
     if path.suffix.lower() == ".csv":
-        return Table(_read_csv(path, names_of(study), more), str(path), "line", 2)
+        return Table(_read_csv(path, names_of(study), more, _may_be_empty(study)), str(path), "line", 2)
     return Table(_read_parquet(path, names_of(study), more), str(path), "row", 1)
 
 
@@ -229,8 +229,18 @@ def _read_npz(path: Path, names: tuple[str, ...]) -> dict[str, np.ndarray[Any, A
     return found
 
 
-def _read_csv(path: Path, names: list[str], more: tuple[str, ...]) -> pd.DataFrame:
-    """The lines of a CSV file as text, without blank lines at the end."""
+def _may_be_empty(study: Study) -> bool:
+    """Whether a record may have nothing but empty values."""
+    described = [*(study.data.columns or {}).values(), *([] if study.data.label is None else [label_column(study)])]
+    return all(column.missing is not None or "" in map(str, column.categories or ()) for column in described)
+
+
+def _read_csv(path: Path, names: list[str], more: tuple[str, ...], may_be_empty: bool = False) -> pd.DataFrame:
+    """The lines of a CSV file as text, without blank lines at the end.
+
+    If records may be empty, a line of commas is one, and so is every line of a file of one column: what the last record
+    is must not change how many there are.
+    """
     import pandas as pd
 
     header = csv_header(path)
@@ -248,7 +258,8 @@ def _read_csv(path: Path, names: list[str], more: tuple[str, ...]) -> pd.DataFra
     # pandas fills up lines that are too short.
     if (table.iloc[filled, -1] == "").any() and (problem := uneven(path)) is not None:
         raise problem
-    return table.iloc[: filled[-1] + 1 if len(filled) else 0]
+    least = len(table) - blank_lines_at_end(path) * (len(header) > 1) if may_be_empty else 0
+    return table.iloc[: max(filled[-1] + 1 if len(filled) else 0, least)]
 
 
 def _read_parquet(path: Path, names: list[str], more: tuple[str, ...]) -> pd.DataFrame:

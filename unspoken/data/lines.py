@@ -78,6 +78,15 @@ def uneven(path: Path) -> DataError | None:
     )
 
 
+def blank_lines_at_end(path: Path) -> int:
+    """The number of lines at a file's end in which there is nothing at all."""
+    count = 0
+    with path.open(encoding="latin-1") as file:  # it reads any bytes, and all kinds of ends of lines
+        for line in file:
+            count = 0 if line.strip("\n") else count + 1
+    return count
+
+
 def _is_number(text: str) -> bool:
     try:
         float(text)
