@@ -85,6 +85,21 @@ def test_a_missing_code_in_parquet_does_not_change_how_long_codes_are_read(tmp_p
         assert read == [expected, [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]]
 
 
+@pytest.mark.parametrize("known", [[900000000000207008], ["900000000000207008"]])
+def test_long_codes_that_pandas_made_floats_are_refused_and_not_taken_for_others(known: list[Any]) -> None:
+    column = {"categories": known, "other": True, "missing": "category"}
+    code = 900000000000207008
+    for values in ([code, None], pd.Series([code, None], dtype=float)):
+        assert refusal(column, values).endswith(
+            '; give the column as text or as "Int64", as a float does not hold a number of so many digits.'
+        )
+    assert features(column, [code, code + 1]) == [[1, 0, 0], [0, 1, 0]]
+    assert features(column, pd.array([code, None], dtype="Int64")) == [[1, 0, 0], [0, 0, 1]]
+    assert features(column, [str(code), None]) == [[1, 0, 0], [0, 0, 1]]
+    assert "float" in refusal({"categories": [2**53], "other": True}, [2.0**53])
+    assert features(column, [0.5, 2.0**52]) == [[0, 1, 0], [0, 1, 0]]
+
+
 @pytest.mark.parametrize(
     ("column", "values", "expected"),
     [

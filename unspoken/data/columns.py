@@ -118,12 +118,22 @@ def _reader(column: Column) -> Callable[[Any], float | None]:
     other = float(len(positions)) if column.other else None
 
     def position(value: Any) -> float | None:
+        if _is_inexact(value):
+            return None
         found = positions.get(_written(value, kind))
         if found is not None:
             return found
         return math.nan if _is_missing(value) else other
 
     return position
+
+
+def _is_inexact(value: Any) -> bool:
+    """Whether a category comes as a float that may stand for several whole numbers.
+
+    pandas makes floats of whole numbers if one is missing: that must not turn all long codes into other values.
+    """
+    return isinstance(value, float | np.floating) and abs(float(value)) >= 1 << 53
 
 
 def _day(value: Any) -> float | None:
@@ -232,6 +242,8 @@ class ColumnPlace:
         known = [str(category) for category in column.categories or [] if alike(category) == alike(value)]
         if known:
             return f"write it as {known[0]!r}, letter by letter"
+        if column.kind == "category" and _is_inexact(value):
+            return 'give the column as text or as "Int64", as a float does not hold a number of so many digits'
         return "repair or remove the record" if column.kind == "number" else "correct the value or the study"
 
     def _problem(self, given: pd.Series[Any], rows: Flags, problem: str) -> str:
