@@ -96,7 +96,7 @@ _UNCLIPPED = """\
 _AGREEMENT = """
 [parties]
 count = {count}
-{records:<29} # at least, at each party
+{records:<29} # at least, at each party: settings are chosen for so many, so name what all surely have
 {max_records:<29} # at most: a tight bound halves what parties send
 
 [privacy]

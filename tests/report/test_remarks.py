@@ -67,6 +67,16 @@ def test_noise_that_leaves_nothing_to_learn_is_said(name: str) -> None:
     assert list(on_noise(plan_for(study(name, parties={"count": 1000, "records": 1000}, epsilon=10.0)))) == []
 
 
+def test_who_is_just_short_of_records_is_asked_for_more_than_there_are_and_told_where_to_say_so() -> None:
+    found = [
+        list(on_noise(plan_for(study(parties={"count": 5, "records": records, "max_records": 10**6}, epsilon=0.1))))
+        for records in range(1, 200)
+    ]
+    (last,) = [texts for texts in found if texts][-1]
+    assert [] in found
+    assert "have at least 1.1 times as many records (if parties have them, raise records in [parties])" in last
+
+
 # Features and records of breast cancer (also of five columns), wine, digits and diabetes, at five parties. Measured at
 # these ε: accuracy is about a tenth at most above the most frequent class's share where hidden, and R² at most a
 # twentieth.

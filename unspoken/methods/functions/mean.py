@@ -48,7 +48,8 @@ class Mean(NamedFunction):
     def _statistic(self, column: Column, means: Floats, noise: float) -> dict[str, Any]:
         """A column's mean, in its own units, or the shares of its categories.
 
-        Where missing values have a feature of their own, the mean is over the values that are there.
+        Where missing values have a feature of their own, the mean is over the values that are there: a noisy mean m
+        over a noisy share of 1, which moves it by m times as much as its own noise does.
         """
         if column.categories is not None:
             shares = {value: float(share) for value, share in zip(column.indicators, means, strict=True)}
@@ -58,5 +59,10 @@ class Mean(NamedFunction):
         if not column.has_missing_feature:
             return {"mean": in_units(column, middle + half * means[0]), "noise_std": noise * half}
         there = min(max(1.0 - float(means[1]), noise, 1e-300), 1.0)
-        mean = middle + half * float(np.clip(means[0] / there, -1.0, 1.0))
-        return {"mean": in_units(column, mean), "missing": float(means[1]), "noise_std": noise * half / there}
+        mean = float(np.clip(means[0] / there, -1.0, 1.0))
+        return {
+            "mean": in_units(column, middle + half * mean),
+            "missing": float(means[1]),
+            "noise_std": noise * half * math.hypot(1.0, mean) / there,
+            "missing_noise_std": noise,
+        }

@@ -48,9 +48,11 @@ def doubt(plan: Plan) -> str | None:
     few = math.floor((signal / _LEAST[study.task]) ** 2 / outputs)
     fewer = f"at most {few:,} features" if few > study.data.has_intercept else "far fewer features"
     numbers = f"{size:,} features" + (f" of {classes} classes" if study.task == "classification" else "")
+    times = math.ceil(10.0 * needed / signal) / 10.0
+    known = "" if study.group is None else " (if parties have them, raise records in [parties])"
     return (
         f"the noise hides almost all that the {units:,} {who} of [parties] can say: their signal-to-noise ratio is "
         f"{signal:.3g}, but {numbers} need {needed:.3g}, so expect a model that is little better than always saying "
-        f"{_CONSTANT[study.task]}; have at least {needed / signal:.1f} times as many {who}, or as much more epsilon, "
-        f"or {fewer}"
+        f"{_CONSTANT[study.task]}; have at least {times:.1f} times as many {who}{known}, or as much more epsilon, or "
+        f"{fewer}"
     )

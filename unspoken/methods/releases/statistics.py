@@ -27,7 +27,8 @@ class Statistics(Release):
     """Numbers by the names of columns. There is no model: whoever asks for one is told so.
 
     A column has numbers by name, such as {"median": 41.5, "noise_std": 0.3}, where `noise_std` is the deviation of the
-    noise in all the others; or {"edges": […], "counts": […]}, or "counts" or "shares" by category.
+    noise in all the others; or {"edges": […], "counts": […]}, or "counts" or "shares" by category. Beside a mean,
+    "missing" is a share, and its noise is `missing_noise_std`.
     """
 
     kind = "statistics"
@@ -66,17 +67,27 @@ def _rows(found: Any) -> Iterator[tuple[str, str, str]]:
             yield f"{_edge(low)} to {_edge(high)}", f"{count:.1f}", noise
     elif "shares" in found:
         for value, share in found["shares"].items():
-            yield value, f"{100 * share:.2f} %", f"{100 * found['noise_std']:.3g} %"
+            yield _share(value, share, found["noise_std"])
     elif "counts" in found:
         for value, count in found["counts"].items():
             yield value, f"{count:.1f}", noise
     else:
         for name, value in found.items():
-            if name != "noise_std":
+            if name == "missing" and "missing_noise_std" in found:
+                yield _share(name, value, found["missing_noise_std"])
+            elif name not in ("noise_std", "missing_noise_std"):
                 yield from ((told, shown, noise) for told, shown in _numbers(name, value))
         return
     if "missing" in found:
         yield "missing", f"{found['missing']:.1f}", noise
+
+
+def _share(name: str, share: float, noise: float) -> tuple[str, str, str]:
+    """
+    >>> _share("missing", 0.25, 0.01)
+    ('missing', '25.00 %', '1 %')
+    """
+    return name, f"{100 * share:.2f} %", f"{100 * noise:.3g} %"
 
 
 def _edge(value: float | str) -> str:
