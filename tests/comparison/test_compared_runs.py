@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -167,6 +168,19 @@ def test_an_epsilon_that_is_not_proven_is_said_not_to_be_shown() -> None:
         "Asked for epsilon = 100, moments ran at 30: for more, the cost of drawing whole numbers is not proven, and "
         "nothing is shown."
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "all on the same split"),
+        ({"resplit": True}, "each on a split of its own"),
+        ({"test": None, "hold_out": 0.2, "parties": (4,)}, "each on a split of its own"),
+    ],
+)
+def test_an_interval_is_said_to_be_over_the_splits_that_there_were(options: dict[str, Any], words: str) -> None:
+    points = points_of(run_comparison(replace(small(epsilons=(30.0,), repeats=3), **options)))
+    assert remarks(points)[-1] == f"± is the 95 % confidence interval of the mean over runs with fresh noise, {words}."
 
 
 def test_an_interval_holds_the_mean_as_often_as_it_says() -> None:

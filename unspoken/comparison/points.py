@@ -34,6 +34,8 @@ class Point:
     upload_bytes: int = 0
     remarks: tuple[str, ...] = ()
     """The remarks on its runs, each once"""
+    splits: int = 1
+    """The number of different splits of the records that its runs had"""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -71,7 +73,7 @@ def interval(runs: Sequence[float]) -> list[float] | None:
 
 
 def points_of(runs: Sequence[ComparedRun]) -> list[Point]:
-    """A point for all runs that differ in their noise only, in the order of the runs."""
+    """A point for all runs that differ in their noise and split only, in the order of the runs."""
     groups: dict[tuple[str, float, int], list[ComparedRun]] = {}
     for run in runs:
         groups.setdefault((run.variant, run.asked, run.parties), []).append(run)
@@ -82,7 +84,8 @@ def _point(group: list[ComparedRun]) -> Point:
     first = group[0]
     metrics = {name: [run.metrics[name] for run in group] for name in first.metrics}
     facts = first.method, first.computes, None if first.epsilon is None else first.asked
-    return Point(first.variant, first.epsilon, metrics, *facts, first.parties, first.upload_bytes, _remarks_on(group))
+    sizes, splits = (first.parties, first.upload_bytes), len({run.seed for run in group})
+    return Point(first.variant, first.epsilon, metrics, *facts, *sizes, _remarks_on(group), splits)
 
 
 def _remarks_on(group: list[ComparedRun]) -> tuple[str, ...]:
@@ -130,5 +133,6 @@ def remarks(points: Sequence[Point]) -> list[str]:
         said += [f"{point.variant}{at}{over}: {text}." for text in point.remarks]
     runs = {len(numbers) for point in points for numbers in point.metrics.values()}
     if max(runs, default=0) > 2:
-        said.append("± is the 95 % confidence interval of the mean over runs with fresh noise on the same split.")
+        split = "each on a split of its own" if any(point.splits > 1 for point in points) else "all on the same split"
+        said.append(f"± is the 95 % confidence interval of the mean over runs with fresh noise, {split}.")
     return said
