@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -26,8 +28,9 @@ from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Denied, Piece, packed
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
 from unspoken.noise.stream import SecretStream
+from unspoken.roles.stages import SummingStages
 from unspoken.study import Study
-from unspoken.summation.base import Aborted
+from unspoken.summation.base import Aborted, Envelope
 from unspoken.summation.keys import Identity
 
 SCENES = [("turns", "secagg+"), ("messages", "compute-nodes"), ("votes", "tally"), ("tokens", "ideal")]
@@ -76,6 +79,33 @@ def test_a_bad_line_changes_no_total(
         asyncio.run(play())
         assert recording.answers == honest(public, kind, protocol)
         assert line.made > len(network.clients)
+
+
+def test_nobody_asks_who_is_missing_while_a_message_is_taken_in(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In between, nobody may seem to be missing, and the stage would end without those who are about to be asked."""
+    step, missing = SummingStages.step, SummingStages.missing.fget
+    assert missing is not None
+    taking, asked_between = threading.Event(), threading.Event()
+
+    def slow_step(stages: SummingStages, body: bytes, sender: str) -> list[Envelope]:
+        taking.set()
+        time.sleep(0.02)
+        try:
+            return step(stages, body, sender)
+        finally:
+            taking.clear()
+
+    def watched(stages: SummingStages) -> set[str]:
+        if taking.is_set():
+            asked_between.set()
+        return missing(stages)
+
+    monkeypatch.setattr(SummingStages, "step", slow_step)
+    monkeypatch.setattr(SummingStages, "missing", property(watched))
+    running, recording = made(study_of(public, "turns", "secagg+"))
+    asyncio.run(running.run([]))
+    assert not asked_between.is_set()
+    assert len(recording.answers) == len(honest(public, "turns", "secagg+"))
 
 
 def test_strangers_and_garbage_cost_themselves_only(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ class Conductor(Generic[Way]):
         """Wait until the stage is complete, or time is up."""
         coordinator = self.relay.coordinator
         deadline = time.monotonic() + self._deadlines.stage_seconds
-        while self._is_worth_waiting() and time.monotonic() < deadline:
+        while await self._is_worth_waiting() and time.monotonic() < deadline:
             if self._failed is not None:
                 ended, self._failed = self._failed, None
                 if not isinstance(ended, Aborted):
@@ -131,10 +131,14 @@ class Conductor(Generic[Way]):
             self._news(coordinator.stage, deadline)
             await self._wait(deadline)
 
-    def _is_worth_waiting(self) -> bool:
-        """Whether an answer is missing from someone who is connected, or who may come back in time."""
+    async def _is_worth_waiting(self) -> bool:
+        """Whether an answer is missing from someone who is connected, or who may come back in time.
+
+        While a message is taken in, its sender is no longer missing, and those that it wakes are not yet.
+        """
+        async with self._turn:
+            missing = self.relay.coordinator.missing
         last = time.monotonic() - self._deadlines.grace_seconds
-        missing = self.relay.coordinator.missing
         return self._failed is not None or any(self._gone.get(address, last + 1) > last for address in missing)
 
     async def _wait(self, deadline: float) -> None:
