@@ -7,7 +7,6 @@ import asyncio
 import functools
 import resource
 import socket as sockets
-import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -28,7 +27,6 @@ from unspoken.engines.network import frames, relay, server, tls
 from unspoken.engines.network.client import Client, CoordinatorAddress, Told, Unreachable
 from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Denied, Piece, packed
-from unspoken.engines.network.link import Arrived
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
 from unspoken.roles.attempts import next_attempt
 from unspoken.roles.messages import Ask, Carried
@@ -267,24 +265,6 @@ def test_a_party_cannot_fill_the_coordinator_with_messages_for_others(public: Pa
         network.server.relay.send([Envelope(node.address, body)], "party:0")
     assert network.server.relay.bytes == before
     network.server.relay.send([Envelope(node.address, body)], "party:1")
-
-
-def test_a_party_cannot_fill_the_coordinator_s_log(public: Path) -> None:
-    """Of each participant one refusal a second is told."""
-    network, _ = made(study_of(public, "turns", "secagg+"))
-    said: list[str] = []
-    network.server._events.told = said.append
-
-    async def flood() -> None:
-        for number in range(200):
-            await network.server._message("party:0", Arrived(number, "party:1", b"x"))
-        await network.server._message("party:1", Arrived(0, "coordinator", b"x"))
-
-    began = time.monotonic()
-    asyncio.run(flood())
-    assert said[0].startswith("a message of party:0 is ignored: ")
-    assert said[-1].startswith("a message of party:1 is ignored: ")
-    assert len(said) <= 3 + (time.monotonic() - began)
 
 
 def test_a_coordinator_that_goes_on_without_acknowledgements_is_not_heard(

@@ -4,6 +4,7 @@ is refused with the reason, a true request is answered all the same, and the led
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +19,8 @@ from network.liar import Liar, Talk, hub_of
 from network.town import NAMES, Town
 from unspoken import sites
 from unspoken.engines.network import client
-from unspoken.engines.network.frames import Ending, Piece, packed
+from unspoken.engines.network.frames import Ending, News, Piece, packed
+from unspoken.engines.network.restraint import APART_SECONDS, AT_ONCE
 from unspoken.engines.signing import canonical, sign
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
@@ -120,6 +122,42 @@ def test_a_request_that_is_played_back_gets_the_same_bytes_and_is_charged_once(t
 
     _, _, sent, charges = lied_to(town, then)
     assert (len(sent), charges) in ((3, 1), (6, 1))
+
+
+async def talks_nonsense(talk: Talk) -> None:
+    for number in range(300):
+        await talk.say(b"nonsense %d" % number)
+
+
+def test_a_liar_cannot_fill_a_party_s_log_and_a_true_request_is_answered(town: Town) -> None:
+    async def then(talk: Talk) -> None:
+        await talks_nonsense(talk)
+        await talk.ask()
+        await talk.end(Ending(reason="enough"))
+
+    began = time.monotonic()
+    joined, said, sent, charges = lied_to(town, then)
+    ignored = [line for line in said if "a message is ignored: " in line]
+    assert 1 < len(ignored) <= len(said) <= 1 + AT_ONCE + (time.monotonic() - began) / APART_SECONDS
+    assert (joined.reason, len(sent), charges) == ("enough", 3, 1)
+
+
+def test_a_liar_that_ends_every_connection_is_not_connected_to_without_a_pause(town: Town) -> None:
+    connections = 0
+
+    async def cuts(talk: Talk) -> None:
+        nonlocal connections
+        connections += 1
+        await talk.socket.send(packed(News("waiting", 0, 1, 1.0)))
+        await talk.socket.close()
+
+    async def then(talk: Talk) -> None:
+        await talk.end(Ending(reason="enough"))
+
+    began = time.monotonic()
+    joined, _, _, charges = lied_to(town, *[cuts] * 8, then)
+    assert (joined.reason, connections, charges) == ("enough", 8, 0)
+    assert time.monotonic() - began >= 8 * client.APART_SECONDS
 
 
 HUGE = packed(Piece(0, "coordinator", 10 << 30, 0, memoryview(b"x")))

@@ -65,6 +65,17 @@ def test_a_log_gets_a_line_a_second_and_the_last_one(monkeypatch: pytest.MonkeyP
     assert log.getvalue().splitlines()[-1].endswith("over, with a result; 5 bytes moved")
 
 
+def test_a_log_of_an_endless_study_grows_by_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
+    log = io.StringIO()
+    with live.progress(STUDY, log) as shown:
+        for number in range(7_000):
+            now[0] += 1.0
+            shown.show(News("waiting", number % 2, 2, 60.0))
+    assert 1_095 <= len(log.getvalue().splitlines()) <= 1_105
+
+
 def test_lines_have_names_for_addresses_however_they_are_written() -> None:
     log = io.StringIO()
     with live.progress(STUDY, log) as shown:

@@ -1,7 +1,7 @@
 """A study across machines while it runs, on the terminal of each side: who is there, how far it is, and time left.
 
 On a terminal the last line is updated in place. Elsewhere a line is printed when something has changed, at most once a
-second, so that a coordinator cannot fill a participant's log.
+second, and after a thousand of them at most once a minute, so that a coordinator cannot fill a participant's log.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ _REFRESHES = 4
 """A second"""
 _APART_SECONDS = 1.0
 """The least time between two lines where there is no terminal"""
+_MANY = 1_000
+_THEN_APART_SECONDS = 60.0
+"""The least time between two lines after many"""
 _NAMED = 3
 """The most names of absent participants on a line"""
 
@@ -39,7 +42,7 @@ class Progress:
         self._names, self._console = _names(study, ()), console
         self._news: News | None = None
         self._deadline, self._last = 0.0, ""
-        self._said_at = -math.inf
+        self._said_at, self._count = -math.inf, 0
 
     def meet(self, plan: Plan) -> None:
         """The plan is made: helpers have names from now on."""
@@ -53,14 +56,15 @@ class Progress:
     def show(self, news: News) -> None:
         """The progress of the study now."""
         self._news, self._deadline = news, time.monotonic() + news.seconds
-        if not self._console.is_terminal and time.monotonic() - self._said_at >= _APART_SECONDS:
+        apart = _APART_SECONDS if self._count < _MANY else _THEN_APART_SECONDS
+        if not self._console.is_terminal and time.monotonic() - self._said_at >= apart:
             self.catch_up()
 
     def catch_up(self) -> None:
         """Say how far the study is, if that was not said yet. Time left changes always: it is told with the rest."""
         if self._news is None or (told := self.line(self._news, seconds=None)) == self._last:
             return
-        self._last, self._said_at = told, time.monotonic()
+        self._last, self._said_at, self._count = told, time.monotonic(), self._count + 1
         self.say(self.line(self._news, max(0.0, self._deadline - time.monotonic())))
 
     def __rich__(self) -> Text:

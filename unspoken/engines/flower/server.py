@@ -174,7 +174,7 @@ class FlowerServer(Conductor[_Node]):
     def _join(self, address: str, way: _Node) -> None:
         self._open[address] = way
         self._gone.pop(address, None)
-        self._events.told(f"{address} has joined")
+        self._tell(address, f"{address} has joined")
         self._moved.set()
 
     def _close(self, address: str, since: float | None = None) -> None:
@@ -182,7 +182,7 @@ class FlowerServer(Conductor[_Node]):
         if self._open.pop(address, None) is not None:
             self._gone[address] = time.monotonic() if since is None else since
             if not self.watch.is_over:
-                self._events.told(f"{address} has gone")
+                self._tell(address, f"{address} has gone")
         self._away.pop(address, None)
         self._moved.set()
 
@@ -191,7 +191,8 @@ class FlowerServer(Conductor[_Node]):
         seconds = math.inf if for_good else self.again_seconds * 2 ** min(self._lost[asked.node], _MOST_DOUBLINGS)
         self._lost[asked.node] += 1
         self._later[asked.node] = time.monotonic() + seconds
-        self._events.told(f"node {asked.node}{f' ({asked.address})' if asked.address else ''} is left out: {reason}")
+        known = f" ({asked.address})" if asked.address else ""
+        self._tell(asked.address, f"node {asked.node}{known} is left out: {reason}")
         if asked.address and self._at(asked.address) == asked.node:
             self._close(asked.address, since)
 

@@ -20,7 +20,7 @@ import msgspec
 from unspoken.engines.flower.exchanges import Asked, Begins, Hello, Joins, Packet, Taken
 from unspoken.engines.network.frames import ENDING, Done, Ending, Leaving, Signatures, unpacked
 from unspoken.engines.network.link import WINDOW_BYTES, Arrived, Link
-from unspoken.engines.network.participant import Finished, Told, answers, checked
+from unspoken.engines.network.participant import Finished, Told, answers, checked, restrained
 from unspoken.engines.network.sign_in import PROCESS_BYTES
 from unspoken.privacy.ledger import LedgerError
 from unspoken.roles.party import LimitReached
@@ -54,7 +54,7 @@ class Session:
 
     def __init__(self, role: Role[Any], largest_ending: int, told: Told, kept: bytes = b"") -> None:
         """`kept` is what `dump` gave after the last question; without it, a session begins."""
-        self._role, self._told = role, told
+        self._role, self._told = role, restrained(told)
         self._state = msgspec.msgpack.decode(kept, type=_State) if kept else _State(os.urandom(PROCESS_BYTES))
         self._link = Link(lambda: max(role.largest, largest_ending))
         if self._state.link:

@@ -33,7 +33,7 @@ from unspoken.engines.network.frames import (
     packed,
 )
 from unspoken.engines.network.link import WINDOW_BYTES, Arrived, Link
-from unspoken.engines.network.participant import Finished, Told, answers, checked
+from unspoken.engines.network.participant import Finished, Told, answers, checked, restrained
 from unspoken.engines.network.reasons import why
 from unspoken.engines.network.server import PING_SECONDS, SIGN_IN_SECONDS
 from unspoken.engines.network.sign_in import PROCESS_BYTES, ClientSignIn, OtherServer, SignInRefused
@@ -47,6 +47,8 @@ SIGNATURES_SECONDS = 15.0
 """How long a participant that has the result tries to get the signatures from a coordinator that is gone"""
 LASTING_SECONDS = 5.0
 """A connection that lasted so long does not count as a failure, even if nothing came over it"""
+APART_SECONDS = 0.1
+"""The least time from the beginning of one connection to that of the next, whatever the coordinator does with them"""
 _MOST_AHEAD = 32 * WINDOW_BYTES
 """The most bytes that are accepted without acknowledging them: one window for each connection that may be cut"""
 _COSTS = 512
@@ -91,7 +93,8 @@ class Client:
     ) -> None:
         """`patience` is the number of seconds without a connection after which the client gives up."""
         self._role, self._study, self._identity, self._roster = role, study, identity, roster
-        self._coordinator, self._told, self._patience = coordinator, told or Told(), patience
+        self._coordinator, self._patience = coordinator, patience
+        self._told = restrained(told or Told())
         self._process = os.urandom(PROCESS_BYTES)
         self._theirs = b""
         self.largest = 1 << 20
@@ -139,9 +142,11 @@ class Client:
         clock = asyncio.get_running_loop().time
         since, failures = clock(), 0
         while self.finished is None:
+            began = clock()
             try:
                 if await self._connection():
                     since, failures = clock(), 0
+                    await asyncio.sleep(max(0.0, began + APART_SECONDS - since))
                     continue
                 reason = "it ends connections without a word that can be taken"
             except (OtherServer, tls.WrongCertificate) as other:

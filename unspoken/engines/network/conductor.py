@@ -18,6 +18,7 @@ from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Ending, Signatures, packed
 from unspoken.engines.network.link import Arrived
 from unspoken.engines.network.relay import Relay
+from unspoken.engines.network.restraint import Restraint
 from unspoken.engines.network.status import Watch
 from unspoken.errors import UnspokenError
 from unspoken.roles.coordinator import Coordinator
@@ -69,8 +70,8 @@ class Conductor(Generic[Way]):
         self.signatures = coordinator.log.signatures
         """The certificate's signatures by participants, or nothing for those that decline"""
         self._until, self._since = 0.0, time.monotonic()
-        self._quiet: dict[str, float] = {}
-        """The time until which no further complaint about an address is shown"""
+        self._tell = Restraint(lambda line: self._events.told(line))
+        """For lines that others cause"""
         self._turn = asyncio.Lock()
         """The relay does one thing at a time. What may take long runs in a thread, so that the event loop can answer
         pings"""
@@ -215,14 +216,6 @@ class Conductor(Generic[Way]):
                 self._woken(await asyncio.to_thread(self.relay.arrived, address, arrived))
             self._moved.set()
         except Rejected as reason:
-            self._complain(address, f"a message of {address} is ignored: {reason}")
+            self._tell(address, f"a message of {address} is ignored: {reason}")
         except UnspokenError as ended:
             self._failed = ended
-
-    def _complain(self, who: str, line: str) -> None:
-        """Tell what a participant, or a stranger, does that is refused. If it comes again and again, one line a second
-        is enough: nobody can fill the coordinator's log."""
-        now = time.monotonic()
-        if now >= self._quiet.get(who, 0.0):
-            self._quiet[who] = now + 1.0
-            self._events.told(line)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from unspoken.engines.network.frames import Ending, News
 from unspoken.engines.network.link import Arrived
+from unspoken.engines.network.restraint import Restraint
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.roles.messages import is_carried
@@ -25,6 +26,12 @@ class Told:
     planned: Callable[[Plan], None] = lambda plan: None
     agrees: Callable[[Ending], bytes] = lambda ending: b""
     """Signs the certificate, or raises `Refused` with the reason not to"""
+
+
+def restrained(told: Told) -> Told:
+    """The same, with lines that a coordinator cannot make too many of, whatever it sends."""
+    restraint = Restraint(told.line)
+    return replace(told, line=lambda line: restraint(COORDINATOR, line))
 
 
 @dataclass(frozen=True)

@@ -95,7 +95,7 @@ class Server(Conductor[Presence]):
         if self._door is not None:
             self._door.known(socket.remote_address)
         self._gone.pop(address, None)
-        self._events.told(f"{address} has joined")
+        self._tell(address, f"{address} has joined")
         self._moved.set()
         connection.tasks = [
             asyncio.create_task(self._send(address, connection)),
@@ -106,7 +106,7 @@ class Server(Conductor[Presence]):
         except (ConnectionClosed, asyncio.CancelledError):
             pass
         except Rejected as reason:
-            self._complain(address, f"the connection of {address} is ended: {reason}")
+            self._tell(address, f"the connection of {address} is ended: {reason}")
         finally:
             self._close(address, connection)
 
@@ -118,7 +118,7 @@ class Server(Conductor[Presence]):
             del self._open[address]
             self._gone[address] = -math.inf if connection.leaves else time.monotonic()
             if not self.watch.is_over:
-                self._events.told(f"{address} has gone")
+                self._tell(address, f"{address} has gone")
         self._moved.set()
 
     async def _sign_in(self, connection: Presence) -> str | None:
@@ -159,7 +159,7 @@ class Server(Conductor[Presence]):
             self._close(address, before)
 
     def _tell_refused(self, reason: str) -> None:
-        self._complain("", f"a connection is refused: {reason}")
+        self._tell("", f"a connection is refused: {reason}")
 
     async def _send(self, address: str, connection: Presence) -> None:
         with suppress(ConnectionClosed):
@@ -190,7 +190,7 @@ class Server(Conductor[Presence]):
                     self.relay.coordinator.log.sign(address, signature)
                 case Leaving(why):
                     connection.leaves = True
-                    self._events.told(f"{address} leaves: {LEAVING[why]}")
+                    self._tell(address, f"{address} leaves: {LEAVING[why]}")
             self._moved.set()
 
     async def _piece(self, address: str, connection: Presence, piece: Piece) -> None:
