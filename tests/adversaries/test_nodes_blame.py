@@ -98,7 +98,7 @@ def test_too_few_parties_for_the_fault_of_one_are_an_abort_that_names_it() -> No
     with pytest.raises(Aborted, match="only 4 of 5 parties") as caught:
         coordinator.agree()
     assert caught.value.blamed == ("party:4",)
-    assert str(caught.value).endswith("To blame: party 4 (signed two one-time keys)")
+    assert str(caught.value).endswith("To blame: party 4 (it signed two one-time keys)")
     assert list(convicted(stage.simulated.protocol, caught.value.evidence)) == ["party:4"]
 
 
@@ -220,7 +220,7 @@ def test_a_bad_key_costs_its_party_only(key: bytes) -> None:
             with pytest.raises(Rejected, match=f"party 2 sent a one-time key of {len(key)} bytes"):
                 stage.endpoints[number].step(body)
     assert (finished(stage, coordinator) == stage.total_of([0, 1])).all()
-    assert coordinator.blamed == ({"party:2": "signed a one-time key of low order"} if len(key) == 32 else {})
+    assert coordinator.blamed == ({"party:2": "it signed a one-time key of low order"} if len(key) == 32 else {})
     assert len(coordinator.evidence) == len(coordinator.blamed)
 
 

@@ -23,7 +23,7 @@ from unspoken.summation.evidence import to_json
 from unspoken.summation.keys import Identity, public_key
 from unspoken.summation.mixnet import onion_bytes
 from unspoken.summation.node_messages import key_statement
-from unspoken.summation.shuffle_course import Announce, Confirm, Signed, Submit, statement
+from unspoken.summation.shuffle_course import Announce, Confirm, Publish, Signed, Submit, statement
 
 IDENTITIES = [Identity(bytes([number]) * 32) for number in range(9)]
 """Five parties, the coordinator, three helpers"""
@@ -79,7 +79,8 @@ def test_evidence_of_a_sum_of_noise_convicts_too(asked: Request) -> None:
         (Submit, 20, {}),
         (Submit, 19, {"party:2": "it submitted"}),
         (Announce, 1, {"party:2": "it announced"}),
-        (Confirm, 1, {}),
+        (Confirm, 1, {"party:2": "it revealed"}),
+        (Publish, 1, {}),
     ],
 )
 def test_evidence_of_a_list_of_tokens_convicts_by_its_length(

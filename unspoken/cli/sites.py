@@ -183,6 +183,7 @@ def serve(
     from unspoken.report import terminal
     from unspoken.sites import Deadlines, Entrance, Events, serve
     from unspoken.study import read_study
+    from unspoken.summation import evidence
 
     study = read_study(path)
     host, port = _place(listen, "--listen", least=0)
@@ -202,10 +203,13 @@ def serve(
     if served.is_old:
         results = "are there" if found else "were not there, and are again"
         shown.say(f"this study has ended before; its results {results}")
+    if blame := served.blame():
+        shown.say(blame)
     if as_json:
         happened = served.certificate["happened"]
         told = {name: happened[name] for name in ("survivors", "epsilon")}
-        print_json({"outcome": "released", **told, "bytes": served.outcome.bytes, "files": files})
+        proof = {"blamed": list(served.blamed), "evidence": evidence.to_json(served.evidence)}
+        print_json({"outcome": "released", **told, "bytes": served.outcome.bytes, "files": files, **proof})
     else:
         terminal.show_run(served.plan, served.outcome, {}, files)
         print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.")

@@ -14,7 +14,8 @@ from unspoken.methods.planning import Plan
 from unspoken.report import results
 from unspoken.report.results import ResultFile
 from unspoken.study import Study
-from unspoken.summation.base import Roster
+from unspoken.summation.base import Roster, SignedStatement
+from unspoken.summation.errors import spoken
 
 _NAMED = 8
 """The most names in a line"""
@@ -79,6 +80,14 @@ class Served:
     signatures: list[Signature]
     is_old: bool = False
     """Whether it had ended before: nobody was asked anything"""
+    blamed: dict[str, str] = field(default_factory=dict)
+    """The faults that the run got over, by address, as far as this process has seen them"""
+    evidence: tuple[SignedStatement, ...] = ()
+    """Signed statements that prove them, where there are some (`report.convictions` checks them)"""
+
+    def blame(self) -> str:
+        """The faults, for people; empty without any."""
+        return "; ".join(f"{spoken(who)} is to blame: {fault}" for who, fault in self.blamed.items())
 
     def save(self, folder: Path) -> dict[str, str]:
         """Write the model (or the statistics) and the signed certificate. Files of earlier studies stay as they are."""

@@ -187,6 +187,7 @@ class Coordinator:
         """
         if self._stages is None:
             raise ended
+        self._blame(*self._stages.blame)
         self._blame(ended.faults or dict.fromkeys(ended.blamed, str(ended)), ended.evidence)
         self._try_again(self._stages.left, ended)
         return self._open(self._waiting.pop(0))
@@ -197,7 +198,9 @@ class Coordinator:
         try:
             self._waiting = self.attempts.again(self._request, left, ended) + self._waiting
         except Aborted:
-            raise given_up(self.plan, self.totals.participation, self.attempts, ended) from ended
+            told = given_up(self.plan, self.totals.participation, self.attempts, ended)
+            earlier = {who: fault for who, fault in self.blamed.items() if who not in ended.blamed}
+            raise told.with_blame(earlier, self.evidence) from ended
 
     def _blame(self, faults: Mapping[str, str], evidence: tuple[SignedStatement, ...]) -> None:
         self.blamed |= faults

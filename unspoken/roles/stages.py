@@ -14,7 +14,7 @@ from typing import Literal
 from unspoken.methods.base import Total
 from unspoken.roles.totals import nothing
 from unspoken.summation.addresses import is_party
-from unspoken.summation.base import COORDINATOR, Coordinator, Endpoint, Envelope, Protocol, SignedStatement, address_of
+from unspoken.summation.base import COORDINATOR, Coordinator, Envelope, Protocol, SignedStatement, address_of
 from unspoken.summation.record_shuffle import ShuffleCoordinator
 from unspoken.summation.shuffle_course import STAGES, Confirm
 
@@ -24,7 +24,7 @@ Stage = Literal["setup", "vectors", "gathering", "agreement", "result", "shuffle
 class Stages(ABC):
     """One attempt from the coordinator's side."""
 
-    endpoint: Endpoint
+    endpoint: Coordinator | ShuffleCoordinator
     stage: Stage
     setup_stages = 0
     """The number of stages before vectors are sent"""
@@ -61,9 +61,8 @@ class Stages(ABC):
 
     @property
     def blame(self) -> tuple[dict[str, str], tuple[SignedStatement, ...]]:
-        """Who was left out of the attempt because of what they sent: the reason by address, and signed statements that
-        prove it."""
-        return {}, ()
+        """Whose faults the attempt got over: the fault by address, and signed statements that prove it."""
+        return self.endpoint.blamed, self.endpoint.evidence
 
 
 class SummingStages(Stages):
@@ -122,10 +121,6 @@ class SummingStages(Stages):
 
     def answer(self) -> Total:
         return self._answer(self.endpoint)
-
-    @property
-    def blame(self) -> tuple[dict[str, str], tuple[SignedStatement, ...]]:
-        return self.endpoint.blamed, self.endpoint.evidence
 
     def _expect(self, addresses: Iterable[str]) -> None:
         """Expect an answer from everyone who was sent something: a message to the coordinator, or a vector to its

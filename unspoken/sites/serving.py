@@ -99,9 +99,10 @@ def served_before(server: Conductor[Any], roster: Roster, identity: Identity) ->
 def _served(
     server: Conductor[Any], outcome: Outcome, ended: Ended, signatures: list[Signature], *, is_old: bool
 ) -> Served:
-    plan = server.relay.coordinator.plan
+    coordinator = server.relay.coordinator
+    plan, blame = coordinator.plan, (dict(coordinator.blamed), coordinator.evidence)
     file = received(plan.study, ended.certificate, ended.name, ended.file)
-    return Served(plan, outcome, file, json.loads(ended.certificate), signatures, is_old)
+    return Served(plan, outcome, file, json.loads(ended.certificate), signatures, is_old, *blame)
 
 
 async def _serve(server: Server, identity: Identity, roster: Roster, entrance: Entrance, events: Events) -> Served:

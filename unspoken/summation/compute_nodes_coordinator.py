@@ -191,9 +191,9 @@ class NodesCoordinator(Coordinator):
         if not self._is_signed(node, fault):
             return
         if is_weak(fault.key):
-            self._leave_out(fault.sender, "signed a one-time key of low order", [fault])
+            self._leave_out(fault.sender, "it signed a one-time key of low order", [fault])
         elif first is not None and first.key != fault.key and self._is_signed(node, first):
-            self._leave_out(fault.sender, "signed two one-time keys", [first, fault])
+            self._leave_out(fault.sender, "it signed two one-time keys", [first, fault])
 
     def _compare(self, reports: dict[int, SignedKey]) -> None:
         """Nodes hold shares of a party under different keys: leave the party out if it signed them all."""
@@ -202,13 +202,13 @@ class NodesCoordinator(Coordinator):
                 del reports[node]
         different = list({signed.key: signed for signed in reports.values()}.values())
         if len(different) > 1:
-            self._leave_out(different[0].sender, "signed two one-time keys", different[:2])
+            self._leave_out(different[0].sender, "it signed two one-time keys", different[:2])
 
     def _check_settled(self, node: int, signed: SignedKey) -> None:
         """Abort if a node holds a share under another key than the one that the party is counted under."""
         counted = KeyTable(self.state.keys).of(signed.sender)
         if counted.key != signed.key and self._is_signed(node, signed):
-            self._blame(signed.sender, "signed two one-time keys", [counted, signed])
+            self._blame(signed.sender, "it signed two one-time keys", [counted, signed])
             self.state.failed = (
                 f"party {signed.sender} signed two one-time keys, and {address(node)} holds another than the one that "
                 "was counted; nothing was revealed"

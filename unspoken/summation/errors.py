@@ -29,6 +29,12 @@ class Aborted(UnspokenError):
         super().__init__(_with_blame(reason, self.faults))
         self.blamed, self.evidence = tuple(blamed), evidence
 
+    def with_blame(self, faults: Mapping[str, str], evidence: tuple[SignedStatement, ...]) -> Aborted:
+        """The same end, with further faults, and with the evidence of all."""
+        told = Aborted(str(self), faults, evidence)
+        told.faults, told.blamed = {**self.faults, **faults}, (*self.blamed, *faults)
+        return told
+
 
 class Rejected(UnspokenError):
     """A message was refused: the protocol does not allow it at this point."""

@@ -1,9 +1,10 @@
 """Evidence: signed statements from which anyone can see who is to blame for a sum that failed.
 
 Some statements convict their signer, whoever shows them: two one-time keys for one sum, two lists for one vote, dealt
-shares that do not give what was committed to, or tokens of a wrong length. The protocol decides what convicts whom
-(`Convicting.convicts`), from the study, the roster and the signatures alone. There is no such evidence where an abort
-blames someone for silence, or for something that only one other participant saw.
+shares that do not give what was committed to, or messages of a shuffle that contradict each other or what came before
+them. The protocol decides what convicts whom (`Convicting.convicts`), from the study, the roster and the signatures
+alone. There is no such evidence where an abort blames someone for silence, or for something that only one other
+participant saw.
 """
 
 from __future__ import annotations

@@ -12,11 +12,11 @@ before, and the last list counts only when all parties have confirmed the same h
 and the owner of a missing onion names the party after whose turn it was missing.
 
 Limits. Any party can stop the protocol; then there is no list, and all tokens are discarded. A party that stopped it by
-an invalid message is named, with what it signed. (Onions that cannot be opened are named by their owner in the first
-list only; later nobody knows whose they are.) A party can do as it likes with its own tokens (give some away, have more
-or fewer than records), but their number must be within the plan's bounds before anyone works with them. Everyone sees
-the number of each party's tokens: under add/remove neighbours that number would have to be hidden, so this fits the
-replace relation only.
+an invalid message is named, with what it signed (`shuffle_evidence` says which faults that proves to others). Who sent
+an onion that cannot be opened is known in the first list only; later nobody knows whose it is. A party can do as it
+likes with its own tokens (give some away, have more or fewer than records), but their number must be within the plan's
+bounds before anyone works with them. Everyone sees the number of each party's tokens: under add/remove neighbours that
+number would have to be hidden, so this fits the replace relation only.
 
 The seed. The last party chooses the order of the list, so the sampling from it must not be known before. Every party
 commits to a secret number when it announces its key, and reveals it with its confirmation: `seed` combines all of them
@@ -39,14 +39,13 @@ An engine delivers the messages for one endpoint in order.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.noise.stream import KEY_BYTES, SecretStream
+from unspoken.noise.stream import SecretStream
 from unspoken.study import Section
 from unspoken.summation.base import (
     COORDINATOR,
@@ -58,13 +57,11 @@ from unspoken.summation.base import (
     Unsuitable,
     address_of,
 )
-from unspoken.summation.evidence import by_party
-from unspoken.summation.keys import Identity
+from unspoken.summation.keys import Identity, verify
 from unspoken.summation.mixnet import (
     TOKEN_BYTES,
     Undecryptable,
     digests,
-    onion_bytes,
     onion_key,
     peel,
     permutation,
@@ -84,9 +81,11 @@ from unspoken.summation.shuffle_course import (
     Submit,
     beginning,
     commitment,
+    evidence,
     rows,
     statement,
 )
+from unspoken.summation.shuffle_evidence import convicted_parties
 from unspoken.types import Integers
 
 
@@ -205,12 +204,40 @@ class ShuffleParty(ShuffleEndpoint):
         return Envelope(COORDINATOR, msgspec.msgpack.encode(message))
 
 
+class CoordinatorState(ShuffleState, kw_only=True):
+    taken: list[dict[int, SignedStatement]] = []
+    """What was taken in each stage, by party"""
+    doubled: dict[int, tuple[SignedStatement, SignedStatement]] = {}
+    """The two messages of parties that signed two for one stage; the first one counts"""
+
+
 class ShuffleCoordinator(ShuffleEndpoint):
     """Relays what parties publish, in one order for all. It sees the number of each party's tokens."""
 
     def __init__(self, session: ShuffleSession, roster: Roster) -> None:
         super().__init__(session, roster)
-        self.state: ShuffleState = ShuffleState(after=beginning(self._label))
+        self.state: CoordinatorState = CoordinatorState(after=beginning(self._label), taken=[{} for _ in STAGES])
+
+    @property
+    def blamed(self) -> dict[str, str]:
+        """The parties that signed two messages for one stage. The list goes on with the first."""
+        return {address_of(party): "it signed two different messages" for party in self.state.doubled}
+
+    @property
+    def evidence(self) -> tuple[SignedStatement, ...]:
+        """The two messages of each of them."""
+        return tuple(each for both in self.state.doubled.values() for each in both)
+
+    def _note(self, message: Signed) -> None:
+        self.state.taken[self.state.stage][message.sender] = evidence(message)
+
+    def _compare(self, message: Signed) -> None:
+        sender, other = message.sender, evidence(message)
+        taken = self.state.taken[STAGES.index(type(message))].get(sender)
+        if taken is None or taken.statement == other.statement or sender in self.state.doubled:
+            return
+        verify(self._roster.parties[sender], other.statement, other.signature, f"party {sender}")
+        self.state.doubled[sender] = taken, other
 
     def tokens(self) -> npt.NDArray[np.uint8]:
         """The last list (n, 16); `Aborted` unless all parties have confirmed it."""
@@ -267,26 +294,8 @@ class RecordShuffle:
         return ()
 
     def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:
-        """The parties that signed what they announced, or their onions, in a length that is wrong by itself.
-
-        The other faults of a shuffle are not seen from signed statements alone.
-        """
-        found: dict[str, str] = {}
-        for party, statements in by_party(evidence, self.session.parties).items():
-            for each in statements:
-                if (length := self._length(each, Announce, party)) not in (None, KEY_BYTES + DIGEST_BYTES):
-                    found[address_of(party)] = f"it announced a key and a digest of {length} bytes"
-                if (length := self._length(each, Submit, party)) is not None:
-                    count, rest = divmod(length, onion_bytes(self.session.parties))
-                    if rest or not self.session.least <= count <= self.session.most:
-                        found[address_of(party)] = f"it submitted {length} bytes of onions, which no allowed number has"
-        return found
-
-    def _length(self, signed: SignedStatement, kind: type[Signed], party: int) -> int | None:
-        """The length of the body that a party's statement is about, if it is of this kind and about this list."""
-        facts = f"{kind.__struct_config__.tag}/{self.session.label()}/{party}/".encode()
-        found = re.match(re.escape(facts) + rb"(\d{1,15})/", signed.statement)
-        return int(found[1]) if found else None
+        """The parties that these statements prove at fault, and the fault."""
+        return convicted_parties(self.session, evidence)
 
     def upload_bytes(self, records: int, everyone: int) -> int:
         """The most bytes that a party with so many records sends, if there are `everyone` records in total.

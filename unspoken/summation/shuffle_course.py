@@ -6,9 +6,11 @@ See `record_shuffle` for the protocol and its security.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import cached_property
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -98,6 +100,9 @@ class ShuffleState(AbortableState):
     """The public state, the same at every endpoint that has taken the same messages."""
 
     after: bytes
+    history: list[bytes] = []
+    """What was published, in short: an entry for each stage, and for each list of onions. `after` is the digest of all
+    entries."""
     stage: int = 0
     bodies: dict[int, bytes] = {}
     """The bodies of this stage (keys or onions) by party"""
@@ -159,11 +164,13 @@ class ShuffleEndpoint(AbortableEndpoint):
         if not 0 <= sender < self._parties:
             raise Rejected(f"a message came from party {sender}; the study has {self._parties} parties")
         if self.complete or type(message) is not STAGES[self.state.stage] or sender not in self.waiting_for:
+            self._compare(message)
             raise Rejected(f"{type(message).__name__} came from party {sender} when it was not due")
         verify(self._roster.parties[sender], statement(message), message.signature, f"party {sender}")
         if message.after != self.state.after:
             reason = f"party {sender} signed a different history than the one published here"
             raise Aborted(reason, self._suspected(sender), (evidence(message),))
+        self._note(message)
         match message:
             case Announce():
                 self._take_key(message)
@@ -179,12 +186,18 @@ class ShuffleEndpoint(AbortableEndpoint):
         their order."""
         return ()
 
+    def _note(self, message: Signed) -> None:
+        """Note a message that is due and signed."""
+
+    def _compare(self, message: Signed) -> None:
+        """Compare a message that is not due with the one that was taken in its place."""
+
     def _take_key(self, message: Signed) -> None:
         state, sender, body, size = self.state, message.sender, message.body, KEY_BYTES + DIGEST_BYTES
         if len(body) != size:
             raise blaming(message, f"party {sender} announced a key and a digest of {len(body)} bytes; {size} were due")
         if not is_usable(bytes(body[:KEY_BYTES])):
-            raise blaming(message, f"party {sender} announced an invalid key")
+            raise blaming(message, f"party {sender} announced an invalid key", Exhibit(bytes(body)))
         if body[:KEY_BYTES] in [other[:KEY_BYTES] for other in state.bodies.values()]:
             raise Aborted(f"party {sender} announced the key of another party", self._suspected(sender))
         if len(bodies := self._gather(message)) == self._parties:
@@ -205,7 +218,7 @@ class ShuffleEndpoint(AbortableEndpoint):
             state.counts = [len(body) // size for body in bodies]
             state.onions = b"".join(bodies)
             self._check_submissions()
-            self._close_stage(repr(state.counts).encode() + self._digest())
+            self._close_stage(submitted(state.counts, self._digest()))
 
     def _check_submissions(self) -> None:
         """Refuse an onion that occurs twice: whoever copied it could trace the original."""
@@ -224,6 +237,7 @@ class ShuffleEndpoint(AbortableEndpoint):
                 message,
                 f"party {sender} published a list of {len(message.body)} bytes; "
                 f"{sum(state.counts)} onions of {size} bytes were due",
+                Exhibit(history=state.history),
             )
         state.onions, state.turn = bytes(message.body), state.turn + 1
         digest = self._digest(message)
@@ -233,9 +247,12 @@ class ShuffleEndpoint(AbortableEndpoint):
             self._log(digest)
 
     def _take_confirmation(self, message: Signed) -> None:
-        if commitment(self._label, message.sender, message.body) != self.state.commitments[message.sender]:
-            reason = f"party {message.sender} revealed a part of the seed that does not match its commitment"
-            raise blaming(message, reason)
+        sender, body = message.sender, message.body
+        if len(body) != KEY_BYTES:
+            raise blaming(message, f"party {sender} revealed a part of the seed of {len(body)} bytes")
+        if commitment(self._label, sender, body) != self.state.commitments[sender]:
+            reason = f"party {sender} revealed a part of the seed that does not match its commitment"
+            raise blaming(message, reason, Exhibit(bytes(body), self.state.history))
         if len(bodies := self._gather(message)) == self._parties:
             self.state.parts_of_seed = bodies
             self._close_stage(b"".join(bodies))
@@ -247,7 +264,7 @@ class ShuffleEndpoint(AbortableEndpoint):
         if published is not None and len(set(found)) != len(found):
             raise blaming(published, _TWICE.format(f"party {published.sender}"))
         self._look_at(found)
-        return b"".join(found)
+        return hashlib.sha256(b"".join(found)).digest()
 
     def _look_at(self, found: list[bytes]) -> None:
         """Check a list of digests; a party looks for its own onions."""
@@ -263,7 +280,8 @@ class ShuffleEndpoint(AbortableEndpoint):
         self.state.bodies = {}
 
     def _log(self, published: bytes) -> None:
-        self.state.after = hashlib.sha256(self.state.after + published).digest()
+        self.state.history.append(published)
+        self.state.after = digest_after(self.state.after, published)
 
 
 def statement(message: Signed) -> bytes:
@@ -276,14 +294,44 @@ def statement(message: Signed) -> bytes:
     return facts.encode() + message.after + hashlib.sha256(message.body).digest()
 
 
-def evidence(message: Signed) -> SignedStatement:
-    """A party's signature, for others to check."""
-    return SignedStatement(address_of(message.sender), statement(message), message.signature)
+class Exhibit(Message, frozen=True, tag="tokens/exhibit"):
+    """What a signed statement is about, for those who were not there: it contains only the digests of both."""
+
+    body: bytes = b""
+    """The body of the message, if it is needed"""
+    history: list[bytes] = []
+    """What was published before it, if it is needed"""
 
 
-def blaming(message: Signed, reason: str) -> Aborted:
-    """The abort of a shuffle because of a signed message that is invalid by itself."""
-    return Aborted(reason, (address_of(message.sender),), (evidence(message),))
+def evidence(message: Signed, exhibit: Exhibit | None = None) -> SignedStatement:
+    """A party's signature, for others to check (`summation.shuffle_evidence`)."""
+    shown = b"" if exhibit is None else msgspec.msgpack.encode(exhibit)
+    return SignedStatement(address_of(message.sender), statement(message), message.signature, shown)
+
+
+def blaming(message: Signed, reason: str, exhibit: Exhibit | None = None) -> Aborted:
+    """The abort of a shuffle because of a signed message that is wrong, given what its sender says came before it."""
+    return Aborted(reason, (address_of(message.sender),), (evidence(message, exhibit),))
+
+
+def digest_after(before: bytes, published: bytes) -> bytes:
+    """The digest of a history with one entry more."""
+    return hashlib.sha256(before + published).digest()
+
+
+def submitted(counts: list[int], digest: bytes) -> bytes:
+    """The history's entry about the submitted onions: their numbers, and the digest of all."""
+    return ",".join(map(str, counts)).encode() + b";" + digest
+
+
+def counts_in(entry: bytes) -> list[int] | None:
+    """The numbers of onions in such an entry; None if it is another one.
+
+    >>> counts_in(submitted([3, 0, 12], bytes(32))), counts_in(bytes(40))
+    ([3, 0, 12], None)
+    """
+    found = re.fullmatch(rb"(\d{1,9}(?:,\d{1,9})*);.{%d}" % DIGEST_BYTES, entry, re.DOTALL)
+    return None if found is None else [int(count) for count in found[1].split(b",")]
 
 
 def commitment(label: str, party: int, part: bytes | memoryview) -> bytes:

@@ -1,0 +1,50 @@
+"""Faults that a study got over: its coordinator says whose they were, and others can check it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from network.town import NAMES, NODES, STUDY, Town
+from unspoken import sites
+from unspoken.cli import app
+from unspoken.noise.stream import SecretStream
+from unspoken.summation.base import Envelope
+from unspoken.summation.compute_nodes import ComputeNodesParty
+
+
+def test_who_was_left_out_for_a_fault_is_named_with_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One party tells a node another one-time key than the others. The study goes on without it."""
+    submit = ComputeNodesParty.submit
+
+    def with_two_keys(self: ComputeNodesParty, vector: Any) -> list[Envelope]:
+        sent = submit(self, vector)
+        if self._index:
+            return sent
+        facts = self._session, self._roster, self._nodes, self._index, self._identity
+        return [submit(ComputeNodesParty(*facts, SecretStream()), vector)[0], *sent[1:]]
+
+    monkeypatch.setattr(ComputeNodesParty, "submit", with_two_keys)
+    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "homes" / "hub"))
+    town = Town(tmp_path, "compute-nodes", STUDY.replace("delta = 1e-5", "delta = 1e-5\ndropouts = 1"))
+    serving, port = town.serve()
+    others = [town.join(name, port) for name in NAMES] + [town.assist(name, port) for name in NODES]
+    served = serving.result(300)
+    for other in others:
+        other.result(300)
+    town.stop()
+    assert served.certificate["happened"]["survivors"] == 2
+    assert list(served.blamed) == ["party:0"]
+    monkeypatch.setattr(sites, "serve", lambda *given, **named: served)
+    told = CliRunner().invoke(app, ["serve", str(town.file), "--output", str(tmp_path / "out"), "--json"])
+    assert "St Mary is to blame: it signed two one-time keys" in told.stderr
+    assert json.loads(told.stdout)["blamed"] == ["party:0"]
+    (tmp_path / "served.json").write_text(told.stdout, encoding="utf-8")
+    checked = CliRunner().invoke(
+        app, ["verify", "--evidence", str(tmp_path / "served.json"), "--study", str(town.file)]
+    )
+    assert "Convicted: St Mary (party 0): it signed two one-time keys." in checked.stdout
