@@ -80,7 +80,7 @@ def test_a_party_that_sends_again_under_another_splitting_is_counted_by_all_node
 
 def check_blame(stage: NodeStage, coordinator: Coordinator, party: int, blamed: bool) -> None:
     """A party that was left out for two keys is named, with two signed statements; nobody else is."""
-    assert coordinator.blamed == ({address_of(party): "signed two one-time keys"} if blamed else {})
+    assert coordinator.blamed == ({address_of(party): "it signed two one-time keys"} if blamed else {})
     assert len(coordinator.evidence) == 2 * blamed
     found = convicted(stage.simulated.protocol, coordinator.evidence)
     assert found == ({address_of(party): "it signed two one-time keys"} if blamed else {})

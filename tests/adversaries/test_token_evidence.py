@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cast import Cast, study_of
-from shuffles import Run, malicious
+from shuffles import Run, assert_nobody_accepts, malicious
 from unspoken.engines.actors import Vanishing
 from unspoken.roles.evidence import convicted as convicted_by_study
 from unspoken.roles.messages import Ask, Carried, Over
@@ -63,6 +63,15 @@ def test_what_is_wrong_by_itself_convicts_its_signer(
     run = says(Run((3, 3, 2, 1)), kind, change)
     shown = from_json(to_json(run.coordinator.state.evidence))
     assert convicted(run.protocol, shown) == {address_of(GUILTY): fault}
+
+
+def test_who_commits_to_a_part_of_another_length_is_convicted_when_it_reveals_that() -> None:
+    run = Run()
+    run.parties[GUILTY].state.part_of_seed = bytes(33)
+    run.finish()
+    assert_nobody_accepts(run)
+    found = convicted(run.protocol, run.coordinator.state.evidence)
+    assert found == {address_of(GUILTY): "it revealed a part of the seed of 33 bytes"}
 
 
 @pytest.mark.parametrize("index", range(4))
