@@ -51,6 +51,14 @@ class Loss(ABC):
         """The largest eigenvalue of the Hessian of the loss with respect to the scores."""
 
     @property
+    def trace(self) -> float:
+        """The trace of the loss's Hessian with respect to the scores, for scores that spread over the order of 1.
+
+        It serves rules, not proofs. A loss with a sharp bend has a mean curvature of 1 there, as its slope goes from 0
+        to 1."""
+        return self.outputs * min(self.curvature, 1.0)
+
+    @property
     @abstractmethod
     def label_effect(self) -> float:
         """The largest change of the slopes, in L2 norm, if a record gets another label and keeps its scores."""
@@ -272,6 +280,11 @@ class CrossEntropy(Loss):
     @property
     def curvature(self) -> float:
         return 0.5
+
+    @property
+    def trace(self) -> float:
+        """1 − Σp², at most 1 − 1/K."""
+        return 1.0 - 1.0 / self.classes
 
     @property
     def label_effect(self) -> float:

@@ -33,7 +33,13 @@ from unspoken.methods.base import (
     Sum,
     Trials,
 )
-from unspoken.methods.helmet_rules import choose_constant, choose_radius, choose_regularization, total_sensitivity
+from unspoken.methods.helmet_rules import (
+    choose_constant,
+    choose_radius,
+    choose_regularization,
+    has_long_mean,
+    total_sensitivity,
+)
 from unspoken.methods.helmet_tuning import choose
 from unspoken.methods.planning import DeclaredSum, Plan, make_plan
 from unspoken.methods.planning.mechanisms import IndependentNoise, Mechanism, NoiseShares
@@ -42,6 +48,8 @@ from unspoken.study import Section, Study, Template
 
 _FAINT = 0.05
 """Scores that differ by so little change probabilities by a few hundredths at most"""
+_LARGE = 0.02
+"""The Λ/c² from which on a model of records with a long mean hardly says more than which class is the most frequent"""
 
 
 class Options(Section):
@@ -166,6 +174,7 @@ learner = "softmax"           # or "logistic", "svm"
         if data.has_intercept and data.constant != 1.0:
             yield f"for the intercept {data.constant:g} is appended to each record, by a rule"
         yield from self._faint()
+        yield from self._levelled()
 
     def _faint(self) -> Iterator[str]:
         """A note on a regularisation that leaves models nothing to say."""
@@ -175,6 +184,17 @@ learner = "softmax"           # or "logistic", "svm"
             yield (
                 f"{limit} = {getattr(self.learner, limit):g} keeps every score of a model below {largest:.2g}, so that "
                 f"classes are hardly told apart; {'raise' if limit == 'radius' else 'lower'} it"
+            )
+
+    def _levelled(self) -> Iterator[str]:
+        """A note on a regularisation that leaves little but the mean of all records to be learnt."""
+        strength = self.learner.regularization
+        if has_long_mean(self.study) and strength >= (1.0 - 1e-9) * _LARGE * self.learner.norm**2:
+            cause = "so much noise asks for it" if self.options.regularization is None else "a smaller one brings noise"
+            yield (
+                f"regularization = {strength:g} keeps models close to what all records have in common ({cause}): where "
+                "one class is more frequent than the others, expect a model that nearly always says that class; "
+                '"moments" learns more here, and so does "helmet" with public records, more records or a larger epsilon'
             )
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:

