@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from socket import create_server, socket
 from threading import Event
@@ -22,9 +23,11 @@ from unspoken.engines.network import client
 from unspoken.engines.network.frames import Ending, News, Piece, packed
 from unspoken.engines.network.restraint import APART_SECONDS, AT_ONCE
 from unspoken.engines.signing import canonical, sign
+from unspoken.errors import UnspokenError
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import countersigning
+from unspoken.sites import serving
 
 Lie = Callable[[Talk], Awaitable[Any]]
 
@@ -64,6 +67,11 @@ async def asks_for_an_old_attempt(talk: Talk) -> None:
     await talk.ask(bytes(8) + attempt[8:])
 
 
+async def asks_from_the_future(talk: Talk) -> None:
+    """Its clock is wrong, or this machine's is: a certificate would not be signed in the end."""
+    await talk.ask((time.time_ns() + 2 * 86_400 * 10**9).to_bytes(8, "big") + os.urandom(8))
+
+
 async def repeats_a_request(talk: Talk) -> None:
     """As a replay of an old session would: the same bytes, and so the same answer."""
     await talk.ask(await talk.ask())
@@ -83,6 +91,7 @@ def says(body: bytes, peer: str = "coordinator") -> Lie:
 LIES = {
     "asks twice": (asks_twice, 'a request is refused: "model" is asked for more often than planned, which is once'),
     "an old attempt": (asks_for_an_old_attempt, "an attempt that is not newer than those before"),
+    "another clock": (asks_from_the_future, "the coordinator's clock is 2 days ahead of this machine's"),
     "in the open": (asks(kind="collect"), "which is not how the plan has it"),
     "another sum": (
         asks(name="records"),
@@ -224,3 +233,9 @@ def test_a_forged_certificate_is_not_signed_and_nothing_is_written(
     assert any(f"the certificate is not signed: the certificate {told}" in line for line in said), said
     assert (joined.certificate, charges) == (None, 1)
     assert not list(town.folder.glob("*.certificate.json"))
+
+
+def test_a_coordinator_whose_clock_is_long_ago_does_not_begin(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "EARLIEST", datetime.now(UTC) + timedelta(days=9))
+    with pytest.raises(UnspokenError, match=r"this machine's clock says [-0-9]+, when no study can have begun"):
+        sites.serve(town.study, sites.Entrance("127.0.0.1", 0), key=town.key("hub"))

@@ -17,14 +17,11 @@ from unspoken.engines.outcome import FLOWER, NETWORK
 from unspoken.methods.planning import Plan
 from unspoken.report.agreement import ROUNDING, difference, told
 from unspoken.report.certificate import LARGEST, is_number, libraries
+from unspoken.roles.attempts import AHEAD, EARLIEST
 from unspoken.study.explaining import shown
 
 TOLD = ("began", "happened", "versions")
 """The keys of a certificate that the plan does not determine, beside the SHA-256 of the released file"""
-_FIRST = datetime(2026, 1, 1, tzinfo=UTC)
-"""Nothing began before: there was no certificate"""
-_AHEAD = timedelta(days=1)
-"""How far ahead another machine's clock may be"""
 _VERSION = re.compile(r"\d{1,6}(\.\d{1,8}){0,4}((a|b|rc)\d{1,4})?(\.post\d{1,4})?(\.dev\d{1,8})?(\+[a-z0-9.]{0,16})?")
 
 
@@ -59,8 +56,8 @@ def _began(said: Any) -> Iterator[str]:
         is_one = False
     if not is_one:
         yield f'"began" is {told(said)}, but should be a time such as "2026-01-31T12:00:00+00:00", in UTC'
-    elif not _FIRST <= began <= datetime.now(UTC) + _AHEAD:
-        yield f'"began" is {shown(said)}, which is {"too long ago" if began < _FIRST else "in the future"}'
+    elif not EARLIEST <= began <= datetime.now(UTC) + AHEAD:
+        yield f'"began" is {shown(said)}, which is {"too long ago" if began < EARLIEST else "in the future"}'
 
 
 def _versions(plan: Plan, said: Any) -> Iterator[str]:

@@ -29,14 +29,20 @@ import os
 import time
 from collections import Counter
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 
 from unspoken.methods.base import Cancel, Collect, PartyRequest, Request, Tokens, ZeroSum
+from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.roles.planned_requests import draws_by_tokens
 from unspoken.summation.base import ATTEMPT_BYTES, Aborted
 
+EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
+"""No study began before: a clock that says so is wrong"""
+AHEAD = timedelta(days=1)
+"""How far ahead another machine's clock may be"""
 _COUNT_BYTES = 8
 _LARGEST = (1 << 8 * _COUNT_BYTES) - 1
 
@@ -49,6 +55,18 @@ def next_attempt(last: bytes = b"") -> bytes:
     """
     count = max(time.time_ns(), int.from_bytes(last[:_COUNT_BYTES], "big") + 1)
     return min(count, _LARGEST).to_bytes(_COUNT_BYTES, "big") + os.urandom(ATTEMPT_BYTES - _COUNT_BYTES)
+
+
+def check_clock(attempt: bytes) -> None:
+    """Refuse a first attempt that comes from the future: a certificate that begins there would not be signed, so
+    nothing should be spent for it."""
+    ahead = int.from_bytes(attempt[:_COUNT_BYTES], "big") / 1e9 - time.time()
+    if ahead > AHEAD.total_seconds():
+        days = f"{ahead / AHEAD.total_seconds():,.0f} days"
+        raise Refused(
+            f"the coordinator's clock is {days} ahead of this machine's, which says {datetime.now(UTC):%Y-%m-%d}; set "
+            "the wrong one right, and begin again."
+        )
 
 
 def requests_before(plan: Plan, request: Request) -> list[Request]:

@@ -27,6 +27,7 @@ from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.privacy.events import Event
 from unspoken.privacy.ledger import Charges, OverLimit, Run
+from unspoken.roles.attempts import check_clock
 from unspoken.roles.contributor import Contributor, PartyInput
 from unspoken.roles.courses import Course, Shuffling, Summing
 from unspoken.roles.messages import Ask, Carried, Over, request_of
@@ -169,6 +170,8 @@ class Party(Role[_State]):
             raise Refused(f'the request for "{ask.name}" comes with an attempt that is not newer than those before.')
         request = request_of(ask)
         self._check(request, ask)
+        if not self._state.last:
+            check_clock(ask.attempt)
         self._check_limit(request, ask.attempt)
         self._state.last = ask.attempt
         turn = self._turn(request, ask.turn)

@@ -22,11 +22,13 @@ from unspoken.engines.network.status import names_of, with_names
 from unspoken.engines.network.window import Viewers
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.signing import Signature, canonical, sign, valid
+from unspoken.errors import UnspokenError
 from unspoken.methods.registry import method_for
 from unspoken.report.certificate import certificate
 from unspoken.report.countersigning import largest_file, received
 from unspoken.report.endings import Served
 from unspoken.report.results import ResultFile
+from unspoken.roles.attempts import EARLIEST
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.coordinator_log import Ended
 from unspoken.sites.states import check_helpers, store_of
@@ -84,7 +86,13 @@ def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[t
     check_helpers(study, plan, roster)
     method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)
     with closing(store_of(study, "coordinator", identity, file)) as store:
-        yield Coordinator(method, identity, roster, plan=plan, store=store), identity, roster
+        coordinator = Coordinator(method, identity, roster, plan=plan, store=store)
+        if not coordinator.has_begun and datetime.now(UTC) < EARLIEST:
+            raise UnspokenError(
+                f"this machine's clock says {datetime.now(UTC):%Y-%m-%d}, when no study can have begun; set it right, "
+                "or no party will sign the certificate."
+            )
+        yield coordinator, identity, roster
 
 
 def served_before(server: Conductor[Any], roster: Roster, identity: Identity) -> Served:
