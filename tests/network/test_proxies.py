@@ -7,6 +7,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from network.test_server import honest, made
 from network.test_window import get
 from small_studies import public_file
 from unspoken.engines.network.client import Client, CoordinatorAddress, Unreachable
+from unspoken.engines.network.door import Door
+from unspoken.engines.network.hosts import BadProxy
+from unspoken.errors import UnspokenError
 
 NGINX_PROGRAM = shutil.which("nginx", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin"]))
 
@@ -104,6 +108,42 @@ def test_a_proxy_that_does_not_let_through_is_told_with_the_remedy(
     asyncio.run(play())
 
 
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [
+        ("nonsense", r"https_proxy names no proxy \(scheme  isn't supported\)"),
+        ("http://me:secret@127.0.0.1:abc", "https_proxy names no proxy; it should be one such as"),
+        ("http://me@127.0.0.1:9", r"names no proxy \(username provided without password\)"),
+        ("socks5://127.0.0.1:9", "is a SOCKS proxy, which needs the package python-socks"),
+    ],
+)
+def test_a_proxy_that_cannot_be_is_a_mistake_that_is_told_at_once(
+    proxy: str, reason: str, public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "python_socks", None)
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    role: Any = network.actors.parties["party:0"]
+    monkeypatch.setenv("https_proxy", proxy)
+    client = Client(
+        role,
+        network.study,
+        network.keys.identity(0),
+        network.keys.roster,
+        CoordinatorAddress("127.0.0.1", 9, "00" * 32),
+    )
+    with pytest.raises(BadProxy, match=reason) as told:
+        asyncio.run(client.run())
+    assert "secret" not in str(told.value)
+
+
+@pytest.mark.parametrize("host", ["a..b", "a" * 64, "::zz", "hub?x#y", ""])
+def test_a_name_that_no_machine_has_is_a_mistake(host: str) -> None:
+    with pytest.raises(UnspokenError, match="is no name of a machine"):
+        CoordinatorAddress(host, 8765)
+    with pytest.raises(UnspokenError, match="is no name of a machine"):
+        Door(host, 0, 1)
+
+
 def behind_a_proxy(monkeypatch: pytest.MonkeyPatch, authority: Authority) -> None:
     """As `roster --behind-proxy` and `serve --plain`: no certificate is pinned, and the coordinator has no TLS."""
     from unspoken.engines.network import server
@@ -157,6 +197,26 @@ def test_a_certificate_of_nobody_s_is_refused_with_the_reason(
             await client.run()
         assert not proxy.passed
         await proxy.stop()
+
+    asyncio.run(play())
+
+
+def test_a_proxy_in_front_of_no_coordinator_is_told_from_another_web_server(public: Path) -> None:
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    role: Any = network.actors.parties["party:0"]
+
+    async def refuses(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async def play() -> None:
+        async with await asyncio.start_server(refuses, "127.0.0.1", 0) as front:
+            where = CoordinatorAddress("127.0.0.1", front.sockets[0].getsockname()[1], encrypted=False)
+            client = Client(role, network.study, network.keys.identity(0), network.keys.roster, where, patience=0.0)
+            with pytest.raises(Unreachable, match="the proxy in front of the coordinator does not reach it"):
+                await client.run()
 
     asyncio.run(play())
 

@@ -299,10 +299,14 @@ def _where(study: Study, address: str, plain: bool) -> CoordinatorAddress:
 
 
 def _place(address: str, option: str, least: int) -> tuple[str, int]:
+    from unspoken.engines.network.hosts import is_host
+
     host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or not least <= int(port) < 1 << 16 or not host or set(host) & set("/ @"):
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    if not colon or not port.isascii() or not port.isdigit() or not least <= int(port) < 1 << 16 or not is_host(host):
         raise UnspokenError(f"{option} is {address!r}, but should be HOST:PORT, such as hub.example.org:8765.")
-    return host.strip("[]"), int(port)
+    return host, int(port)
 
 
 def _finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledger | None = None) -> None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, WebSocketException
+from websockets.exceptions import ConnectionClosed, InvalidProxy, WebSocketException
 
 from unspoken.engines.network import frames, tls
 from unspoken.engines.network.frames import (
@@ -32,6 +32,7 @@ from unspoken.engines.network.frames import (
     Signatures,
     packed,
 )
+from unspoken.engines.network.hosts import bad_proxy, is_host
 from unspoken.engines.network.link import WINDOW_BYTES, Arrived, Link
 from unspoken.engines.network.participant import Finished, Told, answers, checked, restrained
 from unspoken.engines.network.reasons import why
@@ -70,6 +71,10 @@ class CoordinatorAddress:
     certificate: str | None = None
     """The digest of its certificate's public key; without one, an authority must have signed it"""
     encrypted: bool = True
+
+    def __post_init__(self) -> None:
+        if not is_host(self.host):
+            raise UnspokenError(f"{self.host!r} is no name of a machine; it should be one such as hub.example.org.")
 
     @property
     def uri(self) -> str:
@@ -185,12 +190,19 @@ class Client:
         """One connection, to its end; whether it was of use: something came, or it lasted."""
         where = self._coordinator
         pinned = where.certificate if where.encrypted else None
-        socket = await connect(
-            where.uri,
-            ssl=tls.client_context(pinned is not None) if where.encrypted else None,
-            create_connection=tls.pinning(pinned) if pinned else None,
-            **frames.socket_settings(PING_SECONDS, SIGN_IN_SECONDS),
-        )
+        try:
+            socket = await connect(
+                where.uri,
+                ssl=tls.client_context(pinned is not None) if where.encrypted else None,
+                create_connection=tls.pinning(pinned) if pinned else None,
+                **frames.socket_settings(PING_SECONDS, SIGN_IN_SECONDS),
+            )
+        except (InvalidProxy, ImportError, ValueError) as error:
+            # A certificate that cannot be verified is a ValueError, too. The host is one (`CoordinatorAddress`), so
+            # otherwise it is the proxy that is none.
+            if isinstance(error, OSError):
+                raise
+            raise bad_proxy(error) from None
         async with socket:
             await asyncio.wait_for(self._sign_in(socket), SIGN_IN_SECONDS)
             self._told.line(f"connected to {self._where}")

@@ -12,6 +12,7 @@ import socket
 from contextlib import suppress
 from typing import Any
 
+from unspoken.engines.network.hosts import is_host
 from unspoken.errors import UnspokenError
 
 _BACKLOG = 512
@@ -30,6 +31,8 @@ class Door(socket.socket):
 
     def __init__(self, host: str, port: int, most: int) -> None:
         """Listen. `most` is the largest number of strangers."""
+        if not is_host(host):
+            raise CannotListen(f"{host!r} is no name of a machine; 0.0.0.0 stands for all of this one's addresses.")
         try:
             family, kind, proto, _, address = socket.getaddrinfo(
                 host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

@@ -24,6 +24,8 @@ def why(error: Exception, host: str, encrypted: bool) -> str:
             return f"{said}; if this goes on, there may be no TLS at this port: --plain, if that is meant"
         case InvalidMessage() if not encrypted:
             return f"{said}; the port may want TLS: leave out --plain"
+        case InvalidStatus(response=response) if response.status_code in (502, 503, 504):
+            return f"{said}; the proxy in front of the coordinator does not reach it: it may not have begun"
         case InvalidStatus():
             return f"{said}; this is a web server, but no coordinator"
         case OSError() if getproxies().get("https") and not proxy_bypass(host):
