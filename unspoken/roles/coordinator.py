@@ -159,6 +159,11 @@ class Coordinator:
         """The addresses of all who are expected to say something more in this stage."""
         return set() if self._stages is None else self._stages.missing
 
+    @property
+    def chain(self) -> int:
+        """The most messages of helpers in this stage of which each waits for the one before."""
+        return 1 if self._stages is None else self._stages.chain
+
     def close_stage(self) -> list[Envelope]:
         """Go on with those who are there; `Aborted` if they are too few."""
         if self._stages is None:

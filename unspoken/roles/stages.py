@@ -39,6 +39,11 @@ class Stages(ABC):
     def missing(self) -> set[str]:
         """The addresses of all who are expected to say something more in this stage."""
 
+    @property
+    def chain(self) -> int:
+        """The most messages of helpers in this stage of which each waits for the one before."""
+        return 1
+
     @abstractmethod
     def step(self, body: bytes, sender: str) -> list[Envelope]:
         """Take a message of the protocol."""
@@ -88,6 +93,10 @@ class SummingStages(Stages):
     def missing(self) -> set[str]:
         waiting = None if self.stage in ("setup", "vectors") else self.endpoint.waiting_for
         return {sender for sender, _ in self._due} if waiting is None else set(waiting)
+
+    @property
+    def chain(self) -> int:
+        return 1 if self.stage in ("setup", "vectors") else self._protocol.helper_messages
 
     def step(self, body: bytes, sender: str) -> list[Envelope]:
         envelopes = self.endpoint.step(body)

@@ -353,6 +353,11 @@ class Protocol(ABC):
         return 1
 
     @property
+    def helper_messages(self) -> int:
+        """The most messages that helpers send one after the other in a stage."""
+        return 1
+
+    @property
     def longest_words(self) -> int:
         """The most bytes of numbers in one message: a vector, unless helpers send each other more."""
         return self.session.vector_bytes

@@ -2,7 +2,9 @@
 have answered or time is up. Subclasses say how messages travel: `network.server` and `flower.server`.
 
 A stage has a deadline. Whoever has not answered by then counts as dropped in this attempt, and may come back for the
-next one.
+next one. Talliers count a vote in one stage with many messages to each other, so the deadline moves on with each of
+them, though not for ever: to as many times the stage's seconds as messages are planned. Messages of parties do not move
+it: the deadline is shown to everyone, and when a party answers may depend on its records.
 """
 
 from __future__ import annotations
@@ -72,6 +74,8 @@ class Conductor(Generic[Way]):
         self._until, self._since = 0.0, time.monotonic()
         self._tell = Restraint(lambda line: self._events.told(line))
         """For lines that others cause"""
+        self._helped = self._since
+        """When a helper's message was taken the last time"""
         self._turn = asyncio.Lock()
         """The relay does one thing at a time. What may take long runs in a thread, so that the event loop can answer
         pings"""
@@ -119,18 +123,22 @@ class Conductor(Generic[Way]):
 
     async def _stage(self) -> None:
         """Wait until the stage is complete, or time is up."""
-        coordinator = self.relay.coordinator
-        deadline = time.monotonic() + self._deadlines.stage_seconds
-        while await self._is_worth_waiting() and time.monotonic() < deadline:
+        coordinator, began = self.relay.coordinator, time.monotonic()
+        while await self._is_worth_waiting() and time.monotonic() < self._deadline(began):
             if self._failed is not None:
                 ended, self._failed = self._failed, None
                 if not isinstance(ended, Aborted):
                     raise ended
                 async with self._turn:
                     self._woken(self.relay.retry(ended))
-                deadline = time.monotonic() + self._deadlines.stage_seconds
-            self._news(coordinator.stage, deadline)
-            await self._wait(deadline)
+                began = time.monotonic()
+            self._news(coordinator.stage, self._deadline(began))
+            await self._wait(self._deadline(began))
+
+    def _deadline(self, began: float) -> float:
+        """Until when a stage is waited for that has begun at a time."""
+        latest = began + self.relay.coordinator.chain * self._deadlines.stage_seconds
+        return min(max(began, self._helped) + self._deadlines.stage_seconds, latest)
 
     async def _is_worth_waiting(self) -> bool:
         """Whether an answer is missing from someone who is connected, or who may come back in time.
@@ -214,6 +222,8 @@ class Conductor(Generic[Way]):
         try:
             async with self._turn:
                 self._woken(await asyncio.to_thread(self.relay.arrived, address, arrived))
+            if address in self._helpers:
+                self._helped = time.monotonic()
             self._moved.set()
         except Rejected as reason:
             self._tell(address, f"a message of {address} is ignored: {reason}")
