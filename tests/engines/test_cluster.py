@@ -245,11 +245,15 @@ def files(tmp_path: Path) -> list[str]:
 
 
 def start(arguments: list[str], home: Path) -> subprocess.Popen[str]:
+    return start_python(["-m", "unspoken", *arguments], home)
+
+
+def start_python(arguments: list[str], home: Path) -> subprocess.Popen[str]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     # Whoever runs the tests in the background ignores interrupts, and so would what they start.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     return subprocess.Popen(
-        [sys.executable, "-m", "unspoken", *arguments],
+        [sys.executable, *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -354,3 +358,38 @@ def test_a_run_whose_cluster_was_lost_is_given_up_and_goes_on_from_its_checkpoin
     printed, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 0, errors
     assert json.loads(printed)["survivors"] == PARTIES
+
+
+PROGRAM = """
+import sys
+import numpy as np
+import unspoken
+X, y = np.zeros((400, 6)), np.arange(400) % 3
+try:
+    unspoken.simulate(sys.argv[1], X, y, np.arange(400) % 40, engine="ray")
+finally:
+    print("goes on")
+"""
+
+
+def test_a_program_whose_cluster_was_lost_ends_in_one_sentence_and_leaves_nothing(files: list[str], home: Path) -> None:
+    """Ray ends it. Somebody who waits beside it says so, ends the rest of the cluster, and removes its folder."""
+    (home / "program.py").write_text(PROGRAM)
+    process = start_python([str(home / "program.py"), files[1]], home)
+    children = with_a("ray::Helper", process)
+    for victim in named("raylet", children):
+        os.kill(victim, signal.SIGKILL)
+    printed, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, printed) == (1, ""), errors
+    assert [line for line in errors.splitlines() if line.startswith("unspoken: the program was ended while its Ray")]
+    assert_gone(children)
+    assert [file.name for file in home.iterdir()] == ["program.py"]
+
+
+def test_a_program_that_ends_by_itself_is_not_said_to_be_lost(files: list[str], home: Path) -> None:
+    (home / "program.py").write_text(PROGRAM)
+    process = start_python([str(home / "program.py"), files[1]], home)
+    printed, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, printed) == (0, "goes on\n"), errors
+    assert "was ended" not in errors
+    assert [file.name for file in home.iterdir()] == ["program.py"]

@@ -2,9 +2,9 @@
 
 A cluster of our own listens on this machine's loopback addresses only, takes work only from who has its token, has no
 dashboard, and reports nothing to anybody. Its processes are children of this one and end with it. (If this process is
-killed, some of Ray's processes take a minute or two to notice, and the cluster's folder stays. Ray itself kills this
-process if a raylet is lost. So the command line runs it as a child (`cli.apart`): the parent waits for it, ends what is
-left and removes the folder.)
+killed, Ray's own would take a minute or two to notice, and the cluster's folder would stay. Ray itself kills this
+process if a raylet is lost. So somebody waits for its end, ends what is left and removes the folder: a small process
+(`cleaner`), or on the command line a parent that says how the command has ended (`cli.apart`).)
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import shutil
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from unspoken.engines.answering import HelperLost
+from unspoken.engines.cluster.cleaner import cleaned_up, remove
 from unspoken.engines.cluster.signals import FOLDER, ends_cleanly, signals_later
 from unspoken.engines.environment import environment
 from unspoken.errors import UnspokenError, missing_package
@@ -45,8 +44,6 @@ _ANSWERING = 10.0
 """The seconds within which a cluster's head must answer"""
 _STARTS = 2
 """How often a cluster is tried to be started"""
-_LEAVING = 10.0
-"""The seconds within which the last of a cluster's processes lets go of its folder"""
 
 
 class ClusterLost(UnspokenError):
@@ -198,7 +195,8 @@ def _check_answers(address: str) -> None:
 def _own(workers: int | None) -> Iterator[None]:
     """A cluster on this machine, for as long as it is needed."""
     # Ray lets everyone write to its folder, so that has a parent for its owner alone. Sockets have short paths.
-    parent = Path(os.environ.pop(FOLDER, "") or tempfile.mkdtemp(prefix="unspoken-"))
+    given = os.environ.pop(FOLDER, "")
+    parent = Path(given or tempfile.mkdtemp(prefix="unspoken-"))
     folder, token = parent / "r", parent / "token"
     file = os.open(token, os.O_CREAT | os.O_WRONLY, 0o600)
     with os.fdopen(file, "w") as written:
@@ -214,26 +212,19 @@ def _own(workers: int | None) -> Iterator[None]:
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
     }
     try:
-        with _environment(own), ends_cleanly(ray()):
+        with nullcontext() if given else cleaned_up(parent) as cleaner, _environment(own), ends_cleanly(ray()):
             try:
                 with signals_later():
                     _start(folder, workers)
+                if cleaner is not None:
+                    cleaner.started()
                 yield
             finally:
                 with signals_later():
                     ray().shutdown()
     finally:
         with signals_later():
-            _remove(parent)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a folder in which processes that are about to end may still write."""
-    until = time.monotonic() + _LEAVING
-    shutil.rmtree(folder, ignore_errors=True)
-    while folder.exists() and time.monotonic() < until:
-        time.sleep(0.1)
-        shutil.rmtree(folder, ignore_errors=True)
+            remove(parent)
 
 
 def _start(folder: Path, workers: int | None) -> None:
