@@ -31,7 +31,7 @@ class Cleaner:
     """The process that waits beside this one."""
 
     def __init__(self, folder: Path) -> None:
-        self._process = subprocess.Popen(
+        self._process = subprocess.Popen(  # noqa: S603 (this file, by this interpreter)
             [sys.executable, "-I", __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
         )
         self._before = set(_children())
