@@ -96,7 +96,7 @@ class SummingStages(Stages):
 
     @property
     def chain(self) -> int:
-        return 1 if self.stage in ("setup", "vectors") else self._protocol.helper_messages
+        return 1 if self.stage in ("setup", "vectors") else self.endpoint.helper_messages
 
     def step(self, body: bytes, sender: str) -> list[Envelope]:
         envelopes = self.endpoint.step(body)

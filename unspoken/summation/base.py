@@ -39,8 +39,7 @@ ATTEMPT_BYTES = 16
 NO_ATTEMPT = bytes(ATTEMPT_BYTES)
 """A placeholder for the attempt while a session is only planned"""
 _ROOM, _ROOM_FOR_A_PARTY, _ROOM_FOR_A_SHARE = 1 << 14, 512, 128
-"""Bytes that a message may have besides numbers: in all, for each party's keys and signatures, and for each share of a
-secret"""
+"""Bytes that a message may have besides numbers: in all, for each party's keys and signatures, for each secret share"""
 
 
 class Message(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -227,6 +226,8 @@ class Coordinator(Endpoint):
 
     setup_stages = 0
     """The number of calls of `advance` between the parties' start and their vectors"""
+    helper_messages = 1
+    """The most messages that helpers send one after the other in a stage"""
 
     def advance(self) -> list[Envelope]:
         """Close a stage of the setup and continue with those who are present; `Aborted` if they are too few."""
@@ -237,8 +238,7 @@ class Coordinator(Endpoint):
         return []
 
     def part(self) -> bytes | None:
-        """What it took in so far, for another simulated coordinator of this attempt to `absorb`; None: not
-        divisible."""
+        """What it took in so far, for another simulated coordinator to `absorb`; None: not divisible."""
         return None
 
     def absorb(self, part: bytes) -> None:
@@ -350,11 +350,6 @@ class Protocol(ABC):
     @property
     def party_messages(self) -> int:
         """The number of messages that a party sends one after the other if nobody drops out."""
-        return 1
-
-    @property
-    def helper_messages(self) -> int:
-        """The most messages that helpers send one after the other in a stage."""
         return 1
 
     @property

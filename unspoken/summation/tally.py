@@ -170,11 +170,6 @@ class Tally(Protocol):
         return self.poll.longest_words
 
     @property
-    def helper_messages(self) -> int:
-        """The messages of all rounds, and the shares of the winners."""
-        return self.poll.rounds + 1
-
-    @property
     def helper_addresses(self) -> tuple[str, ...]:
         return tuple(address(index) for index in range(self.poll.talliers))
 

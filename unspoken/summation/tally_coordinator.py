@@ -71,6 +71,8 @@ class TallyCoordinator(Coordinator):
     def __init__(self, poll: Poll, roster: Roster, identity: Identity) -> None:
         self._poll, self._session, self._sharing = poll, poll.session, poll.sharing
         self._roster, self._identity = roster, identity
+        # Those of all rounds, and the shares of the winners.
+        self.helper_messages = poll.rounds + 1
         self._channels = [
             Channel(
                 identity.agreement_secret, agreement_key(public), self._session.label(), COORDINATOR, address(tallier)
