@@ -288,7 +288,7 @@ def test_a_study_beyond_the_quorum_is_refused_before_a_degree_is_searched(monkey
 
     monkeypatch.setattr("unspoken.summation.secagg.choose_degree", search)
     session = Session("digest", "sum", 10_000, 5_000, 4_000, 1, 64)
-    with pytest.raises(Unsuitable, match="allow at most 2499 dropouts"):
+    with pytest.raises(Unsuitable, match="; set dropouts = 2499 or have 17001 parties"):
         SecAggPlus(session, Options(coordinator="lying"))
 
 

@@ -48,6 +48,7 @@ from unspoken.summation.keys import (
     public_key,
     verify,
 )
+from unspoken.summation.remedies import has_partner, one_of, remedies
 
 Used = TypeVar("Used")
 
@@ -332,10 +333,12 @@ class NeighbourProtocol(Protocol):
     def __init__(self, session: Session, options: Section, graph: Graph, roster: Roster | None) -> None:
         super().__init__(session, options, roster)
         self.graph = graph
+        facts = session.parties, session.colluding, session.parties - session.least_survivors
         if session.least_survivors < 2:
             raise Unsuitable(
                 "privacy.dropouts" if session.parties > 1 else "parties.count",
-                "leaves a single party, which has nobody to mask with; have more parties, or allow fewer dropouts",
+                "leaves at most one party, which has nobody to mask with; "
+                + one_of(remedies(*facts, fits=has_partner)),
             )
 
     def upload_bytes(self) -> int:

@@ -34,6 +34,7 @@ signature on the marks is the evidence against it. So the result is the exact to
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -60,6 +61,7 @@ from unspoken.summation.graph import (
 )
 from unspoken.summation.introductions import NeighbourProtocol
 from unspoken.summation.keys import SIGNATURE_BYTES, TAG_BYTES, Identity
+from unspoken.summation.remedies import has_honest, has_partner, one_of, remedies
 from unspoken.summation.secagg_coordinator import SecAggCoordinator
 from unspoken.summation.secagg_evidence import has_misdealt
 from unspoken.summation.secagg_messages import (
@@ -92,6 +94,26 @@ def quorum_of(parties: int, colluding: int) -> int:
     return (parties + colluding) // 2 + 1
 
 
+def has_quorum(parties: int, colluding: int, dropouts: int) -> bool:
+    """Whether a quorum stays if so many drop out."""
+    return parties - dropouts >= quorum_of(parties, colluding)
+
+
+def can_unmask(parties: int, colluding: int, dropouts: int) -> bool:
+    """Whether colluders can unmask a party even if everyone holds its shares, and so with fewer holders, too."""
+    return colluding >= complete_degree(parties, colluding, dropouts).threshold
+
+
+def suits(parties: int, colluding: int, dropouts: int, lying: bool) -> bool:
+    """Whether so many parties, colluders and dropouts can run the protocol, on the complete graph at least.
+
+    >>> suits(10, 3, 3, lying=True), suits(10, 3, 4, lying=True), suits(10, 3, 4, lying=False)
+    (True, False, True)
+    """
+    facts = parties, colluding, dropouts
+    return has_partner(*facts) and not can_unmask(*facts) and (not lying or has_quorum(*facts))
+
+
 class SecAgg(NeighbourProtocol):
     """Everyone masks with everyone (Bonawitz et al. 2017)."""
 
@@ -101,43 +123,40 @@ class SecAgg(NeighbourProtocol):
         self._lying = options.coordinator == "lying"
         self.quorum = quorum_of(session.parties, session.colluding) if self._lying else 0
         # Checked first, because the search for a degree would take minutes and find none.
-        if session.least_survivors < self.quorum <= session.parties:
-            raise self._beyond_quorum(session)
-        if self._can_unmask(session):
-            raise self._beyond_threshold(session)
+        facts = session.parties, session.colluding, session.parties - session.least_survivors
+        if self._lying and self.quorum <= session.parties and not has_quorum(*facts):
+            raise self._beyond_quorum(*facts)
+        if can_unmask(*facts):
+            raise self._beyond_threshold(*facts)
         super().__init__(session, options, self._graph(session), roster)
 
     def load(self) -> None:
         shamir.warm_up()
 
-    @staticmethod
-    def _can_unmask(session: Session) -> bool:
-        """Whether colluders can unmask a party even if everyone holds its shares. If so, they can with fewer holders,
-        too."""
-        return session.colluding >= _complete(session).threshold
-
-    @staticmethod
-    def _beyond_threshold(session: Session) -> Unsuitable:
-        dropouts = session.parties - session.least_survivors
+    def _beyond_threshold(self, parties: int, colluding: int, dropouts: int) -> Unsuitable:
+        enough = complete_degree(parties, colluding, dropouts).threshold
         return Unsuitable(
             "privacy.colluding",
-            f"comes to {session.colluding} of {session.parties} parties, but if {dropouts} may drop out, any "
-            f"{_complete(session).threshold} can unmask another; lower colluding{' or dropouts' if dropouts else ''}, "
-            'have more parties, or use "compute-nodes"',
+            f"comes to {colluding} of {parties} parties, but if {dropouts} may drop out, any {enough} can unmask "
+            f"another; {self._ways_out(parties, colluding, dropouts)}",
         )
 
-    def _beyond_quorum(self, session: Session) -> Unsuitable:
-        dropouts, most = session.parties - session.least_survivors, session.parties - self.quorum
-        allowed = "no dropouts" if most == 0 else f"at most {most} {'dropout' if most == 1 else 'dropouts'}"
-        others = 'have more parties, or use "compute-nodes"'
-        if not self._can_unmask(session):
-            others += ', or set [summation] coordinator = "curious" if it follows the protocol'
+    def _beyond_quorum(self, parties: int, colluding: int, dropouts: int) -> Unsuitable:
         return Unsuitable(
             "privacy.dropouts",
-            f"comes to {dropouts} of {session.parties} parties, but against a coordinator that may lie, "
-            f"{self.quorum} must agree on the survivors if {session.colluding} may collude; allow {allowed}, "
-            f"lower colluding, {others}",
+            f"comes to {dropouts} of {parties} parties, but against a coordinator that may lie, {self.quorum} must "
+            f"agree on the survivors if {colluding} may collude; {self._ways_out(parties, colluding, dropouts)}",
         )
+
+    def _ways_out(self, parties: int, colluding: int, dropouts: int) -> str:
+        """What would do instead."""
+        facts = parties, colluding, dropouts
+        ways = remedies(*facts, fits=partial(suits, lying=self._lying))
+        if has_honest(*facts):
+            ways.append('use "compute-nodes"')
+        if self._lying and suits(*facts, lying=False):
+            ways.append('set [summation] coordinator = "curious" if it follows the protocol')
+        return one_of(ways)
 
     @property
     def _dropouts(self) -> int:

@@ -20,6 +20,7 @@ from unspoken.privacy.events import Adjacency, Spend
 from unspoken.privacy.guarantee import Trust
 from unspoken.privacy.subsampled import least_delta, noise_multiplier_for
 from unspoken.study import Study
+from unspoken.summation.remedies import one_of, remedies
 
 _FINENESS = 1024.0
 """The sensitivity is at least this many times the error that rounding may add to it …"""
@@ -222,7 +223,7 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
         raise study.error(
             "privacy",
             f"leaves no honest party: of {trust.parties} parties, {trust.known} may know their own noise and "
-            f"{trust.dropouts} may drop out; lower colluding or dropouts, or have more parties",
+            f"{trust.dropouts} may drop out; {_ways_out(trust)}",
         )
     withheld = trust.least_survivors - opening.parties
     if (trust := replace(trust, withheld=withheld, lying=protocol.withstands_lies)).honest_survivors < 1:
@@ -235,6 +236,16 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
     assumptions = protocol.assumptions + _enclaves(trust)
     slack = sessions * (attempts + FREE_ATTEMPTS) * opening.exposure + drawing
     return Setting(trust, assumptions, slack, protocol.opens_noise, protocol.notes, attempts)
+
+
+def _ways_out(trust: Trust) -> str:
+    """The numbers that would leave an honest party, and another to mask with."""
+
+    def fits(parties: int, colluding: int, dropouts: int) -> bool:
+        changed = replace(trust, parties=parties, colluding=colluding, dropouts=dropouts)
+        return changed.honest_survivors >= 1 and changed.least_survivors >= 2
+
+    return one_of(remedies(trust.parties, trust.colluding, trust.dropouts, fits))
 
 
 def _check_helpers(study: Study, helpers: int) -> None:
