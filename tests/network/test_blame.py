@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+import unspoken
 from network.town import NAMES, NODES, STUDY, Town
 from unspoken import sites
 from unspoken.cli import app
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import Envelope
+from unspoken.summation.base import Aborted, Envelope, SignedStatement
 from unspoken.summation.compute_nodes import ComputeNodesParty
+from unspoken.writing import NotWritten
 
 
 def test_who_was_left_out_for_a_fault_is_named_with_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,8 +45,44 @@ def test_who_was_left_out_for_a_fault_is_named_with_the_result(tmp_path: Path, m
     told = CliRunner().invoke(app, ["serve", str(town.file), "--output", str(tmp_path / "out"), "--json"])
     assert "St Mary is to blame: it signed two one-time keys" in told.stderr
     assert json.loads(told.stdout)["blamed"] == ["party:0"]
+    kept = json.loads(told.stdout)["files"]["evidence"]
+    assert f"what they signed is in {kept}, for others to check" in told.stderr
+    assert unspoken.verify_evidence(kept, town.file).convicted == {"party:0": "it signed two one-time keys"}
     (tmp_path / "served.json").write_text(told.stdout, encoding="utf-8")
     checked = CliRunner().invoke(
         app, ["verify", "--evidence", str(tmp_path / "served.json"), "--study", str(town.file)]
     )
     assert "Convicted: St Mary (party 0): it signed two one-time keys." in checked.stdout
+
+
+def test_a_study_that_was_given_up_leaves_what_proves_the_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """People who did not ask for --json have it, too; earlier files stay, and a full disk keeps the reason."""
+    town, output = Town(tmp_path), tmp_path / "out"
+    town.stop()
+
+    def ended(*given: Any, **named: Any) -> None:
+        raise Aborted("there is no total", {"party:2": "it lied"}, (SignedStatement("party:2", b"\1", b"\2", b"\3"),))
+
+    monkeypatch.setattr(sites, "serve", ended)
+    command = ["serve", str(town.file), "--output", str(output)]
+    for name in ("sites", "sites-2"):
+        told, file = CliRunner().invoke(app, command), output / f"{name}.evidence.json"
+        assert (told.exit_code, told.stdout) == (3, "")
+        assert told.stderr.endswith(
+            f"To blame: party 2 (it lied); what they signed is in {file}, for others to check "
+            "(`unspoken verify --evidence`)\n"
+        )
+        content = json.loads(file.read_text(encoding="utf-8"))
+        assert (content["study_sha256"], content["blamed"]) == (town.study.digest(), ["party:2"])
+    assert json.loads(CliRunner().invoke(app, [*command, "--json"]).stdout)["files"] == {
+        "evidence": str(output / "sites-3.evidence.json")
+    }
+
+    def full(*given: Any) -> None:
+        raise NotWritten(output, OSError(28, "No space left on device"))
+
+    monkeypatch.setattr("unspoken.report.results.write_evidence", full)
+    told = CliRunner().invoke(app, command)
+    assert (told.exit_code, told.stderr) == (3, "unspoken: there is no total. To blame: party 2 (it lied)\n")

@@ -19,7 +19,7 @@ from unspoken.methods.registry import plan_for
 from unspoken.roles.planned_requests import protocol_for
 from unspoken.study import Study
 from unspoken.summation.base import SignedStatement
-from unspoken.summation.evidence import to_json
+from unspoken.summation.evidence import from_json, to_json
 from unspoken.summation.keys import Identity, public_key
 from unspoken.summation.mixnet import onion_bytes
 from unspoken.summation.node_messages import key_statement
@@ -106,7 +106,7 @@ def given_up(evidence: Any, *blamed: str) -> dict[str, Any]:
 
 def test_the_evidence_of_a_run_convicts_whoever_signed_two_keys(agreed: Study) -> None:
     evidence = two_keys(agreed, 2)
-    for shown in (evidence, given_up(evidence, "party:2")):
+    for shown in (evidence, given_up(evidence, "party:2"), from_json(evidence)):
         found = unspoken.verify_evidence(shown, agreed)
         assert found.convicted == {"party:2": FAULT}
         assert found.unproven == ()
@@ -167,7 +167,7 @@ def test_nobody_is_convicted_by_what_another_signed_in_their_name(agreed: Study)
         ([], "there is nothing to verify: name a certificate, or evidence"),
         (["--evidence", "{none}", "--study", "{study}"], "cannot be read .*; name the file with the evidence"),
         (["--evidence", "{text}", "--study", "{study}"], "is not JSON .*; get the file with the evidence anew"),
-        (["--evidence", "{empty}", "--study", "{study}"], 'has no "evidence"; give what a run that was given up'),
+        (["--evidence", "{empty}", "--study", "{study}"], 'has no "evidence"; give the evidence.json of a run, or'),
         (["--evidence", "{empty}"], "evidence is checked by the keys of its study; name the study with --study"),
         (["{empty}", "--evidence", "{empty}", "--study", "{study}"], "does not go with --evidence"),
         (["--evidence", "{list}", "--study", "{open}"], r"\[roster\] is missing, and evidence is checked by its keys"),

@@ -79,7 +79,10 @@ def test_a_foreign_state_is_refused(other: dict[str, Any], folder: Folder) -> No
     with pytest.raises(StoreError, match="is no witness of this participant in this study"):
         folder.open(**other)
     folder.witness.unlink()
-    with pytest.raises(StoreError, match=r"is no state of this participant in this study .* choose its own file"):
+    with pytest.raises(
+        StoreError,
+        match=r"is no state of this participant in this study .*\); put its own newest copy back, or leave the study",
+    ):
         folder.open(**other)
     assert folder.journal.read_bytes() == content
 
@@ -105,7 +108,9 @@ def test_a_stale_journal_is_refused(folder: Folder) -> None:
     now = folder.journal.read_bytes()
     for copy in copies:
         folder.journal.write_bytes(copy)
-        with pytest.raises(StoreError, match=r"is stale: it has \d records, but its witness .* counts 8; put the new"):
+        with pytest.raises(
+            StoreError, match=r"is stale: it has \d records, but its witness .* counts 8; put its own new"
+        ):
             folder.open()
     folder.journal.write_bytes(now)
     assert folder.read() == [RECORDS[-1]] * 2
@@ -129,12 +134,14 @@ def test_a_lost_file_is_noticed(folder: Folder) -> None:
     folder.fill()
     journal, witness = folder.journal.read_bytes(), folder.witness.read_bytes()
     folder.journal.unlink()
-    with pytest.raises(StoreError, match=r"is gone, but its witness .* counts 4 records; put the newest copy back, or"):
+    with pytest.raises(
+        StoreError, match=r"is gone, but its witness .* counts 4 records; put its own newest copy back, or"
+    ):
         folder.open()
     assert not folder.journal.exists()
     folder.journal.write_bytes(journal)
     folder.witness.unlink()
-    with pytest.raises(StoreError, match=r"has records, but its witness .* is gone; put the newest copy back, or"):
+    with pytest.raises(StoreError, match=r"has records, but its witness .* is gone; put its own newest copy back, or"):
         folder.open()
     folder.witness.write_bytes(witness)
     assert folder.read() == RECORDS
@@ -160,7 +167,7 @@ def test_a_damaged_record_is_refused_by_its_number(folder: Folder) -> None:
     # In the third record, which is the long one.
     damaged[len(whole) // 2] ^= 1
     folder.journal.write_bytes(damaged)
-    with pytest.raises(StoreError, match="is damaged: record 3 of 4 cannot be read; put the newest copy back"):
+    with pytest.raises(StoreError, match="is damaged: record 3 of 4 cannot be read; put its own newest copy back"):
         folder.open()
     assert folder.journal.read_bytes() == damaged
 

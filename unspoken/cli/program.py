@@ -200,11 +200,12 @@ def _print_blame(error: UnspokenError) -> None:
     from unspoken.summation import evidence
     from unspoken.summation.base import Aborted
 
-    blame = {}
+    blame: dict[str, Any] = {"files": {}}
     if isinstance(error, Aborted):
-        blame = {"blamed": list(error.blamed), "evidence": evidence.to_json(error.evidence)}
+        shown = evidence.to_json(error.evidence)
+        blame = {"files": error.files, "blamed": list(error.blamed), "evidence": shown}
     # There is no total, so no party is in one.
-    print_json({"outcome": "aborted", "reason": str(error), "survivors": 0, "files": {}, **blame})
+    print_json({"outcome": "aborted", "reason": str(error), "survivors": 0, **blame})
 
 
 @app.callback(invoke_without_command=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -189,7 +189,7 @@ def serve(
     host, port = _place(listen, "--listen", least=0)
     viewers = _viewers(page)
     writing.check_folder(output)
-    with _progress(study, as_json) as shown, leaving(lambda: _GIVES_UP):
+    with _progress(study, as_json) as shown, leaving(lambda: _GIVES_UP), _kept_evidence(study, output):
         served = serve(
             study,
             Entrance(host, port, encrypted=not plain, viewers=viewers),
@@ -204,7 +204,8 @@ def serve(
         results = "are there" if found else "were not there, and are again"
         shown.say(f"this study has ended before; its results {results}")
     if blame := served.blame():
-        shown.say(blame)
+        files |= served.save_evidence(output)
+        shown.say(blame + _checked_by(files.get("evidence")))
     if as_json:
         happened = served.certificate["happened"]
         told = {name: happened[name] for name in ("survivors", "epsilon")}
@@ -213,6 +214,28 @@ def serve(
     else:
         terminal.show_run(served.plan, served.outcome, {}, files)
         print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.")
+
+
+@contextmanager
+def _kept_evidence(study: Study, output: Path) -> Iterator[None]:
+    """When a run is given up, write what proves whose fault it was, if there is something."""
+    from unspoken.report.results import write_evidence
+    from unspoken.summation.base import Aborted
+
+    try:
+        yield
+    except Aborted as ended:
+        if ended.evidence:
+            # Without room for it, the reason is still told, and --json prints the evidence.
+            with suppress(writing.NotWritten):
+                ended.files = {"evidence": write_evidence(study, ended.blamed, ended.evidence, output)}
+                ended.args = (str(ended) + _checked_by(ended.files["evidence"]),)
+        raise
+
+
+def _checked_by(file: str | None) -> str:
+    """How others check who is to blame."""
+    return f"; what they signed is in {file}, for others to check (`unspoken verify --evidence`)" if file else ""
 
 
 @explained

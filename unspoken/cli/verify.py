@@ -20,7 +20,7 @@ def verify(
     model: Annotated[Path | None, typer.Option(help="The file with the model, or with the statistics.")] = None,
     evidence: Annotated[
         Path | None,
-        typer.Option(help="Instead of a certificate: what a run that was given up has printed with --json."),
+        typer.Option(help="Instead of a certificate: NAME.evidence.json of a run, or what it has printed with --json."),
     ] = None,
     all_signed: Annotated[
         bool, typer.Option("--all-signed", help="Refuse it unless as many parties have signed as are in the result.")

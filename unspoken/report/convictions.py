@@ -1,6 +1,6 @@
 """Checks evidence about a failed run, for somebody who has the study, took no part in the run, and trusts nobody.
 
-A run that is given up prints, with --json, whom it blames (`blamed`) and what they signed (`evidence`). The findings
+Whom a run blames (`blamed`) and what they signed (`evidence`) is in a file beside its results. The findings
 follow from the study, its roster and the signatures alone; the claims of whoever shows the evidence do not count.
 """
 
@@ -68,14 +68,15 @@ def verify_evidence(
 ) -> Convictions:
     """Find whom evidence convicts, given as a file or as its content; `EvidenceError` says what is wrong with it.
 
-    The content is what a run that was given up prints with --json, or the list under its key `evidence`.
+    The file is NAME.evidence.json of `unspoken serve`, or what it has printed with --json. The content is that, the
+    list under its key `evidence`, or the statements of an `Aborted` or a `Served` from Python.
     """
     source = str(evidence) if isinstance(evidence, str | Path) else "the evidence"
     content = _read(Path(evidence)) if isinstance(evidence, str | Path) else evidence
     blamed: Any = []
     if isinstance(content, Mapping):
         if "evidence" not in content:
-            what = "give what a run that was given up has printed with --json"
+            what = "give the evidence.json of a run, or what it has printed with --json"
             raise EvidenceError(f'{source}: has no "evidence"; {what}.')
         content, blamed = content["evidence"], content.get("blamed")
     agreed = study_of(study)

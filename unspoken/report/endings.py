@@ -95,6 +95,12 @@ class Served:
             self.file, self.plan.study.name, with_signatures(self.certificate, self.signatures), folder
         )
 
+    def save_evidence(self, folder: Path) -> dict[str, str]:
+        """Write what proves the faults, if there is something. Files of earlier studies stay as they are."""
+        if not self.evidence:
+            return {}
+        return {"evidence": results.write_evidence(self.plan.study, self.blamed, self.evidence, folder)}
+
     def find(self, folder: Path) -> dict[str, str] | None:
         """The files, if they were saved there before."""
         return results.find(self.file, self.plan.study.name, self.certificate, folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unspoken import writing
+from unspoken.summation.evidence import to_json
 
 if TYPE_CHECKING:
     from unspoken.methods.releases import Release
     from unspoken.study import Study
+    from unspoken.summation.base import SignedStatement
 
 
 @dataclass(frozen=True)
@@ -46,18 +49,32 @@ def write(result: ResultFile | None, name: str, certificate: dict[str, Any], fol
     """
     # If a certificate cannot be written down, there should be no result without one.
     text = json.dumps(certificate, indent=2, ensure_ascii=False) + "\n"
+    parts = {"certificate": ("certificate.json", text.encode())}
+    if result is not None:
+        parts = {result.kind: (result.name, result.content), **parts}
+    return _place(parts, name, folder)
+
+
+def write_evidence(study: Study, blamed: Iterable[str], evidence: Iterable[SignedStatement], folder: Path) -> str:
+    """Write what those signed whom a run blames, for `unspoken verify --evidence`. Earlier files stay."""
+    facts = {"study": study.name, "study_sha256": study.digest(), "blamed": list(blamed)}
+    text = json.dumps({**facts, "evidence": to_json(evidence)}, indent=2, ensure_ascii=False) + "\n"
+    return _place({"evidence": ("evidence.json", text.encode())}, study.name, folder)["evidence"]
+
+
+def _place(parts: dict[str, tuple[str, bytes]], name: str, folder: Path) -> dict[str, str]:
+    """Write all files or none, under the first name that is free; each part has the end of its file's name, and the
+    content."""
     with writing.staged(folder, make=True, option="--output") as hidden:
-        parts = {"certificate": hidden / "certificate.json"}
-        parts["certificate"].write_text(text, encoding="utf-8")
-        if result is not None:
-            parts = {result.kind: hidden / result.name, **parts}
-            parts[result.kind].write_bytes(result.content)
+        files = {part: hidden / end for part, (end, _) in parts.items()}
+        for part, (_, content) in parts.items():
+            files[part].write_bytes(content)
         for number in count(1):
             start = name if number == 1 else f"{name}-{number}"
-            places = {file: folder / f"{start}.{file.name}" for file in parts.values()}
+            places = {file: folder / f"{start}.{file.name}" for file in files.values()}
             if writing.keep(places):
                 break
-    return {part: str(places[file]) for part, file in parts.items()}
+    return {part: str(places[file]) for part, file in files.items()}
 
 
 def find(result: ResultFile, name: str, certificate: dict[str, Any], folder: Path) -> dict[str, str] | None:

@@ -63,7 +63,7 @@ _MOST_WAITING = 1 << 20
 """The number of bytes that may wait in memory"""
 _PLACES = (0, 512)
 """The two places in the witness, in different sectors of a disk"""
-_REMEDY = "put the newest copy back, or leave the study and join another under a new identity"
+_REMEDY = "put its own newest copy back, or leave the study and join another under a new identity"
 
 
 class Mark(NamedTuple):
@@ -253,7 +253,7 @@ class FileStore(Store):
         if not head.startswith(_MAGIC) or not hmac.compare_digest(hmac.digest(mine, head, "sha256"), bytes(mac)):
             self._refuse(
                 "is no state of this participant in this study (another identity, study or role, or a damaged "
-                "beginning); choose its own file, or a new one"
+                f"beginning); {_REMEDY}"
             )
         self._mark = Mark.unpacked(head[-_MARK_BYTES:])
 
@@ -346,7 +346,7 @@ class _Witness:
         if not found:
             raise StoreError(
                 f"{self.path}: is no witness of this participant in this study (another identity, study or role, or "
-                "a damaged file); choose its own file, or a new one."
+                f"a damaged file); {_REMEDY}."
             )
         newest = max(found, key=lambda turn: found[turn].records)
         self.mark, self._turn = found[newest], 1 - newest

@@ -28,6 +28,8 @@ class Aborted(UnspokenError):
         self.faults = dict(blamed) if isinstance(blamed, Mapping) else {}
         super().__init__(_with_blame(reason, self.faults))
         self.blamed, self.evidence = tuple(blamed), evidence
+        self.files: dict[str, str] = {}
+        """The files that were written nevertheless, by kind"""
 
     def with_blame(self, faults: Mapping[str, str], evidence: tuple[SignedStatement, ...]) -> Aborted:
         """The same end, with further faults, and with the evidence of all."""

@@ -49,10 +49,13 @@ def to_json(evidence: Iterable[SignedStatement]) -> list[dict[str, str]]:
 
 
 def from_json(content: Any) -> tuple[SignedStatement, ...]:
-    """The statements of a file."""
+    """The statements of a file. Statements that an error or a result has are taken as they are."""
     try:
         return tuple(
-            SignedStatement(str(each["signer"]), *(bytes.fromhex(each[name]) for name in _TEXTS)) for each in content
+            each
+            if isinstance(each, SignedStatement)
+            else SignedStatement(str(each["signer"]), *(bytes.fromhex(each[name]) for name in _TEXTS))
+            for each in content
         )
     except (KeyError, TypeError, ValueError):
         raise UnspokenError(
