@@ -16,12 +16,9 @@ from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Rejected, Unsuitable
 from unspoken.summation.graph import ChosenGraph, CircleGraph, Degree
-from unspoken.summation.introductions import Introduce, introduced
-from unspoken.summation.pairwise import Options as PairwiseOptions
-from unspoken.summation.pairwise import Pairwise
+from unspoken.summation.introductions import introduced
 from unspoken.summation.secagg import Options, SecAgg, quorum_of
 from unspoken.summation.secagg_messages import SHARE_BYTES, agreed_statement
-from unspoken.summation.simulated_keys import SimulatedEndpoints
 
 
 def agree_and_open(stage: Stage, lists: dict[int, set[int]], dealers: set[int]) -> None:
@@ -274,19 +271,6 @@ def test_a_lower_bound_on_survivors_holds_at_every_step() -> None:
     assert stage.say(0, Survivors(stage.listed({1, 2, 3, 4, 5}))) is None
     assert stage.say(0, Survivors(stage.listed({0, 1, 2, 3, 4, 6}))) is None, "6 is not among the dealers"
     assert stage.say(0, Survivors(stage.listed({0, 1, 2, 3, 4}))) is not None
-
-
-def test_pairwise_masks_with_fewer_than_agreed_are_refused_whatever_the_coordinator_says() -> None:
-    """The least number of parties is a threshold of its own: no list below it is masked with."""
-    simulated = SimulatedEndpoints(Pairwise(session(9, 3, 2), PairwiseOptions()), SecretStream())
-    assert simulated.protocol.graph.degree.threshold == 6 > simulated.session.colluding
-    coordinator = simulated.coordinator()
-    parties = [simulated.party(index, SecretStream()) for index in range(9)]
-    for party in parties:
-        coordinator.step(party.step(b"")[0].body)
-    shown = [introduced(coordinator.state.keys[other]) for other in range(1, 6)]  # type: ignore[attr-defined]
-    with pytest.raises(Aborted, match="only 5 neighbours were introduced; 6 are needed"):
-        parties[0]._meet(Introduce(shown, []), lambda: None)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("parties", "colluding", "dropouts"), [(3, 1, 1), (10, 7, 2), (20, 10, 9), (10, 4, 4)])
