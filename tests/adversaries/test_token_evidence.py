@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,10 +101,7 @@ def twice(run: Run, kind: type[Signed], party: int = GUILTY) -> None:
 def test_who_signs_two_messages_is_convicted_and_the_list_is_made_with_the_first(kind: type[Signed]) -> None:
     run = Run((2, 2, 1))
     twice(run, kind)
-    run.begin()
-    while run.queue:
-        with contextlib.suppress(Rejected):
-            run.deliver()
+    run.finish()
     assert run.coordinator.complete
     assert run.parties[0].all_tokens().tolist() == run.coordinator.tokens().tolist()
     assert list(run.coordinator.blamed) == [address_of(GUILTY)]

@@ -203,7 +203,7 @@ def serve(
     if served.is_old:
         results = "are there" if found else "were not there, and are again"
         shown.say(f"this study has ended before; its results {results}")
-    if blame := served.blame():
+    if blame := served.blame_line():
         files |= served.save_evidence(output)
         shown.say(blame + _checked_by(files.get("evidence")))
     if as_json:

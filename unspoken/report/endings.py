@@ -85,7 +85,7 @@ class Served:
     evidence: tuple[SignedStatement, ...] = ()
     """Signed statements that prove them, where there are some (`report.convictions` checks them)"""
 
-    def blame(self) -> str:
+    def blame_line(self) -> str:
         """The faults, for people; empty without any."""
         return "; ".join(f"{spoken(who)} is to blame: {fault}" for who, fault in self.blamed.items())
 

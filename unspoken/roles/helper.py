@@ -12,7 +12,7 @@ from unspoken.methods.planning import Plan
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.roles.messages import Assist, Carried, Over, assisted, largest_carried
 from unspoken.roles.planned_requests import check_planned, largest_assist, largest_of_study, protocol_for
-from unspoken.roles.role import Answer, Role
+from unspoken.roles.role import Reaction, Role
 from unspoken.roles.store import Store
 from unspoken.summation.base import Endpoint, Envelope, Roster
 from unspoken.summation.keys import Identity
@@ -73,14 +73,14 @@ class Helper(Role[_State]):
         self._open(self._state.current, SecretStream(self._root_of(message.attempt)))
         return []
 
-    def _step(self, body: bytes) -> Answer:
+    def _step(self, body: bytes) -> Reaction:
         if (endpoint := self._endpoint) is None:
             raise RuntimeError("There is no attempt under way.")
         before = endpoint.has_forgotten
         envelopes = endpoint.step(body)
         # With a snapshot, so that what the endpoint forgot is gone from the store too, even if the coordinator never
         # ends the attempt.
-        return Answer(envelopes, endpoint.has_forgotten and not before, is_repeated=before)
+        return Reaction(envelopes, endpoint.has_forgotten and not before, is_repeated=before)
 
     def _forget(self) -> None:
         self._state.current = self._endpoint = None

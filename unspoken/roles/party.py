@@ -39,7 +39,7 @@ from unspoken.roles.planned_requests import (
     largest_request,
     protocol_for,
 )
-from unspoken.roles.role import Answer, Role
+from unspoken.roles.role import Reaction, Role
 from unspoken.roles.secrets import PartySecrets
 from unspoken.roles.store import Store, StoreError
 from unspoken.summation.base import Envelope, Roster, address_of
@@ -246,7 +246,7 @@ class Party(Role[_State]):
         key = self._state.prepared.get(request.name, {}).get(request.turn)
         return None if key is None else SecretStream(key)
 
-    def _step(self, body: bytes) -> Answer:
+    def _step(self, body: bytes) -> Reaction:
         course, current = self._course, self._state.current
         if course is None or current is None:
             raise RuntimeError("There is no attempt under way.")
@@ -261,7 +261,7 @@ class Party(Role[_State]):
             self._state.tokens = _Tokens(current.ask.turn, found.places.tobytes(), found.count, str(found.seed))
             self._forget()
             is_new = True
-        return Answer(envelopes, is_new)
+        return Reaction(envelopes, is_new)
 
     def _forget(self) -> None:
         self._state.current = self._course = None

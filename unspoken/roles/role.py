@@ -23,7 +23,7 @@ from unspoken.roles.store import Keeper, MemoryStore, State, Store, Taken, name_
 from unspoken.summation.base import Aborted, Envelope, Message, Rejected
 
 
-class Answer(NamedTuple):
+class Reaction(NamedTuple):
     """What a message leads to."""
 
     envelopes: list[Envelope]
@@ -88,12 +88,12 @@ class Role(ABC, Generic[State]):
         self._last = incoming, envelopes
         return envelopes
 
-    def _answer(self, message: Message) -> Answer:
+    def _answer(self, message: Message) -> Reaction:
         match message:
             case Over():
                 self._forget()
                 self._missing = {}
-                return Answer([], True)
+                return Reaction([], True)
             case Carried(attempt, body):
                 self._check_attempt(attempt)
                 answer = self._step(bytes(body))
@@ -102,7 +102,7 @@ class Role(ABC, Generic[State]):
                 begun: Any = message
                 envelopes = self._begin(begun)
                 self._missing = {}
-                return Answer(carried(envelopes, begun.attempt), True)
+                return Reaction(carried(envelopes, begun.attempt), True)
 
     def _check_attempt(self, attempt: bytes) -> None:
         if attempt != self._attempt:
@@ -182,7 +182,7 @@ class Role(ABC, Generic[State]):
         """Begin an attempt. `Refused` changes nothing."""
 
     @abstractmethod
-    def _step(self, body: bytes) -> Answer:
+    def _step(self, body: bytes) -> Reaction:
         """Take a message of the protocol under way. `Rejected` changes nothing."""
 
     @abstractmethod

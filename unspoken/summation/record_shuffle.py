@@ -231,13 +231,14 @@ class ShuffleCoordinator(ShuffleEndpoint):
     def _note(self, message: Signed) -> None:
         self.state.taken[self.state.stage][message.sender] = evidence(message)
 
-    def _compare(self, message: Signed) -> None:
+    def _contradicts(self, message: Signed) -> bool:
         sender, other = message.sender, evidence(message)
         taken = self.state.taken[STAGES.index(type(message))].get(sender)
         if taken is None or taken.statement == other.statement or sender in self.state.doubled:
-            return
+            return False
         verify(self._roster.parties[sender], other.statement, other.signature, f"party {sender}")
         self.state.doubled[sender] = taken, other
+        return True
 
     def tokens(self) -> npt.NDArray[np.uint8]:
         """The last list (n, 16); `Aborted` unless all parties have confirmed it."""
@@ -253,8 +254,8 @@ class ShuffleCoordinator(ShuffleEndpoint):
     def _step(self, incoming: bytes) -> list[Envelope]:
         if not incoming:
             return []
-        self._take(incoming)
-        return [Envelope(address_of(party), incoming) for party in range(self._parties)]
+        everyone = range(self._parties) if self._take(incoming) else ()
+        return [Envelope(address_of(party), incoming) for party in everyone]
 
 
 class Options(Section):

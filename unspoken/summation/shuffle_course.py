@@ -153,8 +153,11 @@ class ShuffleEndpoint(AbortableEndpoint):
         """The number of tokens of each party; empty until all have submitted theirs."""
         return tuple(self.state.counts)
 
-    def _take(self, incoming: bytes) -> None:
-        """Take a party's message; `Rejected` if it is not due or not signed, `Aborted` if it is signed but wrong."""
+    def _take(self, incoming: bytes) -> bool:
+        """Take a party's message; `Rejected` if it is not due or not signed, `Aborted` if it is signed but wrong.
+
+        False if it only proves a fault of its sender, and is not taken.
+        """
         if len(incoming) > (most := self._session.largest_message):
             raise Rejected(f"a message of {len(incoming):,} bytes came where {most:,} are the most")
         message: Signed = decode(incoming, Announce | Submit | Publish | Confirm)
@@ -164,7 +167,8 @@ class ShuffleEndpoint(AbortableEndpoint):
         if not 0 <= sender < self._parties:
             raise Rejected(f"a message came from party {sender}; the study has {self._parties} parties")
         if self.complete or type(message) is not STAGES[self.state.stage] or sender not in self.waiting_for:
-            self._compare(message)
+            if self._contradicts(message):
+                return False
             raise Rejected(f"{type(message).__name__} came from party {sender} when it was not due")
         verify(self._roster.parties[sender], statement(message), message.signature, f"party {sender}")
         if message.after != self.state.after:
@@ -180,6 +184,7 @@ class ShuffleEndpoint(AbortableEndpoint):
                 self._take_list(message)
             case _:
                 self._take_confirmation(message)
+        return True
 
     def _suspected(self, sender: int) -> tuple[str, ...]:
         """Whom to blame for a message that contradicts earlier ones. Nobody, where the coordinator may have changed
@@ -189,8 +194,9 @@ class ShuffleEndpoint(AbortableEndpoint):
     def _note(self, message: Signed) -> None:
         """Note a message that is due and signed."""
 
-    def _compare(self, message: Signed) -> None:
-        """Compare a message that is not due with the one that was taken in its place."""
+    def _contradicts(self, message: Signed) -> bool:
+        """Note that a sender has signed something else before, if this message proves it."""
+        return False
 
     def _take_key(self, message: Signed) -> None:
         state, sender, body, size = self.state, message.sender, message.body, KEY_BYTES + DIGEST_BYTES

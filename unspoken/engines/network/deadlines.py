@@ -1,4 +1,4 @@
-"""How long a coordinator waits (`Terms`), and what it reports to the person who runs it (`Events`)."""
+"""How long a coordinator waits (`Deadlines`), and what it reports to the person who runs it (`Events`)."""
 
 from __future__ import annotations
 
