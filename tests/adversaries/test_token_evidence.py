@@ -20,7 +20,7 @@ from unspoken.summation.base import Aborted, Envelope, Rejected, SignedStatement
 from unspoken.summation.evidence import convicted, from_json, to_json
 from unspoken.summation.keys import SIGNATURE_BYTES
 from unspoken.summation.mixnet import onion_bytes
-from unspoken.summation.record_shuffle import ShuffleParty
+from unspoken.summation.record_shuffle import ShuffleCoordinator, ShuffleParty
 from unspoken.summation.shuffle_course import (
     STAGES,
     Announce,
@@ -208,6 +208,24 @@ def test_a_run_that_is_given_up_names_who_spoilt_its_lists_and_others_find_the_s
     assert ended.value.blamed == (address_of(GUILTY),)
     assert ended.value.evidence == cast.coordinator.evidence
     assert list(cast.convicted()) == [address_of(GUILTY)]
+
+
+def test_parties_have_the_evidence_that_a_coordinator_hands_on_without_a_look(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ShuffleCoordinator, "_take_confirmation", lambda self, message: None)
+    honest = ShuffleParty._signed
+
+    def signed(self: ShuffleParty, of: type[Signed], body: bytes) -> Envelope:
+        return honest(self, of, bytes(32) if self._index == GUILTY and of is Confirm else body)
+
+    monkeypatch.setattr(ShuffleParty, "_signed", signed)
+    cast = Spoilt(public)
+    with pytest.raises(Aborted):
+        cast.run([])
+    (noticed,) = (party for party in cast.parties.values() if party.evidence)
+    assert list(noticed.blamed) == [address_of(GUILTY)]
+    assert list(convicted_by_study(cast.plan, cast._keys.roster, noticed.evidence)) == [address_of(GUILTY)]
 
 
 def test_a_party_that_comes_twice_is_named_and_convicted(public: Path) -> None:

@@ -1,4 +1,4 @@
-"""Faults that a study got over: its coordinator says whose they were, and others can check it."""
+"""Whoever has noticed a fault says whose it was when the study is over, and others can check it."""
 
 from __future__ import annotations
 
@@ -13,9 +13,18 @@ import unspoken
 from network.town import NAMES, NODES, STUDY, Town
 from unspoken import sites
 from unspoken.cli import app
+from unspoken.engines.network.cards import read_identity
+from unspoken.engines.network.frames import Ending
+from unspoken.engines.network.participant import Finished
+from unspoken.methods.base import Sum
+from unspoken.methods.registry import plan_for
 from unspoken.noise.stream import SecretStream
+from unspoken.roles.planned_requests import protocol_for
+from unspoken.sites.joining import helper_of
 from unspoken.summation.base import Aborted, Envelope, SignedStatement
 from unspoken.summation.compute_nodes import ComputeNodesParty
+from unspoken.summation.keys import public_key
+from unspoken.summation.node_messages import key_statement
 from unspoken.writing import NotWritten
 
 
@@ -48,11 +57,7 @@ def test_who_was_left_out_for_a_fault_is_named_with_the_result(tmp_path: Path, m
     kept = json.loads(told.stdout)["files"]["evidence"]
     assert f"what they signed is in {kept}, for others to check" in told.stderr
     assert unspoken.verify_evidence(kept, town.file).convicted == {"party:0": "it signed two one-time keys"}
-    (tmp_path / "served.json").write_text(told.stdout, encoding="utf-8")
-    checked = CliRunner().invoke(
-        app, ["verify", "--evidence", str(tmp_path / "served.json"), "--study", str(town.file)]
-    )
-    assert "Convicted: St Mary (party 0): it signed two one-time keys." in checked.stdout
+    assert_convicted(town, told.stdout)
 
 
 def test_a_study_that_was_given_up_leaves_what_proves_the_fault(
@@ -86,3 +91,34 @@ def test_a_study_that_was_given_up_leaves_what_proves_the_fault(
     monkeypatch.setattr("unspoken.report.results.write_evidence", full)
     told = CliRunner().invoke(app, command)
     assert (told.exit_code, told.stderr) == (3, "unspoken: there is no total. To blame: party 2 (it lied)\n")
+
+
+def assert_convicted(town: Town, told: str) -> None:
+    """What a command has printed for programs convicts the first party."""
+    file = town.folder / "told.json"
+    file.write_text(told, encoding="utf-8")
+    checked = CliRunner().invoke(app, ["verify", "--evidence", str(file), "--study", str(town.file)])
+    assert "Convicted: St Mary (party 0): it signed two one-time keys." in checked.stdout
+
+
+def test_what_a_helper_has_noticed_is_told_when_the_study_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No coordinator need hand it on, and there may be no result."""
+    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "homes" / NODES[0]))
+    town = Town(tmp_path, "compute-nodes")
+    town.stop()
+    plan, (_, identity) = plan_for(town.study), read_identity(town.key(NAMES[0]))
+    label = protocol_for(plan, Sum(plan.sums[0].name), 0, bytes(15) + b"\1").session.label()
+    keys = [key_statement(label, 0, public_key(bytes([number]) * 32)) for number in (1, 2)]
+    both = tuple(SignedStatement("party:0", key, identity.sign(key)) for key in keys)
+    with helper_of(town.study, None) as helper:
+        helper.role._blame(Aborted("two keys came", {"party:0": "it signed two one-time keys"}, both))
+        joined = helper.joined(Finished(Ending(reason="too few are left")), 0)
+    monkeypatch.setattr(sites, "assist", lambda *given, **named: joined)
+    told = CliRunner().invoke(app, ["assist", str(town.file), "--coordinator", "127.0.0.1:9", "--json"])
+    assert told.exit_code == 3
+    assert json.loads(told.stdout)["blamed"] == ["party:0"]
+    assert_convicted(town, told.stdout)
+    kept = joined.save_evidence(tmp_path / "out")["evidence"]
+    assert list(unspoken.verify_evidence(kept, town.file).convicted) == ["party:0"]

@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,7 @@ from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
     from unspoken.privacy.ledger import Ledger
+    from unspoken.report.endings import Blaming
     from unspoken.report.live import Progress
     from unspoken.sites import CoordinatorAddress, Joined, Told, Viewers
     from unspoken.study import Study
@@ -183,7 +184,6 @@ def serve(
     from unspoken.report import terminal
     from unspoken.sites import Deadlines, Entrance, Events, serve
     from unspoken.study import read_study
-    from unspoken.summation import evidence
 
     study = read_study(path)
     host, port = _place(listen, "--listen", least=0)
@@ -209,8 +209,8 @@ def serve(
     if as_json:
         happened = served.certificate["happened"]
         told = {name: happened[name] for name in ("survivors", "epsilon")}
-        proof = {"blamed": list(served.blamed), "evidence": evidence.to_json(served.evidence)}
-        print_json({"outcome": "released", **told, "bytes": served.outcome.bytes, "files": files, **proof})
+        told |= {"bytes": served.outcome.bytes, "files": files, **_proof(served)}
+        print_json({"outcome": "released", **told})
     else:
         terminal.show_run(served.plan, served.outcome, {}, files)
         print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.")
@@ -281,7 +281,7 @@ def join(
         reason = f"the certificate is not signed, and nothing is written: {joined.disagrees}"
         _print_refused(reason, as_json, account)
         raise Refused(reason)
-    _finish(joined, joined.save(output), as_json, account)
+    _finish(joined, joined.save(output) | joined.save_evidence(output), as_json, account)
 
 
 @explained
@@ -345,7 +345,7 @@ def _finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledge
         survivors = content["happened"]["survivors"] if content else 0
         ended = {"outcome": "released"} if content else {"outcome": "aborted", "reason": joined.reason}
         missing = {"missing": joined.missing} if joined.missing else {}
-        told = {"survivors": survivors, "bytes": joined.sent, "files": files, **missing, **spent}
+        told = {"survivors": survivors, "bytes": joined.sent, "files": files, **missing, **spent, **_proof(joined)}
         told |= vars(signers) if content else {}
         print_json({**ended, **told, "certificate": content})
     else:
@@ -363,6 +363,13 @@ def _finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledge
     if content is None:
         print(f"unspoken: the study ended without a result: {joined.reason}", file=sys.stderr)
         raise typer.Exit(3)
+
+
+def _proof(ended: Blaming) -> dict[str, Any]:
+    """Whom a participant blames, and what they signed, for programs; `unspoken verify --evidence` reads it."""
+    from unspoken.summation import evidence
+
+    return {"blamed": list(ended.blamed), "evidence": evidence.to_json(ended.evidence)}
 
 
 def _viewers(page: str | None) -> Viewers | None:

@@ -68,8 +68,26 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
+class Blaming:
+    """A finished study, as somebody has it who may have noticed faults of others."""
+
+    plan: Plan
+    blamed: dict[str, str]
+    evidence: tuple[SignedStatement, ...]
+
+    def blame_line(self) -> str:
+        """The faults, for people; empty without any."""
+        return "; ".join(f"{spoken(who)} is to blame: {fault}" for who, fault in self.blamed.items())
+
+    def save_evidence(self, folder: Path) -> dict[str, str]:
+        """Write what proves the faults, if there is something. Files of earlier studies stay as they are."""
+        if not self.evidence:
+            return {}
+        return {"evidence": results.write_evidence(self.plan.study, self.blamed, self.evidence, folder)}
+
+
 @dataclass(frozen=True)
-class Served:
+class Served(Blaming):
     """A finished study, as its coordinator has it."""
 
     plan: Plan
@@ -85,21 +103,11 @@ class Served:
     evidence: tuple[SignedStatement, ...] = ()
     """Signed statements that prove them, where there are some (`report.convictions` checks them)"""
 
-    def blame_line(self) -> str:
-        """The faults, for people; empty without any."""
-        return "; ".join(f"{spoken(who)} is to blame: {fault}" for who, fault in self.blamed.items())
-
     def save(self, folder: Path) -> dict[str, str]:
         """Write the model (or the statistics) and the signed certificate. Files of earlier studies stay as they are."""
         return results.write(
             self.file, self.plan.study.name, with_signatures(self.certificate, self.signatures), folder
         )
-
-    def save_evidence(self, folder: Path) -> dict[str, str]:
-        """Write what proves the faults, if there is something. Files of earlier studies stay as they are."""
-        if not self.evidence:
-            return {}
-        return {"evidence": results.write_evidence(self.plan.study, self.blamed, self.evidence, folder)}
 
     def find(self, folder: Path) -> dict[str, str] | None:
         """The files, if they were saved there before."""
@@ -107,7 +115,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Joined:
+class Joined(Blaming):
     """A finished study, as a party or a helper has it."""
 
     plan: Plan
@@ -127,6 +135,10 @@ class Joined:
     """Addresses of others whose signatures came, and are of another certificate than this"""
     run: str = ""
     """The name of the study's run in the party's ledger"""
+    blamed: dict[str, str] = field(default_factory=dict)
+    """The faults that ended attempts at this participant, by address, as far as this process has seen them"""
+    evidence: tuple[SignedStatement, ...] = ()
+    """Signed statements that prove them, where there are some (`report.convictions` checks them)"""
 
     def signers(self) -> Signers:
         """Who has signed the certificate that it has."""

@@ -20,7 +20,10 @@ from typing import Any, ClassVar, Generic, NamedTuple
 from unspoken.methods.parameters import Refused
 from unspoken.roles.messages import Carried, Over, carried, unpacked
 from unspoken.roles.store import Keeper, MemoryStore, State, Store, Taken, name_of
-from unspoken.summation.base import Aborted, Envelope, Message, Rejected
+from unspoken.summation.base import Aborted, Envelope, Message, Rejected, SignedStatement
+
+_MOST_STATEMENTS = 64
+"""The most statements that are remembered as evidence, since a liar may end attempts as often as it likes"""
 
 
 class Reaction(NamedTuple):
@@ -55,6 +58,10 @@ class Role(ABC, Generic[State]):
         self._taken: list[Taken] = []
         self._missing: dict[bytes, int] = {}
         """Messages that their senders must repeat: each one's name, and its place among the messages taken"""
+        self.blamed: dict[str, str] = {}
+        """The faults that ended attempts, by address, as far as this process has seen them"""
+        self.evidence: tuple[SignedStatement, ...] = ()
+        """Signed statements that prove them, where there are some (`roles.evidence` checks them)"""
         self._restore()
 
     def receive(self, incoming: bytes) -> list[Envelope]:
@@ -74,7 +81,8 @@ class Role(ABC, Generic[State]):
             envelopes, is_new, is_repeated = self._answer(message)
         except (Refused, Rejected):
             raise
-        except Aborted:
+        except Aborted as ended:
+            self._blame(ended)
             self._keep(self._ended)
             raise
         except BaseException:
@@ -107,6 +115,12 @@ class Role(ABC, Generic[State]):
     def _check_attempt(self, attempt: bytes) -> None:
         if attempt != self._attempt:
             raise Rejected("a message of an attempt that is not under way came")
+
+    def _blame(self, ended: Aborted) -> None:
+        """Remember who is to blame for the end of an attempt."""
+        self.blamed |= ended.faults or dict.fromkeys(ended.blamed, str(ended))
+        new = tuple(each for each in ended.evidence if each not in self.evidence)
+        self.evidence = (self.evidence + new)[:_MOST_STATEMENTS]
 
     def _ended(self) -> None:
         """The attempt is given up."""

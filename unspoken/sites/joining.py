@@ -190,7 +190,9 @@ class Participant:
 
     def joined(self, finished: Finished, sent: int) -> Joined:
         """The finished study, after so many bytes of messages."""
-        return joined_of(finished, self.plan, self.roster, sent, self.role if isinstance(self.role, Party) else None)
+        party = self.role if isinstance(self.role, Party) else None
+        joined = joined_of(finished, self.plan, self.roster, sent, party)
+        return replace(joined, blamed=dict(self.role.blamed), evidence=self.role.evidence)
 
 
 def _take_part(who: Participant, where: CoordinatorAddress, told: Told, patience: float) -> Joined:
