@@ -64,13 +64,13 @@ class Helper(Role[_State]):
     def _attempt(self) -> bytes | None:
         return None if self._state.current is None else self._state.current.assist.attempt
 
-    def _begin(self, message: Assist) -> list[Envelope]:
+    def _begin(self, assist: Assist) -> list[Envelope]:
         """Begin a new attempt, and forget the one before."""
-        if message.attempt <= self._state.last:
-            raise Refused(f'"{message.name}" comes with an attempt that is not newer than those before.')
-        check_planned(self._plan, assisted(message), message.turn)
-        self._state = _State(message.attempt, _Attempt(message))
-        self._open(self._state.current, SecretStream(self._root_of(message.attempt)))
+        if assist.attempt <= self._state.last:
+            raise Refused(f'"{assist.name}" comes with an attempt that is not newer than those before.')
+        check_planned(self._plan, assisted(assist), assist.turn)
+        self._state = _State(assist.attempt, _Attempt(assist))
+        self._open(self._state.current, SecretStream(self._root_of(assist.attempt)))
         return []
 
     def _step(self, body: bytes) -> Reaction:

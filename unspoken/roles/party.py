@@ -163,9 +163,8 @@ class Party(Role[_State]):
         """The number of this party's vectors that have left for each total, by its name."""
         return dict(self._state.sent)
 
-    def _begin(self, message: Ask) -> list[Envelope]:
+    def _begin(self, ask: Ask) -> list[Envelope]:
         """Begin a new attempt, and send nothing more of the one before."""
-        ask = message
         if ask.attempt <= self._state.last:
             raise Refused(f'the request for "{ask.name}" comes with an attempt that is not newer than those before.')
         request = request_of(ask)

@@ -15,6 +15,7 @@ their senders have repeated them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, NamedTuple
 
 from unspoken.methods.parameters import Refused
@@ -128,10 +129,10 @@ class Role(ABC, Generic[State]):
         self._last = b"", []
         self._keeper.replace(self._snapshot(*self._last))
 
-    def _keep(self, kept: Any) -> None:
+    def _keep(self, store: Callable[[], None]) -> None:
         """Store something; if that fails, go back to the state before."""
         try:
-            kept()
+            store()
         except BaseException:
             self._restore()
             raise
@@ -192,7 +193,7 @@ class Role(ABC, Generic[State]):
         """The attempt under way."""
 
     @abstractmethod
-    def _begin(self, message: Any) -> list[Envelope]:
+    def _begin(self, asked: Any, /) -> list[Envelope]:
         """Begin an attempt. `Refused` changes nothing."""
 
     @abstractmethod
