@@ -28,10 +28,10 @@ from unspoken.data.parties import dealt_parties, named_groups, number_parties
 from unspoken.data.public import as_named, with_public
 from unspoken.data.scaling import Scaling
 from unspoken.errors import PrivacyWarning
-from unspoken.methods.registry import METHODS
+from unspoken.methods.registry import METHODS, checked_plan, method_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.certificate import certificate
-from unspoken.report.remarks import remarks
+from unspoken.report.remarks import before_a_run, on_predictions
 from unspoken.simulation import Simulation, simulate_records, sizes_of, warn
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers, Labels
@@ -59,11 +59,13 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         if public is not None:
             rows = as_named(public, getattr(self, "feature_names_in_", None), self._party_column)
             self._study = with_public(self._study, rows, self._scaling.apply)
-        simulation = simulate_records(self._study, records, parties, ledger=self.ledger)
-        self._keep(simulation)
-        outside = self._scaling.remarks(features, names)
+        # Said before anything is charged: who turns warnings into errors has spent nothing.
+        method = method_for(self._study)
+        known = before_a_run(checked_plan(method), records)
+        warn([*self._scaling.remarks(features, names), *known], stacklevel=3)
+        self._keep(simulate_records(self._study, records, parties, method=method, ledger=self.ledger))
         classes = getattr(self, "classes_", None)
-        warn([*outside, *remarks(simulation.plan, records, self._release, classes=classes)], stacklevel=3)
+        warn(on_predictions(self._study, self._release, records, classes), stacklevel=3)
 
     def _keep(self, simulation: Simulation) -> None:
         self._release = simulation.outcome.release
@@ -125,6 +127,8 @@ def _refuse(unserved: dict[str, Any]) -> None:
     unserved = {name: value for name, value in unserved.items() if name != "sample_weight" or value is not None}
     if "sample_weight" in unserved:
         raise TypeError("sample_weight is not supported: the promise needs records of equal weight; leave it out.")
+    if "public" in unserved:
+        raise TypeError("public is for classifiers: a regression makes no use of public records; leave it out.")
     if unserved:
         raise TypeError(f"fit() got an unexpected keyword argument {next(iter(unserved))!r}")
 

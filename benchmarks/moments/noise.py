@@ -16,7 +16,7 @@ from benchmarks.common import Numbers, claim, conclude, options, say, show_table
 from benchmarks.moments.data import Split
 from benchmarks.studies import Records, Study, deal, plan_of, run_records, share_right, study
 from unspoken.methods.planning.directions import signal_of
-from unspoken.methods.planning.expectation import doubt
+from unspoken.methods.planning.expectation import hidden
 
 TIMES = (1.0, 1.9, 2.1, 4.0, 8.0, 16.0)
 """X over √(d(K − 1))"""
@@ -68,7 +68,7 @@ def measure(name: str, runs: int) -> list[dict[str, float]]:
             right = share_right(agreed, release, found.test, found.test_labels)
             gains.append(100.0 * (right - float(np.bincount(found.test_labels).max()) / len(found.test_labels)))
         row = {"times": times, "gain": float(np.mean(gains)), "error": float(np.std(gains) / np.sqrt(runs))}
-        rows.append({**row, "warns": doubt(plan_of(agreed)) is not None})
+        rows.append({**row, "warns": hidden(plan_of(agreed)) < 1.0})
         say(f"{name}, X = {times:g}√(d(K − 1)): {row['gain']:+.1f} ± {row['error']:.1f}")
     return rows
 

@@ -123,3 +123,18 @@ def test_a_regression_is_measured_on_a_test_file_and_split_by_its_labels(tasks: 
     assert complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--split", "dirichlet:1").startswith(
         "the split is 'dirichlet:1', but a regression has no classes to draw; use iid or by-class."
     )
+
+
+def test_what_is_known_before_is_said_before_the_run(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By public facts and by the records: nothing is charged or written by then."""
+
+    def ended(*arguments: Any, **options: Any) -> None:
+        raise Aborted("there is no total")
+
+    changed(folder, "epsilon = 3.0", "epsilon = 0.001")
+    changed(folder, "max = 110", "max = 5000")
+    monkeypatch.setattr("unspoken.simulation.simulate_records", ended)
+    lines = in_process(folder, "simulate", "study.toml", "--data", "train.csv").stderr.splitlines()
+    assert lines[0].startswith("unspoken: note: the noise hides almost all that the ")
+    assert lines[1].startswith("unspoken: note: column 'age': all values lie within a tenth of the study's bounds")
+    assert lines[2:] == ["unspoken: there is no total"]

@@ -16,6 +16,7 @@ from unspoken.comparison import (
     Comparison,
     Point,
     interval,
+    naming_variants,
     points_of,
     run_comparison,
     running,
@@ -190,6 +191,24 @@ def test_a_method_has_several_variants() -> None:
             with_variants(agreed, [wrong])
     with pytest.raises(StudyError, match=r'is "strongg", but should be one of.*"strong"'):
         study_for(agreed, "strongg", 1.0)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('weak = { method = "helmet", regularization = -1 }', "weak.regularization is -1, but should be"),
+        ('weak = { method = "helmt" }', 'weak.method is "helmt", but should be one of'),
+        ("weak = { regularization = 1.0 }", "weak names no method"),
+    ],
+)
+def test_a_mistake_in_a_line_of_the_command_is_not_said_to_be_in_the_study_file(text: str, problem: str) -> None:
+    agreed = with_variants(study(method="helmet"), [text])
+    with pytest.raises(UnspokenError) as caught, naming_variants(agreed, [text]):
+        study_for(agreed, "weak", 1.0)
+    assert str(caught.value).startswith(f"--variant is {text!r}, in which {problem}")
+    # A section of the file's own is the file's mistake.
+    with pytest.raises(StudyError, match=rf"{agreed.source}: \[compare\] weak"), naming_variants(agreed, []):
+        study_for(agreed, "weak", 1.0)
 
 
 def test_several_numbers_of_parties_are_compared() -> None:

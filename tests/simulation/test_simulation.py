@@ -228,3 +228,18 @@ def test_a_data_frame_that_does_not_fit_is_told(arguments: dict[str, Any], messa
 def test_arrays_have_no_column_of_parties() -> None:
     with pytest.raises(UnspokenError, match=r"^groups is 'ward', but only a data frame has columns; name the party of"):
         unspoken.simulate(STUDY, FEATURES, LABELS, "ward")
+
+
+def test_a_study_of_a_matrix_takes_a_test_frame_by_the_names_of_the_other() -> None:
+    """It names no columns itself: what would be another feature in each frame is put in order, or refused."""
+    rng = np.random.default_rng(0)
+    features = rng.normal(scale=0.3, size=(2_000, 3))
+    frame = pd.DataFrame(features, columns=["a", "b", "c"])
+    labels, groups = (features[:, 0] > 0).astype(int), np.arange(2_000) % 10
+    agreed = changed(privacy={"epsilon": 20.0}, method={"name": "moments"})
+    with_frames = {"X": frame, "y": labels, "groups": groups, "y_test": labels}
+    done = unspoken.simulate(agreed, **with_frames, X_test=frame[["c", "b", "a"]])
+    assert done.metrics["accuracy"] > 0.9
+    for wrong in (frame.rename(columns={"a": "z"}), frame.assign(z=1.0)):
+        with pytest.raises(UnspokenError, match=r"^X_test has 'z' among its columns, but X has not; give both the"):
+            unspoken.simulate(agreed, **with_frames, X_test=wrong)

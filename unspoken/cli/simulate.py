@@ -84,14 +84,15 @@ def simulate(
     from unspoken.data.files import read_records
     from unspoken.methods.registry import answerable, plan_for
     from unspoken.report import terminal
-    from unspoken.report.remarks import remarks
+    from unspoken.report.remarks import before_a_run, on_predictions
     from unspoken.simulation import check_engine, simulate_folder, simulate_records
 
     check_engine(engine, address)
-    plan_for(study)
+    planned = plan_for(study)
     account = None if ledger is None else ledger_for(ledger, dataset, data)
     found = _found(study, data, parties_by, split, seed)
     held_out = None if test is None else read_records(test, study)
+    remark(before_a_run(planned, None if found is None else found[0]))
     with terminal.progress_bar(quiet=as_json) as progress, leaving(_left(account, checkpoint)):
         settings: dict[str, Any] = {
             "drop": drop,
@@ -119,8 +120,8 @@ def simulate(
             terminal.show_run(result.plan, result.outcome, result.metrics, files)
             if not Path(files["certificate"]).name.startswith(f"{study.name}.certificate"):
                 terminal.show_remarks(["Files of earlier runs are there too, as they were; these have a number."])
-    said = remarks(result.plan, train, result.outcome.release, held_out)
-    remark(text for text in said if text not in result.plan.notes)
+    if (scored := train if held_out is None else held_out) is not None:
+        remark(on_predictions(study, result.outcome.release, scored))
     if result.private is not None and not as_json:
         terminal.show_private_analysis(result.private)
 

@@ -8,7 +8,7 @@ from unspoken.comparison.arrays import Compared, compare
 from unspoken.comparison.cells import Cell, ComparedRun, Comparison, cells_of
 from unspoken.comparison.points import Point, interval, metric_of, points_of
 from unspoken.comparison.running import run_comparison
-from unspoken.comparison.variants import study_for, with_variants
+from unspoken.comparison.variants import naming_variants, study_for, with_variants
 
 __all__ = [
     "Cell",
@@ -20,6 +20,7 @@ __all__ = [
     "compare",
     "interval",
     "metric_of",
+    "naming_variants",
     "points_of",
     "run_comparison",
     "study_for",

@@ -15,7 +15,7 @@ from unspoken.comparison.running import Progress, run_comparison
 from unspoken.data.files import DataError
 from unspoken.data.public import with_public
 from unspoken.report.remarks import on_records
-from unspoken.simulation import parties_of, records_of, warn
+from unspoken.simulation import in_order, parties_of, records_of, warn
 from unspoken.study import Study, study_of
 
 if TYPE_CHECKING:
@@ -91,12 +91,12 @@ def compare(
     if groups is not None and (parties or (resplit and hold_out is None)):
         raise DataError("groups says whose records are whose; leave parties and resplit out.")
     if public is not None:
-        study = with_public(study, public)
+        study = with_public(study, in_order(public, X, study, "public"))
     train = records_of(X, y, study, "training")
     compared = Comparison(
         study,
         train,
-        None if X_test is None else records_of(X_test, y_test, study, "test"),
+        None if X_test is None else records_of(in_order(X_test, X, study, "X_test"), y_test, study, "test"),
         tuple(dict.fromkeys(methods)),
         tuple(dict.fromkeys(map(float, epsilons))),
         repeats,
@@ -107,8 +107,8 @@ def compare(
         hold_out=hold_out,
         resplit=resplit,
     )
+    warn(on_records(study, train), stacklevel=2)
     runs = run_comparison(compared, jobs=jobs, progress=progress, engine=engine, address=address)
-    warn([*on_records(study, train)], stacklevel=2)
     return Compared(tuple(runs))
 
 

@@ -16,7 +16,7 @@ from unspoken.data.splits import split, stratified
 from unspoken.errors import UnspokenError
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import method_for, plan_for
-from unspoken.report.remarks import on_noise, on_predictions
+from unspoken.report.remarks import on_predictions
 from unspoken.simulation import simulate_records
 from unspoken.study import Study
 from unspoken.types import Integers
@@ -188,7 +188,7 @@ class Worker:
             bytes=done.outcome.bytes,
             seconds=done.outcome.seconds,
             metrics=metrics,
-            remarks=[*on_noise(done.plan), *on_predictions(study, done.outcome.release, test or train)],
+            remarks=[*done.plan.doubts, *on_predictions(study, done.outcome.release, test or train)],
         )
 
     def _error(self, study: Study, released: Any, train: Records) -> dict[str, float]:

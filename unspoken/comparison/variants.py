@@ -9,7 +9,8 @@ baseline, although by default it would compute something else.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from unspoken.errors import UnspokenError
@@ -28,15 +29,35 @@ def with_variants(study: Study, texts: Sequence[str], option: str = "--variant")
     """The study with more sections [compare.NAME], each from a line of TOML: NAME = { method = "…", key = … }."""
     sections = dict(study.compare)
     for text in texts:
-        try:
-            added = tomllib.loads(text)
-        except tomllib.TOMLDecodeError:
-            added = {}
+        added = _sections_in(text)
         if not added or not all(isinstance(keys, dict) for keys in added.values()):
             example = 'strong = { method = "helmet", regularization = 1.0 }'
             raise UnspokenError(f"{option} is {text!r}, but should be a name and its keys, such as {example}.")
         sections |= added
     return study.model_copy(update={"compare": sections})
+
+
+@contextmanager
+def naming_variants(study: Study, texts: Sequence[str], option: str = "--variant") -> Iterator[None]:
+    """Reports a mistake in one of these lines as the option's: the study file, which the message would name, has none
+    of them."""
+    try:
+        yield
+    except StudyError as error:
+        section, name = (*error.place, "", "")[:2]
+        text = next((text for text in texts if section == "compare" and name in _sections_in(text)), None)
+        if text is None:
+            raise
+        problem = str(error).removeprefix(f"{study.source}: ").removeprefix("[compare] ")
+        raise UnspokenError(f"{option} is {text!r}, in which {problem}") from None
+
+
+def _sections_in(text: str) -> dict[str, Any]:
+    """The sections in a line of TOML; none if it is no TOML."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        return {}
 
 
 def method_of(study: Study, variant: str) -> str:

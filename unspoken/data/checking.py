@@ -6,7 +6,7 @@ The result is for the holder's eyes only: it is not protected by noise, and must
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
@@ -120,6 +120,22 @@ def check(
     if len(table) == 0:
         raise DataError(f"{table.source}: has no records; at least one is needed.")
     return _check_table(study, table)
+
+
+def wide_bounds(names: Sequence[str], scaled: Floats, whose: str) -> str | None:
+    """A remark if the values of a quarter of the columns or more, scaled to [−1, 1], use less than a tenth of their
+    bounds. Columns with one value only do not count."""
+    if not names:
+        return None
+    spans = np.ptp(scaled, axis=0) / 2.0
+    narrow = [name for name, span in zip(names, spans.tolist(), strict=True) if 0.0 < span < MANY]
+    if len(narrow) < _NARROW * len(names):
+        return None
+    more = "" if len(narrow) <= _LISTED else f" and {len(narrow) - _LISTED:,} more"
+    return (
+        f"{', '.join(narrow[:_LISTED])}{more}: all values lie within a tenth of {whose} bounds or less, so that noise "
+        "hides much of what they say"
+    )
 
 
 def frame_of(data: Any, labels: Any, study: Study) -> pd.DataFrame:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.data.checking import MANY
+from unspoken.data.checking import MANY, wide_bounds
 from unspoken.data.columns import percent
 from unspoken.study.columns import LARGEST_BOUND, SMALLEST_RANGE
 from unspoken.types import Floats
@@ -58,7 +58,7 @@ class Scaling:
         return {**attributes, "coef_": weights * 2.0 / (high - low), "intercept_": attributes["intercept_"] - shift}
 
     def remarks(self, features: Floats, names: Sequence[str]) -> Iterator[str]:
-        """Remarks on features that had many values clipped."""
+        """Remarks on features of which many values are clipped, or whose bounds are far too wide."""
         if self.bounds is None:
             return
         low, high = self.bounds
@@ -66,8 +66,10 @@ class Scaling:
         for place in np.flatnonzero(shares >= MANY).tolist():
             yield (
                 f"feature {str(names[place])!r}: {percent(float(shares[place]))} of the values lie outside the bounds "
-                f"{low[place]:g} to {high[place]:g} and were clipped to them; correct the values or the bounds"
+                f"{low[place]:g} to {high[place]:g} and are clipped to them; correct the values or the bounds"
             )
+        if text := wide_bounds([f"feature {str(name)!r}" for name in names], self.apply(features), "the"):
+            yield f"{text}; give closer ones, if they are publicly known"
 
 
 def _in_order(bound: Any, names: Sequence[str]) -> Floats:

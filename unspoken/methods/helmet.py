@@ -41,7 +41,7 @@ from unspoken.methods.helmet_rules import (
     total_sensitivity,
 )
 from unspoken.methods.helmet_tuning import choose
-from unspoken.methods.planning import DeclaredSum, Plan, make_plan
+from unspoken.methods.planning import DeclaredSum, Plan, make_plan, with_doubts
 from unspoken.methods.planning.mechanisms import IndependentNoise, Mechanism, NoiseShares
 from unspoken.methods.releases import LinearModel
 from unspoken.study import Section, Study, Template
@@ -158,6 +158,8 @@ learner = "softmax"           # or "logistic", "svm"
         facts["noise_multiplier"] = plan.sums[0].noise_std / plan.sums[0].sensitivity
         if self.study.data.has_intercept:
             facts["constant"] = self.study.data.constant
+        if self.options.regularization is None:
+            plan = with_doubts(plan, self._levelled())
         return replace(plan, facts={key: value for key, value in facts.items() if value is not None})
 
     def _notes(self) -> Iterator[str]:
@@ -174,7 +176,8 @@ learner = "softmax"           # or "logistic", "svm"
         if data.has_intercept and data.constant != 1.0:
             yield f"for the intercept {data.constant:g} is appended to each record, by a rule"
         yield from self._faint()
-        yield from self._levelled()
+        if self.options.regularization is not None:
+            yield from self._levelled()
 
     def _faint(self) -> Iterator[str]:
         """A note on a regularisation that leaves models nothing to say."""

@@ -1,47 +1,36 @@
-"""Remarks on records that hardly fit their study, for whoever holds the records. They are in no certificate."""
+"""Remarks for whoever holds the records: on records that hardly fit their study and noise that hides what they say,
+before a run, and on a model that says nothing, after it. Those on records are in no certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from unspoken.data.bounding import lengths_of
-from unspoken.data.checking import MANY
+from unspoken.data.checking import MANY, wide_bounds
 from unspoken.data.columns import percent
 from unspoken.data.records import Records
 from unspoken.methods.planning import Plan
-from unspoken.methods.planning.expectation import doubt
 from unspoken.methods.releases import Release
-from unspoken.study import Study
+from unspoken.study import Column, Study
+
+_RANGED = ("number", "date")
 
 
-def remarks(
-    plan: Plan,
-    train: Records | None,
-    release: Release,
-    scored: Records | None = None,
-    classes: Sequence[object] | None = None,
-) -> list[str]:
-    """All remarks on a run: on its records, if they are in memory, on its noise, and on its model, by what it predicts
-    for `scored` (by default the records it learnt from). `classes` are the labels if the study has their number only.
-    """
-    scored = train if scored is None else scored
-    return [
-        *(() if train is None else on_records(plan.study, train)),
-        *on_noise(plan),
-        *(() if scored is None else on_predictions(plan.study, release, scored, classes)),
-    ]
+def before_a_run(plan: Plan, train: Records | None) -> list[str]:
+    """What is known before anything is spent: about the records, if they are in memory, and by public facts."""
+    return [*plan.doubts, *(() if train is None else on_records(plan.study, train))]
 
 
 def on_records(study: Study, records: Records) -> Iterator[str]:
-    """Remarks on records that were clipped."""
+    """Remarks on records that are clipped, or hidden by noise that bounds far away ask for."""
     for name, share in records.outside.items():
         if share >= MANY:
             column = (study.data.columns or {})[name]
             bounds = f"{column.shown(column.low)} to {column.shown(column.high)}"
             yield (
-                f"column {name!r}: {percent(share)} of the values lie outside the study's bounds {bounds} and were "
+                f"column {name!r}: {percent(share)} of the values lie outside the study's bounds {bounds} and are "
                 "clipped to them; correct the values or agree on other bounds (`unspoken check` says which)"
             )
     if study.task == "regression" and study.data.label_bounds is not None:
@@ -49,24 +38,41 @@ def on_records(study: Study, records: Records) -> Iterator[str]:
         share = float(((records.labels < low) | (records.labels > high)).mean())
         if share >= MANY:
             yield (
-                f"{percent(share)} of the labels lie outside the study's label_bounds {low:g} to {high:g} and were "
+                f"{percent(share)} of the labels lie outside the study's label_bounds {low:g} to {high:g} and are "
                 "clipped to them; correct the labels or agree on other bounds"
             )
+    if study.data.columns is not None:
+        yield from _on_wide_bounds(study.data.columns, records)
+    yield from _on_lengths(study, records)
+
+
+def _on_wide_bounds(columns: Mapping[str, Column], records: Records) -> Iterator[str]:
+    """Columns of whose bounds the values use a small part."""
+    places = np.cumsum([0, *(column.width for column in columns.values())]).tolist()
+    ranged = {
+        name: place for (name, column), place in zip(columns.items(), places, strict=False) if column.kind in _RANGED
+    }
+    used = records.features[:, list(ranged.values())]
+    if text := wide_bounds([f"column {name!r}" for name in ranged], used, "the study's"):
+        yield f"{text}; agree on closer ones (`unspoken check` says which)"
+
+
+def _on_lengths(study: Study, records: Records) -> Iterator[str]:
+    """Records that are longer than the norm, or far shorter."""
     lengths = lengths_of(records.features, study.data)
-    share = float((lengths > study.data.norm * (1.0 + 1e-9)).mean())
+    share, middle = float((lengths > study.data.norm * (1.0 + 1e-9)).mean()), float(np.median(lengths))
     if share >= MANY:
-        middle = float(np.median(lengths))
         yield (
-            f"{percent(share)} of the records are longer than the study's norm = {study.data.norm:.6g} and were "
+            f"{percent(share)} of the records are longer than the study's norm = {study.data.norm:.6g} and are "
             f"clipped to it (half of all are longer than {middle:.3g}); scale features by public "
             "bounds (estimators do so: bounds=(low, high)), or raise the norm"
         )
-
-
-def on_noise(plan: Plan) -> Iterator[str]:
-    """A remark on noise that leaves hardly anything to be learnt, by public facts: the plan says so, too."""
-    if (found := doubt(plan)) is not None:
-        yield found
+    is_chosen = study.task != "statistics" and not study.data.is_table and study.described.needs_norm(study)
+    if is_chosen and middle < MANY * study.data.norm:
+        yield (
+            f"half of the records are shorter than {middle:.3g}, but the noise is that of records of the study's norm "
+            f"= {study.data.norm:.6g}; agree on a smaller norm, or scale features by public bounds"
+        )
 
 
 def on_predictions(

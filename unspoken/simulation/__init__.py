@@ -3,7 +3,7 @@
 `runs` runs them, on this machine or on a cluster; `arrays` and `computing` are the doors from Python.
 """
 
-from unspoken.simulation.arrays import parties_of, records_of, simulate, sizes_of, warn
+from unspoken.simulation.arrays import in_order, parties_of, records_of, simulate, sizes_of, warn
 from unspoken.simulation.computing import Computation, FunctionalMechanism, compute, functional_mechanism
 from unspoken.simulation.runs import CHOSEN_BLINDLY, Simulation, check_engine, simulate_folder, simulate_records
 from unspoken.simulation.tuning import Tuned, tune
@@ -17,6 +17,7 @@ __all__ = [
     "check_engine",
     "compute",
     "functional_mechanism",
+    "in_order",
     "parties_of",
     "records_of",
     "simulate",

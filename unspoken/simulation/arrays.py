@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +17,9 @@ from unspoken.data.public import with_public
 from unspoken.data.tables import Table
 from unspoken.engines.conditions import Progress
 from unspoken.errors import DataWarning
+from unspoken.methods.registry import checked_plan, method_for, plan_for
 from unspoken.privacy.ledger import Ledger
-from unspoken.report.remarks import remarks
+from unspoken.report.remarks import before_a_run, on_predictions
 from unspoken.simulation.runs import Simulation, simulate_folder, simulate_records
 from unspoken.study import LARGEST_COUNT, Study, study_of
 from unspoken.types import Integers
@@ -50,12 +51,14 @@ def simulate(
 
     The study is a `Study`, a study file's path, or its content as a dictionary. Its number of parties must equal the
     number of distinct groups. A data frame has the study's columns, and the label's unless y has the labels; `groups`
-    may be the name of a column that names the parties. Statistics need no y. Metrics are measured on the test records,
-    if given. `public` has public records without labels, in place of a file that the study's [data] names. With a
-    `checkpoint` file, an interrupted run resumes where it stopped, and no budget is spent twice. A
-    `private_analysis` computes what a vote cost on these records, which is secret. With `processes`, each tallier of a
-    vote runs in its own process. A `ledger` is charged before the run begins, and adds up what all runs on the same
-    records cost. Records that hardly fit the study cause a `DataWarning`.
+    may be the name of a column that names the parties. A study of a matrix names no columns: it takes those of a data
+    frame X as they stand, and those of `X_test` and `public` by the names that X has. Statistics need no y. Metrics
+    are measured on the test records, if given. `public` has public records without labels, in place of a file that
+    the study's [data] names. With a `checkpoint` file, an interrupted run resumes where it stopped, and no budget is
+    spent twice. A `private_analysis` computes what a vote cost on these records, which is secret. With `processes`,
+    each tallier of a vote runs in its own process. A `ledger` is charged before the run begins, and adds up what all
+    runs on the same records cost. A `DataWarning` says before that if records hardly fit the study, or noise hides
+    much of what they say, and afterwards if the model says nothing.
 
     If X is a folder's path, each Parquet file in it is a party, and only a few are in memory at once. With the
     engine "ray" blocks of parties run on a cluster: the one at `address`, or one that is started for this run.
@@ -64,8 +67,8 @@ def simulate(
     if X_test is None and y_test is not None:
         raise DataError("y_test is given without X_test; give both, or neither.")
     if public is not None:
-        study = with_public(study, public)
-    test = None if X_test is None else records_of(X_test, y_test, study, "test")
+        study = with_public(study, in_order(public, X, study, "public"))
+    test = None if X_test is None else records_of(in_order(X_test, X, study, "X_test"), y_test, study, "test")
     settings: dict[str, Any] = {
         "drop": drop,
         "seed": seed,
@@ -80,11 +83,16 @@ def simulate(
     if isinstance(X, str | Path):
         if y is not None or groups is not None:
             raise DataError(f"X is the folder {X}, which says whose records are whose; leave y and groups out.")
+        warn(before_a_run(plan_for(study), None), stacklevel=2)
         records, done = None, simulate_folder(study, Path(X), test, **settings)
     else:
         records = records_of(X, y, study, "training")
-        done = simulate_records(study, records, parties_of(study, groups, X, len(records)), test, **settings)
-    warn(remarks(done.plan, records, done.outcome.release, test), stacklevel=2)
+        parties = parties_of(study, groups, X, len(records))
+        method = method_for(study)
+        warn(before_a_run(checked_plan(method), records), stacklevel=2)
+        done = simulate_records(study, records, parties, test, method=method, **settings)
+    if (scored := records if test is None else test) is not None:
+        warn(on_predictions(study, done.outcome.release, scored), stacklevel=2)
     return done
 
 
@@ -100,6 +108,20 @@ def parties_of(study: Study, groups: Any, features: Any, records: int) -> Intege
     return parties
 
 
+def in_order(rows: Any, like: Any, study: Study, name: str) -> Any:
+    """Rows of a matrix study with the columns of another data frame, in its order; anything else as it is.
+
+    A study of a matrix names no columns. So two data frames must agree on which feature is which.
+    """
+    if study.data.is_table or not (hasattr(rows, "columns") and hasattr(like, "columns")):
+        return rows
+    ours, wanted = list(rows.columns), list(like.columns)
+    if sorted(map(str, ours)) != sorted(map(str, wanted)) or len({*wanted}) < len(wanted):
+        other = next((repr(each) for each in ours if each not in wanted), "other names or numbers of them")
+        raise DataError(f"{name} has {other} among its columns, but X has not; give both the same columns, each once.")
+    return rows[wanted]
+
+
 def records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
     """The records in arrays or a data frame, checked against the study; `which` names them in messages."""
     if study.data.is_table:
@@ -107,7 +129,7 @@ def records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
     return check_arrays(features, labels, study, f"the {which} arrays")
 
 
-def warn(texts: Sequence[str], stacklevel: int) -> None:
+def warn(texts: Iterable[str], stacklevel: int) -> None:
     """Python warnings of these remarks, each once."""
     for text in texts:
         warnings.warn(f"{text[:1].upper()}{text[1:]}.", DataWarning, stacklevel=stacklevel + 1)

@@ -1,8 +1,8 @@
 """Plans: the sums that a method declares, the noise that they need, and the guarantee that follows, all before any data
 is read."""
 
-from unspoken.methods.planning.making import make_plan
+from unspoken.methods.planning.making import make_plan, with_doubts
 from unspoken.methods.planning.plan import Plan
 from unspoken.methods.planning.sums import DeclaredSum, OtherRelease, PlannedSum, RecordSampling
 
-__all__ = ["DeclaredSum", "OtherRelease", "Plan", "PlannedSum", "RecordSampling", "make_plan"]
+__all__ = ["DeclaredSum", "OtherRelease", "Plan", "PlannedSum", "RecordSampling", "make_plan", "with_doubts"]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 from unspoken.arithmetic import MOST_POOLED, floating_point_slack
 from unspoken.methods.planning.budget import budget, epsilon_for, trust_of
-from unspoken.methods.planning.expectation import doubt
+from unspoken.methods.planning.expectation import doubts
 from unspoken.methods.planning.plan import FREE_ATTEMPTS, Plan, agreed_protocol
 from unspoken.methods.planning.scales import scales
 from unspoken.methods.planning.sums import DeclaredSum, OtherRelease, PlannedSum, contributions_apart, drawn_by
@@ -159,7 +159,13 @@ def state_plan(
         problem = f'is "{study.privacy.adjacency}", but "{method}" promises for {units}; use "{proven}"'
         raise study.error("privacy.adjacency", problem)
     plan = Plan(study, method, sums, guarantee, setting.slack, (), others)
-    return replace(plan, notes=notes + setting.notes + cautions(plan))
+    return with_doubts(replace(plan, notes=notes + setting.notes + cautions(plan)), doubts(plan))
+
+
+def with_doubts(plan: Plan, found: Iterable[str]) -> Plan:
+    """The plan with notes that say, before anything is spent, why little or nothing may be learnt."""
+    told = tuple(found)
+    return replace(plan, notes=plan.notes + told, doubts=plan.doubts + told)
 
 
 def _spend_of(
@@ -345,8 +351,6 @@ def cautions(plan: Plan) -> tuple[str, ...]:
         )
     elif epsilon > integer.LARGEST_PLANNED_EPSILON and plan.sums:
         cautions.append(f"epsilon is taken as {integer.LARGEST_PLANNED_EPSILON:g}, the largest that is planned for")
-    if (found := doubt(plan)) is not None:
-        cautions.append(found)
     drowned = [f'"{scale.release}"' for scale in scales(plan) if scale.drowns]
     if drowned and study.task == "statistics":
         cautions.append(

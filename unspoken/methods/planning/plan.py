@@ -52,6 +52,8 @@ class Plan:
     slack: float
     """The cost in δ of the summation's random choices, the drawing of noise and the sampling."""
     notes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = field(default=(), kw_only=True)
+    """Those of the notes that say why little or nothing may be learnt, by public facts"""
     others: tuple[OtherRelease, ...] = ()
     senders: int | None = None
     """The number of parties that are asked, if not all."""
