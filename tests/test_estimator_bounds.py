@@ -219,6 +219,11 @@ def test_weights_of_records_and_sparse_features_are_refused_in_one_sentence() ->
             model.fit(csr_array(np.asarray(features)), labels)
 
 
+def test_public_records_of_a_regression_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"^public is for classifiers: a regression makes no use of public records;"):
+        regressor().fit(SICK, COURSE, public=SICK)
+
+
 def test_a_data_frame_with_other_names_is_refused() -> None:
     model = classifier(bounds=(LOW, HIGH)).fit(X, Y)
     with pytest.raises(ValueError, match="feature names should match"):

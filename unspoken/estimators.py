@@ -61,11 +61,9 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             self._study = with_public(self._study, rows, self._scaling.apply)
         # Said before anything is charged: who turns warnings into errors has spent nothing.
         method = method_for(self._study)
-        known = before_a_run(checked_plan(method), records)
-        warn([*self._scaling.remarks(features, names), *known], stacklevel=3)
+        warn([*self._scaling.remarks(features, names), *before_a_run(checked_plan(method), records)], stacklevel=3)
         self._keep(simulate_records(self._study, records, parties, method=method, ledger=self.ledger))
-        classes = getattr(self, "classes_", None)
-        warn(on_predictions(self._study, self._release, records, classes), stacklevel=3)
+        warn(on_predictions(self._study, self._release, records, getattr(self, "classes_", None)), stacklevel=3)
 
     def _keep(self, simulation: Simulation) -> None:
         self._release = simulation.outcome.release
