@@ -17,6 +17,7 @@ from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
 from unspoken.engines import work
 from unspoken.engines.conditions import Conditions
+from unspoken.engines.exchange import Post
 from unspoken.engines.local import run
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.registry import method_for
@@ -238,3 +239,20 @@ def test_an_error_at_a_party_ends_the_run_with_that_error(monkeypatch: pytest.Mo
     monkeypatch.setattr(method, "contribute", broken)
     with pytest.raises(ArithmeticError, match="broken"):
         run(method, method.plan(), federation(agreed))
+
+
+def test_what_a_party_has_sent_takes_a_few_bytes_to_remember() -> None:
+    """A million parties would otherwise take 130 MB."""
+    import tracemalloc
+
+    post = Post({})
+    tracemalloc.start()
+    for party in reversed(range(2_000)):
+        post.count(f"party:{party}", party % 7)
+        post.count("node:0", 100)
+    post.count("party:7", 20)
+    taken = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    assert post.largest_party() == 20
+    assert post.bytes == sum(party % 7 for party in range(2_000)) + 200_000 + 20
+    assert taken < 20 * 2_000
