@@ -54,6 +54,9 @@ def minimise(
     Accelerated descent (FISTA with restarts, O'Donoghue & Candès 2015), preconditioned by the curvature bound
     H ⪯ M = curvature·Xᵀ diag(weight) X + Λ (Böhning 1992), so that the number of steps hardly depends on Λ.
     Weights are equal over a party's records, and 0 for rows that only pad the block.
+
+    A party's result is its first point within the tolerance, however many steps others in the block need: it depends
+    on the party's own records alone.
     """
     parties, _, outputs = targets.shape
     preconditioner = _preconditioner(space, loss.curvature * record_weights.max(axis=1), regularization)
@@ -62,11 +65,14 @@ def minimise(
     current_scores = np.zeros_like(targets)
     point, scores = current, current_scores
     momentum = np.ones(parties)
+    found, is_left = np.empty_like(current), np.ones(parties, dtype=np.bool_)
     for _ in range(MAXIMUM_STEPS):
         gradient = space.gradient(loss.slopes(scores, targets) * weights)
         gradient += regularization * point
-        if (space.norm_bounds(gradient) <= tolerances).all():
-            return point
+        if (reached := is_left & (space.norm_bounds(gradient) <= tolerances)).any():
+            found[reached], is_left = point[reached], is_left & ~reached
+            if not is_left.any():
+                return found
         following = point - preconditioner @ gradient
         following_scores = space.scores(following)
         # Restart where the step and the momentum disagree (their inner product is positive).
@@ -79,7 +85,8 @@ def minimise(
         point = following + push * advance
         scores = following_scores + push * advance_scores
         current, current_scores, momentum = following, following_scores, next_momentum
-    return point
+    found[is_left] = point[is_left]
+    return found
 
 
 def _preconditioner(space: Space, curvatures: Floats, regularization: float) -> Floats:

@@ -101,6 +101,17 @@ class LinearLearner:
         return weights if (factors == 1.0).all() else weights * factors[:, None, None]
 
     def _certified(self, block: Block) -> Floats:
+        parts = list(block.by_size())
+        if len(parts) == 1:
+            return self._certified_alike(parts[0][1])
+        # Apart, since padding would change the last digits by what other parties have.
+        weights = np.empty((len(block), self.loss.outputs, block.features.shape[2]))
+        for positions, part in parts:
+            weights[positions] = self._certified_alike(part)
+        return weights
+
+    def _certified_alike(self, block: Block) -> Floats:
+        """The models of parties with equally many records."""
         space = space_for(block.features)
         # Shorter records have smaller rounding errors.
         lengths = np.minimum(space.lengths(), self.norm)
