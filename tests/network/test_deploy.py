@@ -9,8 +9,9 @@ import shlex
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from string import Template
 
 import numpy as np
 import pandas as pd
@@ -26,16 +27,14 @@ DEPLOY = ROOT / "deploy"
 TEXT = (ROOT / "docs" / "deploy.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```toml\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
 """The study, and a hospital's policy, as the page has them"""
+HOSPITALS, NODES = ([f"{kind}{number}" for number in (1, 2, 3)] for kind in ("hospital", "node"))
 
 
 class Site:
-    """A service of the compose file: a folder in place of its volume."""
+    """A participant with a folder of its own, and the command of its service."""
 
-    def __init__(self, name: str, service: dict[str, object], folder: Path, port: int) -> None:
-        self.name, self.home = name, folder / name
-        places = {inside: folder / outside for outside, inside in map(_mounted, service["volumes"])}  # type: ignore[call-overload]
-        words = shlex.split(str(service["command"]).replace("coordinator:8765", f"127.0.0.1:{port}"))
-        self.command = [_moved(word.replace("0.0.0.0:8765", f"127.0.0.1:{port}"), places) for word in words]
+    def __init__(self, name: str, folder: Path, command: list[str]) -> None:
+        self.name, self.home, self.command = name, folder / name, command
         self.home.mkdir()
 
     @property
@@ -53,9 +52,35 @@ class Site:
         return subprocess.Popen(program, env=self.environment, text=True, stdin=subprocess.DEVNULL, **pipes)  # type: ignore[call-overload, no-any-return]
 
 
-def _mounted(volume: str) -> tuple[str, str]:
-    outside, inside = volume.removesuffix(":ro").split(":")
-    return outside, inside
+def composed(folder: Path, port: int) -> list[Site]:
+    """The services of the compose file: folders in place of volumes."""
+    sites = []
+    for name, service in yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"].items():
+        mounted = (volume.removesuffix(":ro").split(":") for volume in service["volumes"])
+        places = {inside: folder / outside for outside, inside in mounted}
+        words = shlex.split(service["command"].replace("coordinator:8765", f"127.0.0.1:{port}"))
+        words = [_moved(word.replace("0.0.0.0:8765", f"127.0.0.1:{port}"), places) for word in words]
+        sites.append(Site(name, folder, words))
+    return sites
+
+
+def started_by_units(folder: Path, port: int) -> list[Site]:
+    """The services of systemd, each with files of its own in place of those of its machine."""
+    sites = []
+    names = {"coordinator": ["coordinator"], "party": HOSPITALS, "helper": NODES}
+    for unit, name in ((unit, name) for unit, each in names.items() for name in each):
+        lines = (DEPLOY / f"unspoken-{unit}@.service").read_text("utf-8").splitlines()
+        home = folder / name
+        (folder / "etc" / name / "cancer").mkdir(parents=True)
+        (folder / "etc" / name / "cancer" / "study.toml").symlink_to(folder / "study.toml")
+        (folder / "etc" / name / "policy.toml").symlink_to(home / "policy.toml")
+        command = next(line for line in lines if line.startswith("ExecStart=")).partition(" ")[2]
+        command = command.replace("%i", "cancer").replace("/etc/unspoken", str(folder / "etc" / name))
+        told = {"UNSPOKEN_HOME": home, "LISTEN": f"127.0.0.1:{port}", "COORDINATOR": f"127.0.0.1:{port}"}
+        told |= {"DATA": home / "records.csv"}
+        words = [Template(word).substitute(told) for word in command.split()]
+        sites.append(Site(name, folder, words))
+    return sites
 
 
 def _moved(word: str, places: dict[str, Path]) -> str:
@@ -83,31 +108,37 @@ def records(seed: int) -> pd.DataFrame:
     return pd.DataFrame({**columns, "target": target})
 
 
-@pytest.mark.long
-def test_the_commands_of_the_compose_file_run_the_page_s_study(tmp_path: Path, port: int) -> None:
-    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
-    sites = {name: Site(name, service, tmp_path, port) for name, service in services.items()}
+def prepare(sites: dict[str, Site], folder: Path) -> None:
+    """Keys, a roster, records and policies, as the page has them."""
     cards = {name: site.keys() for name, site in sites.items()}
-    study = tmp_path / "study.toml"
+    study = folder / "study.toml"
     study.write_text(BLOCKS[0], "utf-8")
-    hospitals = sorted(name for name in sites if name.startswith("hospital"))
-    helpers = [word for name in sorted(sites) if name.startswith("node") for word in ("--helper", str(cards[name]))]
-    parties = [str(cards[name]) for name in hospitals]
+    helpers = [word for name in NODES for word in ("--helper", str(cards[name]))]
+    parties = [str(cards[name]) for name in HOSPITALS]
     roster = ["roster", str(study), *parties, "--coordinator", str(cards["coordinator"]), *helpers]
     done = CliRunner().invoke(app, roster)
     assert done.exit_code == 0, done.output
     key = read_card(cards["coordinator"]).key
-    for number, name in enumerate(hospitals):
+    policy = re.sub(r'^"Registry" = .*$', f'"coordinator" = "{key}"', BLOCKS[1], flags=re.MULTILINE)
+    for kind in ("Node", "Hospital"):
+        for each in (1, 2, 3):
+            known = read_card(cards[f"{kind.lower()}{each}"]).key
+            policy = re.sub(rf'^"{kind} {each}" = .*$', f'"{kind} {each}" = "{known}"', policy, flags=re.MULTILINE)
+    for number, name in enumerate(HOSPITALS):
         records(number).to_csv(sites[name].home / "records.csv", index=False)
-        policy = re.sub(r'^"Registry" = .*$', f'"coordinator" = "{key}"', BLOCKS[1], flags=re.MULTILINE)
-        for kind in ("Node", "Hospital"):
-            for each in (1, 2, 3):
-                known = read_card(cards[f"{kind.lower()}{each}"]).key
-                policy = re.sub(rf'^"{kind} {each}" = .*$', f'"{kind} {each}" = "{known}"', policy, flags=re.MULTILINE)
         (sites[name].home / "policy.toml").write_text(policy, "utf-8")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("made", [composed, started_by_units])
+def test_the_commands_of_services_run_the_page_s_study(
+    made: Callable[[Path, int], list[Site]], tmp_path: Path, port: int
+) -> None:
+    sites = {site.name: site for site in made(tmp_path, port)}
+    prepare(sites, tmp_path)
     programs = {name: site.start() for name, site in sites.items()}
     try:
-        said = {name: program.communicate(timeout=240) for name, program in programs.items()}
+        said = {name: program.communicate(timeout=480) for name, program in programs.items()}
     finally:
         for program in programs.values():
             program.kill()
@@ -116,7 +147,7 @@ def test_the_commands_of_the_compose_file_run_the_page_s_study(tmp_path: Path, p
         assert programs[name].returncode == 0, (name, err)
         assert json.loads(out)["outcome"] == "released"
     model = (tmp_path / "coordinator" / "results" / "cancer.model.skops").read_bytes()
-    for name in hospitals:
+    for name in HOSPITALS:
         assert (sites[name].home / "results" / "cancer.model.skops").read_bytes() == model
 
 
