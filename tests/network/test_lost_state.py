@@ -1,7 +1,9 @@
-"""A state with which a study cannot go on is reported before anybody is asked to take part."""
+"""A state or a ledger with which a study cannot go on is reported before anybody is asked to take part."""
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 import pytest
@@ -23,10 +25,10 @@ def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
     return found
 
 
-def join() -> Result:
+def join(*more: str) -> Result:
     """A party whose coordinator is not there. It keeps its state all the same."""
     command = ["join", "study.toml", "--data", f"{NAMES[0]}.npz", "--coordinator", "127.0.0.1:9", "--patience", "0"]
-    return CliRunner().invoke(app, command, input="y\n")
+    return CliRunner().invoke(app, [*command, *more], input="y\n")
 
 
 def consents(town: Town) -> int:
@@ -71,3 +73,32 @@ def test_a_party_whose_state_is_in_use_is_not_asked_and_with_its_state_it_goes_o
     with ready.charged_to(Ledger(town.folder / "homes" / NAMES[0] / "ledger.sqlite", NAMES[0])).participant():
         check_not_asked(town, "is in use by another process")
     assert (join().exit_code, consents(town)) == (3, 2)
+
+
+def test_a_ledger_that_cannot_be_written_is_told_before_anybody_is_asked(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the party would join, and leave when the others have sent their vectors."""
+    ledger = town.folder / "homes" / NAMES[0] / "ledger.sqlite"
+    Ledger(ledger, NAMES[0]).set_limit(9.0)
+    write = Path.write_bytes
+
+    def full(file: Path, content: bytes) -> int:
+        if ledger.parent in file.parents:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(file, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        check_not_asked(town, f"{ledger}: nothing could be charged: ")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "access", lambda file, mode: Path(file) != ledger)
+        check_not_asked(town, f"{ledger}: may not be written to")
+
+
+def test_a_ledger_in_a_folder_that_is_not_there_is_told_before_anybody_is_asked(town: Town) -> None:
+    said = join("--ledger", "no/l.sqlite")
+    assert said.exit_code == 2
+    assert "no/l.sqlite: cannot be used as a ledger (there is no such folder)" in said.stderr
+    assert consents(town) == 0
+    assert not (town.folder / "no").exists()

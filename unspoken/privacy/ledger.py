@@ -56,6 +56,9 @@ class Charges(Protocol):
     def knows(self, identifier: str) -> bool:
         """Whether the run of this name was charged to any data set of the same ledger."""
 
+    def check_writable(self) -> None:
+        """An error if nothing can be charged: before others begin to rely on this party."""
+
 
 class Ledger:
     """The account of one data set. All who use it, in this process and in others, share it.
@@ -120,6 +123,11 @@ class Ledger:
     def knows(self, identifier: str) -> bool:
         """Whether the run of this name was charged to any data set of the same ledger."""
         return any(identifier in account.runs for account in self._file.read().accounts.values())
+
+    def check_writable(self) -> None:
+        """An error if nothing can be charged, as the disk is full or read-only: before others begin to rely on this
+        party. Nothing is written to the ledger, nor is it begun."""
+        self._file.check_writable()
 
     def spent(self) -> Spend:
         """Everything that was charged, as events."""

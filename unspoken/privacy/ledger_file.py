@@ -18,6 +18,7 @@ from pathlib import Path
 
 import msgspec
 
+from unspoken import writing
 from unspoken.errors import UnspokenError
 from unspoken.privacy.ledger_pages import Book, Page, decoded, encoded
 
@@ -52,6 +53,23 @@ class LedgerFile:
     def leave(self) -> None:
         """Give up the ledger in this process."""
         self._process = 0
+
+    def check_writable(self) -> None:
+        """An error if the file, or its journal beside it, cannot be written."""
+        if self._path is None:
+            return
+        if not self._path.parent.exists():
+            raise LedgerError(
+                f"{self._path}: cannot be used as a ledger (there is no such folder); choose another file."
+            )
+        if self._path.exists() and not os.access(self._path, os.W_OK):
+            raise LedgerError(
+                f"{self._path}: may not be written to; make it yours alone (chmod 600), or choose another."
+            )
+        try:
+            writing.check_folder(self._path.parent, "--ledger")
+        except UnspokenError as error:
+            raise LedgerError(f"{self._path}: nothing could be charged: {error}") from None
 
     def read(self) -> Book:
         """The book as it is now. A file that does not exist counts as empty, and is not created."""

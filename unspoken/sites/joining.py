@@ -82,8 +82,9 @@ class ReadyParty:
     ledger: Charges | None = None
 
     def charged_to(self, ledger: Charges) -> ReadyParty:
-        """The same party with a ledger. The ledger must allow the whole study, if it has not begun; if it has, the
-        party's state must be there."""
+        """The same party with a ledger that can be written. The ledger must allow the whole study, if it has not begun;
+        if it has, the party's state must be there."""
+        ledger.check_writable()
         if has_state(self.plan.study, self.address, self.key):
             with replace(self, ledger=ledger).participant():
                 pass
