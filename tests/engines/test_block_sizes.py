@@ -33,7 +33,6 @@ METHOD_KEYS: dict[str, dict[str, Any]] = {
     "fedsgd": {"rounds": 2, "rate": 0.5},
     "cross-silo": {"rounds": 2, "rate": 0.5},
     "voting": {"queries": 10},
-    "multiparty": {},
 }
 
 
@@ -55,7 +54,7 @@ def test_a_release_does_not_depend_on_the_size_of_blocks(
         data={"features": FEATURES, "classes": CLASSES},
         parties={"count": PARTIES, "records": 10, "max_records": 30},
         method=keys,
-        unit="party" if method in ("fedavg", "voting", "multiparty") else "record",
+        unit="party" if method in ("fedavg", "voting") else "record",
         epsilon=4.0,
     )
     plan, released = method_for(study).plan(), []
