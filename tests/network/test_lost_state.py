@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
 
@@ -44,11 +45,29 @@ def check_not_asked(town: Town, told: str) -> None:
     assert "Take part?" not in said.output
 
 
-def test_a_party_that_was_charged_and_has_no_state_is_not_asked(town: Town) -> None:
+def charge(town: Town) -> Path:
+    """Charge the party's ledger for a vector of this study."""
     home, plan = town.folder / "homes" / NAMES[0], plan_for(town.study)
     ready = sites.prepare(town.study, town.folder / f"{NAMES[0]}.npz", key=town.key(NAMES[0]))
     name = run_name(plan, ready.identity)
     Ledger(home / "ledger.sqlite", NAMES[0]).charge(plan.ledger_run(name, seat=True), "00", plan.costs)
+    return home
+
+
+def test_a_party_whose_coordinator_is_gone_is_told_what_it_has_spent(town: Town) -> None:
+    said = join()
+    assert (said.exit_code, said.stderr.count("Of this study nothing is spent.")) == (3, 1)
+    charge(town)
+    told = json.loads(join("--yes", "--json").stdout)
+    assert (told["outcome"], told["spent"]["vectors"]) == ("aborted", 1)
+    assert told["spent"]["epsilon"] == pytest.approx(2.0)
+    said = join()
+    assert said.exit_code == 3
+    assert "Of this study 1 vector has left, at epsilon = 2 and delta = 1e-05; the ledger has it." in said.stderr
+
+
+def test_a_party_that_was_charged_and_has_no_state_is_not_asked(town: Town) -> None:
+    home = charge(town)
     check_not_asked(town, "the state of this party in it is gone")
     assert not (home / "states").exists()
 

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from network.town import NAMES, Town
-from unspoken.cli import sites as program
+from unspoken.cli import endings as program
 from unspoken.engines.network import relay, server
 from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import Ending, Signatures, packed
@@ -65,8 +65,8 @@ def joined(town: Town, *addresses: str, misfits: tuple[str, ...] = ()) -> Joined
 
 
 def test_join_says_who_has_signed_and_who_has_not(town: Town, capsys: pytest.CaptureFixture[str]) -> None:
-    program._finish(joined(town, "coordinator", "party:0", "party:1", "party:2"), {}, as_json=False)
-    program._finish(joined(town, "coordinator", "party:0", misfits=("party:2", "party:9")), {}, as_json=False)
+    program.finish(joined(town, "coordinator", "party:0", "party:1", "party:2"), {}, as_json=False)
+    program.finish(joined(town, "coordinator", "party:0", misfits=("party:2", "party:9")), {}, as_json=False)
     said = capsys.readouterr()
     assert "Signed by hub, St Mary, Charité, Inselspital, who are all." in said.out
     assert "Signed by hub, St Mary; not by Charité, Inselspital." in said.out
@@ -75,7 +75,7 @@ def test_join_says_who_has_signed_and_who_has_not(town: Town, capsys: pytest.Cap
 
 
 def test_for_programs_there_are_the_same_names(town: Town, capsys: pytest.CaptureFixture[str]) -> None:
-    program._finish(joined(town, "coordinator", "party:0", misfits=("party:2",)), {}, as_json=True)
+    program.finish(joined(town, "coordinator", "party:0", misfits=("party:2",)), {}, as_json=True)
     found = json.loads(capsys.readouterr().out)
     assert found["signed"] == ["hub", "St Mary"]
     assert found["unsigned"] == ["Charité", "Inselspital"]

@@ -5,23 +5,22 @@ from __future__ import annotations
 import sys
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from unspoken import writing
 from unspoken.cli.consent import PolicyFile, ask, policy_for
+from unspoken.cli.endings import checked_by, finish, kept_evidence, lost, print_refused, proof
 from unspoken.cli.ledger import Dataset, LedgerFile, ledger_for
 from unspoken.cli.program import AsJson, StudyFile, explained, leaving, print_json, remark
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
-    from unspoken.privacy.ledger import Ledger
-    from unspoken.report.endings import Blaming
     from unspoken.report.live import Progress
-    from unspoken.sites import CoordinatorAddress, Joined, Told, Viewers
+    from unspoken.sites import CoordinatorAddress, Told, Viewers
     from unspoken.study import Study
 
 _GOES_ON = "the same command goes on where it was"
@@ -189,7 +188,7 @@ def serve(
     host, port = _place(listen, "--listen", least=0)
     viewers = _viewers(page)
     writing.check_folder(output)
-    with _progress(study, as_json) as shown, leaving(lambda: _GIVES_UP), _kept_evidence(study, output):
+    with _progress(study, as_json) as shown, leaving(lambda: _GIVES_UP), kept_evidence(study, output):
         served = serve(
             study,
             Entrance(host, port, encrypted=not plain, viewers=viewers),
@@ -205,37 +204,15 @@ def serve(
         shown.say(f"this study has ended before; its results {results}")
     if blame := served.blame_line():
         files |= served.save_evidence(output)
-        shown.say(blame + _checked_by(files.get("evidence")))
+        shown.say(blame + checked_by(files.get("evidence")))
     if as_json:
         happened = served.certificate["happened"]
         told = {name: happened[name] for name in ("survivors", "epsilon")}
-        told |= {"bytes": served.outcome.bytes, "files": files, **_proof(served)}
+        told |= {"bytes": served.outcome.bytes, "files": files, **proof(served)}
         print_json({"outcome": "released", **told})
     else:
         terminal.show_run(served.plan, served.outcome, {}, files)
         print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.")
-
-
-@contextmanager
-def _kept_evidence(study: Study, output: Path) -> Iterator[None]:
-    """When a run is given up, write what proves whose fault it was, if there is something."""
-    from unspoken.report.results import write_evidence
-    from unspoken.summation.base import Aborted
-
-    try:
-        yield
-    except Aborted as ended:
-        if ended.evidence:
-            # Without room for it, the reason is still told, and --json prints the evidence.
-            with suppress(writing.NotWritten):
-                ended.files = {"evidence": write_evidence(study, ended.blamed, ended.evidence, output)}
-                ended.args = (str(ended) + _checked_by(ended.files["evidence"]),)
-        raise
-
-
-def _checked_by(file: str | None) -> str:
-    """How others check who is to blame."""
-    return f"; what they signed is in {file}, for others to check (`unspoken verify --evidence`)" if file else ""
 
 
 @explained
@@ -255,8 +232,10 @@ def join(
 ) -> None:
     """Take part in a study with your own records. They never leave this machine."""
     from unspoken.data.files import read_records
+    from unspoken.engines.network.client import Unreachable
     from unspoken.methods.parameters import Refused
     from unspoken.report.remarks import on_records
+    from unspoken.roles.party import run_name
     from unspoken.sites import prepare
     from unspoken.study import read_study
 
@@ -274,14 +253,16 @@ def join(
         ask(ready.plan, ready.seat, account, rules=rules, yes=yes, as_json=as_json)
         with _told(study, as_json) as told, leaving(lambda: f"{_GOES_ON}; the ledger keeps what was charged"):
             joined = ready.join(where, told=told, patience=patience)
+    except Unreachable as error:
+        lost(error, account, run_name(ready.plan, ready.identity), as_json)
     except Refused as error:
-        _print_refused(str(error), as_json, account)
+        print_refused(str(error), as_json, account)
         raise
     if joined.disagrees:
         reason = f"the certificate is not signed, and nothing is written: {joined.disagrees}"
-        _print_refused(reason, as_json, account)
+        print_refused(reason, as_json, account)
         raise Refused(reason)
-    _finish(joined, joined.save(output) | joined.save_evidence(output), as_json, account)
+    finish(joined, joined.save(output) | joined.save_evidence(output), as_json, account)
 
 
 @explained
@@ -301,15 +282,7 @@ def assist(
     where = _where(study, coordinator, plain)
     with _told(study, as_json) as told, leaving(lambda: _GOES_ON):
         joined = assist(study, where, key=keys, told=told, patience=patience)
-    _finish(joined, {}, as_json)
-
-
-def _print_refused(reason: str, as_json: bool, account: Ledger) -> None:
-    from unspoken.report.ledger import facts
-
-    if as_json:
-        spent = {"total": facts(account)["total"], "limit": facts(account)["limit"]}
-        print_json({"outcome": "refused", "reason": reason, "survivors": 0, "files": {}, "spent": spent})
+    finish(joined, {}, as_json)
 
 
 def _where(study: Study, address: str, plain: bool) -> CoordinatorAddress:
@@ -332,55 +305,11 @@ def _place(address: str, option: str, least: int) -> tuple[str, int]:
     return host, int(port)
 
 
-def _finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledger | None = None) -> None:
-    """How the study ended, and what it has cost, for people and for programs."""
-    from unspoken.report.ledger import spent_in, summary
-
-    content = joined.certificate
-    spent = {} if account is None else {"spent": spent_in(account, joined.run)}
-    signers = joined.signers()
-    if content is not None and (warning := signers.warning()):
-        print(f"unspoken: warning: {warning}.", file=sys.stderr)
-    if as_json:
-        survivors = content["happened"]["survivors"] if content else 0
-        ended = {"outcome": "released"} if content else {"outcome": "aborted", "reason": joined.reason}
-        missing = {"missing": joined.missing} if joined.missing else {}
-        told = {"survivors": survivors, "bytes": joined.sent, "files": files, **missing, **spent, **_proof(joined)}
-        told |= vars(signers) if content else {}
-        print_json({**ended, **told, "certificate": content})
-    else:
-        if content is not None:
-            print(f"The study is over. {content['statement']}")
-            print(signers.line())
-        for kind, file in files.items():
-            print(f"{kind.capitalize()}: {file}")
-        if joined.missing:
-            print(f"Missing: {joined.missing}; ask the coordinator for the certificate that has them.")
-        if account is not None:
-            cost = spent["spent"]
-            print(f"Spent: epsilon = {_number(cost['epsilon'])} at delta = {cost['delta']:g} in this study.")
-            print(f"Ledger: {summary(account)}")
-    if content is None:
-        print(f"unspoken: the study ended without a result: {joined.reason}", file=sys.stderr)
-        raise typer.Exit(3)
-
-
-def _proof(ended: Blaming) -> dict[str, Any]:
-    """Whom a participant blames, and what they signed, for programs; `unspoken verify --evidence` reads it."""
-    from unspoken.summation import evidence
-
-    return {"blamed": list(ended.blamed), "evidence": evidence.to_json(ended.evidence)}
-
-
 def _viewers(page: str | None) -> Viewers | None:
     match page:
         case None | "nobody" | "here" | "anyone":
             return page
     raise UnspokenError(f"--page is {page!r}, but should be here, anyone or nobody.")
-
-
-def _number(epsilon: float | None) -> str:
-    return "infinite" if epsilon is None else f"{epsilon:.4g}"
 
 
 @contextmanager
