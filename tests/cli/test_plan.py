@@ -101,3 +101,12 @@ def test_a_plan_of_cape_says_what_its_noise_is_made_of(tasks: Callable[..., Path
     assert parts["gain"] * parts["over_curator"] == pytest.approx(20.0, rel=1e-9)
     assert release["total_noise_std"] == pytest.approx(math.sqrt(20.0) * parts["tau_g"], rel=1e-9)
     assert release["noise_std"] == pytest.approx(math.sqrt(parts["gain"]) * parts["tau_g"], rel=1e-9)
+
+
+def test_a_promise_against_a_curious_coordinator_says_what_is_assumed_of_it(folder: Path) -> None:
+    changed(folder, "[method]", '[summation]\nprotocol = "secagg"\n\n[method]')
+    assert "even a lying coordinator together with 2 of the 20 parties" in shown(folder, "plan", "study.toml")
+    changed(folder, 'protocol = "secagg"', 'protocol = "secagg"\ncoordinator = "curious"')
+    told = shown(folder, "plan", "study.toml")
+    assert "lying" not in told.partition("Guarantee.")[2]
+    assert "this assumes that the coordinator follows the protocol, though it may look at all that it receives" in told

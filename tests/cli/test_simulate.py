@@ -98,6 +98,13 @@ def test_every_protocol_and_method_learns_from_the_command_line(folder: Path) ->
     assert result["method"] == "moments"
 
 
+def test_people_are_told_the_number_of_attempts_where_there_may_be_several(folder: Path) -> None:
+    run = ("simulate", "study.toml", "--data", "train.csv")
+    assert "attempts" not in shown(folder, *run).partition("Guarantee.")[0]
+    changed(folder, "[privacy]", "[privacy]\nattempts = 3")
+    assert "attempts 1 attempt for 1 total (epsilon counts 3)" in shown(folder, *run)
+
+
 @pytest.mark.parametrize("options", [[], ["--drop", "2"]])
 def test_a_histogram_is_shown_bin_by_bin(tasks: Callable[..., Path], options: list[str]) -> None:
     folder = tasks("statistics", "cape", 'function = "histogram"\nbins = 2\n')

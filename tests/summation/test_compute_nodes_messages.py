@@ -53,6 +53,23 @@ def test_a_missing_node_ends_in_an_abort_that_names_it(lost: str, message: str) 
     assert caught.value.blamed == ("node:2",)
 
 
+def test_a_node_that_took_in_nothing_is_named_and_not_taken_for_a_lack_of_parties() -> None:
+    protocol = opened()
+    post(protocol, np.ones((5, 8), dtype=np.uint64))
+    told = "node 2 took in nothing of what 5 parties sent, and a total needs every node; have it there next time"
+    with pytest.raises(Aborted, match=told) as caught:
+        run(protocol, (address(2), "Roll"))
+    # Whether it was the node or the way to it, nobody can tell.
+    assert caught.value.blamed == ()
+
+
+def test_a_lack_of_parties_is_told_as_such() -> None:
+    protocol = opened()
+    post(protocol, np.ones((3, 8), dtype=np.uint64))
+    with pytest.raises(Aborted, match="only 3 of 5 parties are left"):
+        run(protocol)
+
+
 @pytest.mark.parametrize("lost", [(address(1), "Fold"), (COORDINATOR, "Folded")])
 def test_a_lost_fold_is_made_good(lost: tuple[str, str]) -> None:
     """By the next `settle`, which tells a node what it did not acknowledge; and without one, by the list to sign."""

@@ -202,3 +202,10 @@ def size(count: int) -> str:
             break
         value, unit = value / 1000, larger
     return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+
+
+def tried(attempts: int, plan: Plan) -> str:
+    """The number of attempts in which vectors may have left, and what the promise counts."""
+    totals, covered = sum(planned.count for planned in plan.sums), plan.attempts_in_all
+    made = "1 attempt" if attempts == 1 else f"{attempts:,} attempts"
+    return f"{made} for {totals:,} {'total' if totals == 1 else 'totals'} (epsilon counts {covered:,})"

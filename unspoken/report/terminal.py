@@ -16,7 +16,7 @@ from unspoken.engines.conditions import Progress as ProgressCall
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.planning import Plan
 from unspoken.report.certificate import simulation
-from unspoken.report.plan_text import plan_rows, size, way
+from unspoken.report.plan_text import plan_rows, size, tried, way
 from unspoken.report.verification import Verified
 
 
@@ -119,6 +119,8 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     over = " over " if summed == plan.study.summation.protocol else ": "
     table.add_row("method", f"{plan.method}{over}{summed}")
     table.add_row("parties", f"{outcome.survivors:,} of {plan.parties_asked:,} took part to the end")
+    if plan.attempts > 1 and not plan.is_pooled:
+        table.add_row("attempts", tried(outcome.attempts, plan))
     for name, value in metrics.items():
         table.add_row(name.replace("_", " "), _measured(value, name))
     if plan.guarantee.is_promise:

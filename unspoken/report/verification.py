@@ -20,6 +20,7 @@ from unspoken.methods.registry import answerable, method_for
 from unspoken.report.agreement import difference, told
 from unspoken.report.certificate import FORMAT, statement
 from unspoken.report.happened import TOLD, cannot_be
+from unspoken.report.plan_text import tried
 from unspoken.study import Study, StudyError, make_study, study_of
 from unspoken.study.explaining import shown
 from unspoken.summation.base import COORDINATOR, Roster
@@ -183,7 +184,16 @@ def _check_promise(found: _Certificate, agreed: Study, done: Verified) -> None:
         found.wrong(f'"statement" has {said}, but its study promises {should}{_versions(found)}')
     _check_told(found, plan)
     done.checked.append("It promises what its study makes of it: epsilon, delta, noise, and the statement in words.")
-    done.unchecked.append("Who took part, and in how many attempts: that is the word of those who signed.")
+    done.unchecked.append(f"Who took part, and in how many attempts: {_word(found, plan)}")
+
+
+def _word(found: _Certificate, plan: Plan) -> str:
+    """What those who signed say of the run."""
+    happened = found.content["happened"]
+    said = f"{happened['survivors']:,} of {plan.parties_asked:,} parties stayed to the end"
+    if (made := happened.get("attempts")) is not None:
+        said += f", in {tried(made, plan)}"
+    return f"that is the word of those who signed. They say: {said}."
 
 
 def _check_told(found: _Certificate, plan: Plan) -> None:

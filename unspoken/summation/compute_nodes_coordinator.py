@@ -23,6 +23,7 @@ from unspoken.summation.base import (
     SignedStatement,
     address_of,
 )
+from unspoken.summation.errors import spoken
 from unspoken.summation.incoming import bitmap, check_label, check_survivors, decode
 from unspoken.summation.keys import Channel, Identity, agreement_key, is_signed, verify
 from unspoken.summation.node_messages import (
@@ -113,9 +114,20 @@ class NodesCoordinator(Coordinator):
             try:
                 check_survivors(int(state.settled.sum()), self._session)
             except Aborted as error:
-                raise self._aborted(str(error)) from None
+                raise self._aborted(self._missed() or str(error)) from None
             state.statement, state.reports = survivors_statement(self._session.label(), survivors, digests), {}
         return self._to_all(Propose(survivors, digests))
+
+    def _missed(self) -> str:
+        """That nodes hold nothing of what others hold of the same parties, if so: then no parties are lacking."""
+        reports = self.state.reports
+        due = {node for sender in reports for node in self._nodes_of(sender)}
+        silent = sorted(due.difference(*reports.values()))
+        if not silent:
+            return ""
+        named, it = ", ".join(spoken(address(node)) for node in silent), "it" if len(silent) == 1 else "them"
+        sent = "what 1 party sent" if len(reports) == 1 else f"what {len(reports):,} parties sent"
+        return f"{named} took in nothing of {sent}, and a total needs every node; have {it} there next time"
 
     def finish(self) -> list[Envelope]:
         self._check_failed()

@@ -181,7 +181,9 @@ class SecAgg(NeighbourProtocol):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        return () if self._lying else ("the coordinator may be curious but follows the protocol",)
+        return (
+            () if self._lying else ("the coordinator follows the protocol, though it may look at all that it receives",)
+        )
 
     def openable(self, colluding: int) -> Openable:
         """All survivors but those that can be left out unnoticed; single parties, if there can be two quorums or too
