@@ -195,6 +195,7 @@ def study_text(
     With the names of columns, their bounds are left to be filled in: nobody can plan the study before.
     """
     kind = _method_of(task, method)
+    _check_count(kind, task, numbers.count)
     rest = [
         numbers.lines(),
         _METHOD.format(name=f'"{kind.name}"', summary=kind.summary),
@@ -252,6 +253,17 @@ def _norm_line(study: Study) -> str:
     constant = ", constant 1 included," if data.has_intercept else ""
     clips = data.norm < (data.largest_norm if data.is_table else LARGEST_NORM)
     return (_CLIPPED if clips else _UNCLIPPED).format(norm=data.norm, constant=constant)
+
+
+def _check_count(kind: type[Method], task: str, count: int | None) -> None:
+    """Few methods give one party alone a result that is private."""
+    from unspoken.methods.registry import METHODS
+
+    if count is None or count >= kind.fewest_parties:
+        return
+    able = [name for name, other in METHODS.usable() if task in other.template and count >= other.fewest_parties]
+    remedy = f"; for so few there is --method {' or '.join(able)}" if able else ""
+    raise UnspokenError(f'--parties is {count}, but "{kind.name}" needs {kind.fewest_parties} or more{remedy}.')
 
 
 def _lines_of(kind: type[Method], task: str, matrix: bool) -> str:

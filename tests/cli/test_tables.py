@@ -168,7 +168,8 @@ def test_what_names_do_not_say_is_left_to_be_filled_in(tmp_path: Path, task: str
             ("--columns-of", "record.csv", "--label", "1"),
             "record.csv: field 2 of its first line is a number, so it looks like a record and not like column names",
         ),
-        (("--parties", "1"), "--parties is 1, but should be a whole number from 2 to"),
+        (("--parties", "0"), "--parties is 0, but should be a whole number from 1 to"),
+        (("--parties", "1"), '--parties is 1, but "moments" needs 2 or more; for so few there is --method helmet.'),
     ],
 )
 def test_what_no_study_can_be_made_of_is_said(tmp_path: Path, arguments: tuple[str, ...], expected: str) -> None:
@@ -188,3 +189,10 @@ def test_few_parties_get_a_promise_that_few_can_keep(
     assert (study["parties"]["count"], study["privacy"]["colluding"]) == (parties, colluding)
     assert study["privacy"]["dropouts"] == dropouts
     assert answer(tmp_path, "plan", "s.toml")["parties"] == parties
+
+
+def test_one_party_alone_gets_a_study_that_can_be_planned(tmp_path: Path) -> None:
+    answer(tmp_path, "new", "s.toml", "--method", "helmet", "--parties", "1")
+    study = tomllib.loads((tmp_path / "s.toml").read_text("utf-8"))
+    assert (study["privacy"]["colluding"], study["privacy"]["dropouts"]) == (0, 0)
+    assert answer(tmp_path, "plan", "s.toml")["parties"] == 1

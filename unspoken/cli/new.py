@@ -92,12 +92,15 @@ def _columns(file: Path | None, label: str | None, classes: str | None, task: st
 
 def _numbers(parties: int | None) -> StudyNumbers:
     """The agreement of so many parties; of few, hardly any may collude or vanish."""
+    from unspoken.study import LARGEST_COUNT
     from unspoken.templates import StudyNumbers
 
     if parties is None:
         return StudyNumbers()
-    if not 2 <= parties <= 10**9:
-        raise UnspokenError(f"--parties is {parties}, but should be a whole number from 2 to 1000000000.")
+    if not 1 <= parties <= LARGEST_COUNT:
+        raise UnspokenError(f"--parties is {parties}, but should be a whole number from 1 to {LARGEST_COUNT}.")
     if parties >= 20:
         return StudyNumbers(parties)
+    if parties == 1:
+        return StudyNumbers(parties, colluding=0, dropouts=0)
     return StudyNumbers(parties, colluding=max(1, parties // 5), dropouts=0)
