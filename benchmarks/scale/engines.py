@@ -8,7 +8,8 @@ The same studies in one process and on a Ray cluster of 1 and 2 workers on this 
     long      100,000 parties × 100,000 numbers through compute nodes, nobody allowed to drop out: the size at which
               DisAgg (MLSys 2026) was measured
     task      what a start, an empty task and an idle cluster cost
-    folder    parties that are read from a folder of Parquet files
+    folder    parties that are read from a folder of Parquet files, 20 records each
+    larger    200 parties in Parquet files, 20,000 records × 32 features each: more than 1 GB, and never all in memory
 
 Each is run with as many parties as --share says; the rest is a projection by parties. With --only and --engines, what
 other engines took for as many parties stays as it is. Processor seconds say more than those by the clock if the
@@ -71,6 +72,7 @@ def main() -> None:
     parts: dict[str, Callable[[], Any]] = {"task": task}
     parts |= {name: lambda name=name: sizes(name, arguments) for name in WHOLE}  # type: ignore[misc]
     parts["folder"] = lambda: folder(200 if arguments.quick else max(200, round(4_000 * arguments.share)))
+    parts["larger"] = lambda: larger(*((12, 500) if arguments.quick else (200, 20_000)))
     heading = {"quick": arguments.quick, "cores": CORES, "here": os.cpu_count(), "load": os.getloadavg()[0]}
     result = measure_parts(arguments, heading, parts)
     result["claims"] = claims(result)
@@ -235,6 +237,34 @@ def folder(parties: int) -> Numbers:
     return {"parties": parties, "opening_seconds": opened, **run}
 
 
+def larger(parties: int, records: int, features: int = 32) -> Numbers:
+    """Parties in files that all together are larger than the memory that the simulation takes.
+
+    The files have the contents of eight, under as many names as there are parties."""
+    import pandas as pd
+
+    say(f"larger, {parties:,} files …")
+    columns = {f"x{number}": {"min": -3.0, "max": 3.0} for number in range(features)}
+    agreed = study(
+        {"columns": columns, "label": "y", "label_bounds": [-3.0, 3.0]},
+        {"count": parties, "records": records, "max_records": records},
+        {"epsilon": 0.5, "delta": 1e-9, "colluding": 0.5},
+        {"name": "moments"},
+        "compute-nodes",
+    )
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as place:
+        for party in range(parties):
+            file = Path(place) / f"{party:07}.parquet"
+            if party < 8:
+                rows = rng.standard_normal((records, features + 1)).clip(-3.0, 3.0)
+                pd.DataFrame(rows, columns=[*columns, "y"]).to_parquet(file)
+            else:
+                os.link(Path(place) / f"{party % 8:07}.parquet", file)
+        run = timed("local", agreed, FolderFederation(agreed, Path(place)))
+    return {"parties": parties, "data_mb": parties * records * (features + 1) * 8 / 1e6, **run}
+
+
 def claims(result: Numbers) -> list[dict[str, Any]]:
     found = []
     for name in WHOLE:
@@ -247,6 +277,9 @@ def claims(result: Numbers) -> list[dict[str, Any]]:
                 growth = float(np.median(run["driver_mb"][5:]) - np.median(run["driver_mb"][:5])) / 1e3
                 text = f"{name}, {how}: growth of the driver's memory in GB from the first to the second half"
                 found.append(claim("flat", text, growth, at_most=0.1 if name != "secagg" else 1.0))
+    if "larger" in result and not result["quick"]:
+        share = result["larger"]["peak_mb"] / result["larger"]["data_mb"]
+        found.append(claim("larger", "files larger than memory: the memory as a share of the data", share, at_most=0.5))
     return found
 
 
@@ -279,6 +312,9 @@ def show(result: Numbers) -> None:
     if "folder" in result:
         found = result["folder"]
         print(f"{found['parties']:,} Parquet files: {found['parties_a_second']:,.0f} parties a second")
+    if "larger" in result:
+        found = result["larger"]
+        print(f"{found['parties']:,} large Parquet files: {found['data_mb']:,.0f} MB in {found['peak_mb']:,.0f} MB")
 
 
 if __name__ == "__main__":
