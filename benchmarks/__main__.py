@@ -36,6 +36,7 @@ FROM_NUMBERS = (
     "helmet.plots",
     "moments.page",
     "public.page",
+    "scale.table",
     "secure_sum.plots",
     "voting.page",
 )

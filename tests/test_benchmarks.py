@@ -134,7 +134,9 @@ def test_every_benchmark_is_listed_with_its_claim() -> None:
     for program in programs:
         name = f"{program.parent.name}.{program.stem}"
         text = program.read_text(encoding="utf-8")
-        assert text.startswith('"""Claim: ') or program.stem in ("page", "plots", "scattering", "features"), name
+        assert text.startswith('"""Claim: ') or program.stem in ("page", "table", "plots", "scattering", "features"), (
+            name
+        )
         assert f"\n{name} " in listed, name
 
 
@@ -144,6 +146,14 @@ def test_a_page_is_what_its_committed_numbers_say(paper: str) -> None:
     written = (ROOT / "docs" / f"{paper}.md").read_text(encoding="utf-8")
     numbers = json.loads((ROOT / "benchmarks" / paper / "results.json").read_text(encoding="utf-8"))
     assert page.text(numbers) == written, f"run `python -m benchmarks.{paper}.page`"
+
+
+def test_the_costs_of_engines_are_what_committed_numbers_say() -> None:
+    from benchmarks.scale import table
+
+    page = table.PAGE.read_text(encoding="utf-8")
+    assert page.count(table.BEGIN) == page.count(table.END) == 1
+    assert table.written(page, table.read_numbers(table.FILE)) == page, "run `python -m benchmarks.scale.table`"
 
 
 def test_the_figures_of_linear_models_are_what_committed_numbers_say() -> None:
@@ -202,6 +212,7 @@ def test_engines_have_the_same_totals_and_are_timed() -> None:
     assert result["nodes"]["engines"]["ray2"]["busiest_helper"] > 0.0
     assert result["task"]["task_seconds"] > 0.0
     assert result["folder"]["parties_a_second"] > 0.0
+    assert result["larger"]["data_mb"] > 0.0
 
 
 @pytest.mark.usefixtures("only_with_soak")

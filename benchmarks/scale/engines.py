@@ -12,9 +12,10 @@ The same studies in one process and on a Ray cluster of 1 and 2 workers on this 
     larger    200 parties in Parquet files, 20,000 records × 32 features each: more than 1 GB, and never all in memory
 
 Each is run with as many parties as --share says; the rest is a projection by parties. With --only and --engines, what
-other engines took for as many parties stays as it is. Processor seconds say more than those by the clock if the
-machine is busy. What 100 cores would take is a projection, too: the longest of the driver's
-seconds, of the busiest helper's, and of all tasks' seconds over the cores that are left.
+was measured on other engines stays as it is, also if it was with fewer parties. Processor seconds say more than those
+by the clock if the machine is busy. What 100 cores would take is a projection, too: the longest of the driver's
+seconds, of the busiest helper's, and of all tasks' seconds over the cores that are left. `python -m
+benchmarks.scale.table` writes the numbers into docs/engines.md.
 """
 
 from __future__ import annotations
@@ -117,24 +118,24 @@ def sizes(name: str, arguments: argparse.Namespace) -> Numbers:
     parties = QUICK[name] if arguments.quick else max(200, round(arguments.share * WHOLE[name]))
     agreed, federation = setting(name, parties, arguments.quick)
     few = setting(name, QUICK[name], arguments.quick)
-    known = known_runs(name, parties, arguments)
+    known = known_runs(name, arguments)
     for how in arguments.engines.split(","):
         say(f"{name}, {parties:,} parties, {how} …")
         known[how] = timed(how, agreed, federation, few)
         say(f"{known[how]['seconds']:.1f} s")
     runs = {how: known[how] for how in ENGINES if how in known}
-    same = len({run["release_sha256"] for run in runs.values()}) == 1
-    return {"parties": parties, "whole": WHOLE[name], "engines": runs, "same_totals": same}
+    alike = {(run["parties"], run["release_sha256"]) for run in runs.values() if "release_sha256" in run}
+    same = len(alike) == len({many for many, _ in alike})
+    return {"whole": WHOLE[name], "engines": runs, "same_totals": same}
 
 
-def known_runs(name: str, parties: int, arguments: argparse.Namespace) -> Numbers:
-    """What other runs of a setting took with as many parties, if only some parts are measured."""
+def known_runs(name: str, arguments: argparse.Namespace) -> Numbers:
+    """What other runs of a setting took, if only some parts are measured."""
     file: Path | None = arguments.results or (None if arguments.quick else arguments.file)
     if not arguments.only or file is None or not file.exists():
         return {}
-    part = read_numbers(file).get(name, {})
-    runs: Numbers = part.get("engines", {}) if part.get("parties") == parties else {}
-    return {how: run for how, run in runs.items() if "release_sha256" in run}
+    runs: Numbers = read_numbers(file).get(name, {}).get("engines", {})
+    return runs
 
 
 def planned(agreed: Study) -> tuple[Method, Plan]:
@@ -169,6 +170,7 @@ def timed(how: str, agreed: Study, federation: Federation, few: tuple[Study, Fed
     seconds, parties = watch.seconds, federation.parties
     helpers = len(plan.helper_addresses)
     run = {
+        "parties": parties,
         "seconds": outcome.seconds,
         "parties_a_second": parties / outcome.seconds,
         "processor_seconds": seconds,
@@ -234,7 +236,7 @@ def folder(parties: int) -> Numbers:
         federation = FolderFederation(agreed, Path(place))
         opened = time.perf_counter() - began
         run = timed("local", agreed, federation)
-    return {"parties": parties, "opening_seconds": opened, **run}
+    return {"opening_seconds": opened, **run}
 
 
 def larger(parties: int, records: int, features: int = 32) -> Numbers:
@@ -262,7 +264,7 @@ def larger(parties: int, records: int, features: int = 32) -> Numbers:
             else:
                 os.link(Path(place) / f"{party % 8:07}.parquet", file)
         run = timed("local", agreed, FolderFederation(agreed, Path(place)))
-    return {"parties": parties, "data_mb": parties * records * (features + 1) * 8 / 1e6, **run}
+    return {"data_mb": parties * records * (features + 1) * 8 / 1e6, **run}
 
 
 def claims(result: Numbers) -> list[dict[str, Any]]:
@@ -292,7 +294,7 @@ def show(result: Numbers) -> None:
             rows.append(
                 (
                     f"{name}, {how}",
-                    f"{part['parties']:,}",
+                    f"{run['parties']:,}",
                     f"{run['seconds']:.1f}",
                     f"{run['parties_a_second']:,.0f}",
                     f"{sum(used.values()):.1f}",
