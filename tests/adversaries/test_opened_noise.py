@@ -29,11 +29,11 @@ EVERYONE = set(range(PARTIES))
 BOUND = pytest.mark.parametrize(("colluders", "falls"), [({0, 1}, False), ({0, 1, 2}, True)])
 
 
-def forked(public: Path, method: str, colluders: set[int], **keys: Any) -> Forked:
+def forked(public: Path, method: str, colluders: set[int], summation: str = "secagg", **keys: Any) -> Forked:
     parties = {"count": PARTIES, "records": RECORDS, "max_records": RECORDS}
     trust = {"colluding": COLLUDING, "dropouts": DROPOUTS}
     return Forked(
-        small(public, method, "statistics", parties=parties, keys=keys, summation="secagg", **trust), colluders
+        small(public, method, "statistics", parties=parties, keys=keys, summation=summation, **trust), colluders
     )
 
 
@@ -77,6 +77,25 @@ def test_two_sums_with_and_without_a_party_need_one_colluder_more(
     found = difference(stories)
     assert (found is not None) == falls
     assert found is None or np.array_equal(found, stories[0].true_total([VICTIM]))
+
+
+@pytest.mark.parametrize(("corrupt", "falls"), [({0, 1}, False), ({0, 2}, False), ({0, 1, 2}, True)])
+@pytest.mark.parametrize("order", [None, "noise-first", "messages-first"], ids=["sum", "noise-first", "messages-first"])
+def test_two_sums_at_compute_nodes_need_all_nodes(
+    order: str | None, corrupt: set[int], falls: bool, public: Path
+) -> None:
+    """One honest node prevents the second."""
+    method, keys = ("moments", {}) if order is None else ("cape", {"order": order})
+    cast = forked(public, method, set(), "compute-nodes", **keys)
+    cast.gather({None: Sum, "noise-first": ZeroSum, "messages-first": Cancel}[order])
+    first = cast.story_for_nodes(corrupt)
+    first.tell()
+    assert np.array_equal(first.total(), first.true_total(EVERYONE))
+    second = cast.story_for_nodes(corrupt, first, left_out=VICTIM)
+    second.tell()
+    found = difference((first, second))
+    assert (found is not None) == falls
+    assert found is None or np.array_equal(found, first.true_total([VICTIM]))
 
 
 @BOUND
