@@ -14,6 +14,7 @@ from unspoken.summation.ballots import TALLIERS, Poll
 from unspoken.summation.base import (
     Rejected,
     Session,
+    Unsuitable,
     VoteShape,
 )
 from unspoken.summation.registry import open_session
@@ -125,3 +126,11 @@ def test_what_is_wrong_with_the_talliers_of_a_study_is_said(options: dict[str, A
 def test_a_vote_with_more_talliers_is_another_vote() -> None:
     labels = {Vote(talliers=talliers).poll.session.label() for talliers in TALLIERS}
     assert len(labels) == len(TALLIERS)
+
+
+@pytest.mark.parametrize("dropouts", [4, 5, 1000])
+def test_a_vote_that_all_may_leave_is_refused_with_what_would_do(dropouts: int) -> None:
+    session = Session("digest", "labels", 4, 1, 4 - dropouts, 6, 64, vote=VoteShape(2, 3))
+    told = rf"comes to {dropouts} of 4 parties, which leaves none to vote; set dropouts = 2\b"
+    with pytest.raises(Unsuitable, match=told):
+        Tally(session, Tally.options_type())

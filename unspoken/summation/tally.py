@@ -73,6 +73,7 @@ from unspoken.summation.base import (
 )
 from unspoken.summation.evidence import by_party, differ
 from unspoken.summation.keys import PUBLIC_BYTES, SIGNATURE_BYTES, TAG_BYTES, Identity
+from unspoken.summation.remedies import has_honest, one_of, remedies
 from unspoken.summation.tallier import Tallier, TallierSetup
 from unspoken.summation.tally_agreement import count_statement
 from unspoken.summation.tally_coordinator import TallyCoordinator
@@ -106,6 +107,13 @@ class Tally(Protocol):
                 "summation.protocol",
                 'is "tally", which only counts votes, but the method needs sums; use a protocol for sums, such as '
                 '"compute-nodes"',
+            )
+        if session.least_survivors < 1:
+            numbers = session.parties, session.colluding, session.parties - session.least_survivors
+            raise Unsuitable(
+                "privacy.dropouts",
+                f"comes to {numbers[2]} of {session.parties} parties, which leaves none to vote; "
+                + one_of(remedies(*numbers, fits=has_honest)),
             )
         facts = (session.study, session.name, session.parties, session.least_survivors)
         shape = (vote.queries, vote.classes, vote.bound)
