@@ -23,7 +23,7 @@ from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Event
 from unspoken.privacy.ledger import Ledger, Run
 from unspoken.roles.party import Party
-from unspoken.roles.store import MemoryStore
+from unspoken.roles.store import MemoryStore, StoreError
 from unspoken.summation.base import Envelope
 
 
@@ -108,6 +108,33 @@ def test_a_crash_after_every_charge_charges_nothing_twice(
     plan = actors.coordinator.plan
     assert len(cuts) == len(actors.ledgers[0].account().charges) == sum(planned.count for planned in plan.sums)
     assert spent(actors.ledgers[0], plan) == pytest.approx(expected(plan), rel=1e-9)
+
+
+@pytest.mark.parametrize("protocol", ["secagg+", "compute-nodes"])
+def test_a_state_put_back_from_before_two_charges_is_recognised_by_the_ledger(protocol: str, public: Path) -> None:
+    """Even where the witness was put back with it. One charge more may be a crash before the state was kept."""
+    keys = {"function": "network", "steps": 4, "hidden": 3}
+    study = small(public, "moments", "classification", keys=keys, summation=protocol, colluding=1)
+    actors, copies = Ledgered(study), dict[int, list[bytes]]()
+    step, store = actors.step, actors.stores["party:0"]
+
+    def copying(to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:
+        envelopes = step(to, body, gone, sender)
+        copies.setdefault(len(actors.ledgers[0].account().charges), store.read())
+        return envelopes
+
+    actors.step = copying  # type: ignore[method-assign]
+    actors.run([])
+    in_all = max(copies)
+    assert in_all == sum(planned.count for planned in actors.coordinator.plan.sums) > 2
+    for charges, records in copies.items():
+        actors.stores["party:0"] = MemoryStore(records)
+        if charges and in_all - charges > 1:
+            told = rf"is old: the ledger has charges for {in_all - charges} vectors that it has forgotten\. Put"
+            with pytest.raises(StoreError, match=told):
+                actors.party(0)
+        elif charges:
+            actors.party(0)
 
 
 KILLED = """

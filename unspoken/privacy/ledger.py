@@ -56,6 +56,9 @@ class Charges(Protocol):
     def knows(self, identifier: str) -> bool:
         """Whether the run of this name was charged to any data set of the same ledger."""
 
+    def attempts(self, identifier: str) -> list[str]:
+        """The attempts of the run of this name that were charged to this data set."""
+
     def check_writable(self) -> None:
         """An error if nothing can be charged: before others begin to rely on this party."""
 
@@ -123,6 +126,10 @@ class Ledger:
     def knows(self, identifier: str) -> bool:
         """Whether the run of this name was charged to any data set of the same ledger."""
         return any(identifier in account.runs for account in self._file.read().accounts.values())
+
+    def attempts(self, identifier: str) -> list[str]:
+        """The attempts of the run of this name that were charged to this data set."""
+        return [attempt for run, attempt in self.account().charges if run == identifier]
 
     def check_writable(self) -> None:
         """An error if nothing can be charged, as the disk is full or read-only: before others begin to rely on this

@@ -144,6 +144,8 @@ class Party(Role[_State]):
         if is_other or (state.last and (ledger is None) != (not state.run)):
             begun = "another ledger, or another data set" if is_other else "a ledger" if state.run else "no ledger"
             raise StoreError(f"the study was begun with {begun}: go on with the same, so that no spend is missed.")
+        if ledger is not None and state.run:
+            _check_newest(ledger.attempts(state.run), state.last)
         if ledger is not None and not state.run:
             check_new(self._plan, self._identity, ledger)
             state.run = run_name(self._plan, self._identity)
@@ -355,6 +357,19 @@ def check_new(plan: Plan, identity: Identity, ledger: Charges) -> None:
         raise StoreError(
             "the ledger has charges of this study, but the state of this party in it is gone: it has forgotten "
             "what it sent. Put the state back if it was moved; otherwise leave this study."
+        )
+
+
+def _check_newest(charged: Sequence[str], last: bytes) -> None:
+    """`StoreError` if the ledger was charged for attempts after the last one that the state knows.
+
+    A crash between a charge and the state that follows it leaves one such attempt, whose vector did not leave. Two show
+    that state and witness were both put back from an old copy.
+    """
+    if (later := sum(bytes.fromhex(attempt) > last for attempt in charged)) > 1:
+        raise StoreError(
+            f"the state of this party is old: the ledger has charges for {later} vectors that it has forgotten. Put "
+            "its newest copy back, or leave this study."
         )
 
 
