@@ -16,10 +16,12 @@ from network.town import NAMES, Town
 from unspoken.cli import endings as program
 from unspoken.engines.network import relay, server
 from unspoken.engines.network.cards import read_identity
+from unspoken.engines.network.client import Unreachable
 from unspoken.engines.network.frames import Ending, Signatures, packed
 from unspoken.engines.signing import Signature, canonical, sign
 from unspoken.methods.registry import plan_for
 from unspoken.report.endings import Joined
+from unspoken.sites import Told
 from unspoken.summation.keys import Identity
 
 
@@ -80,3 +82,17 @@ def test_for_programs_there_are_the_same_names(town: Town, capsys: pytest.Captur
     assert found["signed"] == ["hub", "St Mary"]
     assert found["unsigned"] == ["Charité", "Inselspital"]
     assert found["misfits"] == ["Inselspital"]
+
+
+def test_a_party_that_begins_again_after_it_has_signed_says_so(town: Town) -> None:
+    """As a service does that is started at every boot."""
+    serving, port = town.serve()
+    said: list[str] = []
+    joining = [town.join(name, port, told=Told(line=said.append)) for name in NAMES]
+    serving.result(300)
+    for each in joining:
+        each.result(300)
+    assert not any("has signed" in line for line in said)
+    with pytest.raises(Unreachable):
+        town.join(NAMES[0], port, told=Told(line=said.append), patience=0.0).result(300)
+    assert any("this party has signed the certificate before" in line for line in said)

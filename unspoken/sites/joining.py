@@ -101,9 +101,12 @@ class ReadyParty:
 
     def join(self, where: CoordinatorAddress, *, told: Told | None = None, patience: float = 600.0) -> Joined:
         """Take part."""
+        told = told or Told()
         warm_up(self.plan)
         with self.participant() as party:
-            return _take_part(party, where, told or Told(), patience)
+            if self._has_signed():
+                told.line("this party has signed the certificate before; it asks for the result again, if it is there")
+            return _take_part(party, where, told, patience)
 
     @contextmanager
     def participant(self) -> Iterator[Participant]:
@@ -132,12 +135,24 @@ class ReadyParty:
         _check_ending(self.plan, self.roster, ending, sent)
         received(self.plan.study, ending.certificate, ending.name, ending.file)
         name = hashlib.sha256(ending.certificate).digest()
-        with closing(self._store(f"{self.address}:certificate")) as store, explaining_full_disks():
+        with closing(self._store(self._signing)) as store, explaining_full_disks():
             if not (signed := store.read()):
                 store.replace(name)
             elif signed != [name]:
                 raise Refused("another certificate of this study was signed before; compare the two with the others.")
         return sign(self.identity, ending.certificate)
+
+    @property
+    def _signing(self) -> str:
+        """The name of the store that has the certificate that was signed"""
+        return f"{self.address}:certificate"
+
+    def _has_signed(self) -> bool:
+        """Whether a certificate of this study was signed, maybe by an earlier process."""
+        if not has_state(self.plan.study, self._signing, self.key):
+            return False
+        with closing(self._store(self._signing)) as store:
+            return bool(store.read())
 
     def _store(self, name: str) -> FileStore:
         return store_of(self.plan.study, name, self.identity, self.key)
