@@ -192,7 +192,7 @@ class Spoilt(Cast):
         return convicted_by_study(self.plan, self._keys.roster, shown)
 
 
-@pytest.mark.parametrize("kind", STAGES)
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=pytest.mark.long) for kind in STAGES[:3]] + [Confirm])
 def test_a_run_that_is_given_up_names_who_spoilt_its_lists_and_others_find_the_same(
     kind: type[Signed], public: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
