@@ -96,7 +96,7 @@ def test_a_role_hears_of_no_request_that_another_participant_has_sent() -> None:
 
     none: Any = None
     role: Any = Role()
-    client = Client(role, "", none, none, CoordinatorAddress("", 1), told=Told(line=said.append))
+    client = Client(role, "", none, none, CoordinatorAddress("localhost", 1), told=Told(line=said.append))
     for sender, body in (("party:1", ask(0)), ("party:1", carried(0, b"keys")), ("coordinator", ask(1))):
         asyncio.run(client._answers(Arrived(0, sender, body)))
     assert heard == [carried(0, b"keys"), ask(1)]
