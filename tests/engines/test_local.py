@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -256,3 +257,19 @@ def test_what_a_party_has_sent_takes_a_few_bytes_to_remember() -> None:
     assert post.largest_party() == 20
     assert post.bytes == sum(party % 7 for party in range(2_000)) + 200_000 + 20
     assert taken < 20 * 2_000
+
+
+def test_noise_that_is_taken_away_again_is_made_for_a_few_parties_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is as long as the total, for each party, and would otherwise wait in memory for all of them."""
+    agreed, waiting = study(parties=60, summation="compute-nodes", colluding=10, dropouts=20), []
+    submit = ThreadPoolExecutor.submit
+
+    def counted(pool: Any, *given: Any) -> Any:
+        waiting.append(pool._work_queue.qsize())
+        return submit(pool, *given)
+
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", counted)
+    method = method_for(agreed)
+    run(method, method.plan(), federation(agreed))
+    assert len(waiting) >= 60
+    assert max(waiting) <= (os.cpu_count() or 1) + 1

@@ -10,7 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import lru_cache
 from itertools import chain
-from typing import Self
+from typing import Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
@@ -21,6 +21,8 @@ from unspoken.summation.base import Endpoint, Envelope, Party, Protocol, Rejecte
 from unspoken.summation.simulated_keys import SimulatedKeys
 from unspoken.types import Integers, Words
 
+Item = TypeVar("Item")
+Made = TypeVar("Made")
 Helpers = Callable[[Protocol, SimulatedKeys], AbstractContextManager[dict[str, Endpoint]]]
 """Runs a protocol's helpers elsewhere: gives stand-ins for them, by address, and ends them in the end."""
 
@@ -91,7 +93,7 @@ class ThreadedCrowd(Crowd):
         return self.work.messages(indices, self._parties, self.silent, self.late)
 
     def added(self, function: Callable[[list[bytes]], Words], items: Iterable[list[bytes]]) -> Iterable[Words]:
-        return self._pool.map(function, items)
+        return (words for _, words in in_order(items, function, self._pool))
 
 
 @lru_cache(maxsize=1)
@@ -130,12 +132,13 @@ def _torch_alone_for_now() -> Iterator[None]:
 
 
 def in_order(
-    blocks: Iterable[Integers], prepare: Callable[[Integers], list[list[Envelope]]], pool: ThreadPoolExecutor
-) -> Iterator[tuple[Integers, list[list[Envelope]]]]:
-    """Prepare blocks in the pool's threads, a few at a time, and hand them out in order."""
-    waiting: deque[tuple[Integers, Future[list[list[Envelope]]]]] = deque()
-    for indices in blocks:
-        waiting.append((indices, pool.submit(prepare, indices)))
+    items: Iterable[Item], prepare: Callable[[Item], Made], pool: ThreadPoolExecutor
+) -> Iterator[tuple[Item, Made]]:
+    """Prepare items in the pool's threads, a few at a time, and hand them out in order. (A pool's own `map` would
+    begin with all of them, and keep what nobody has asked for yet.)"""
+    waiting: deque[tuple[Item, Future[Made]]] = deque()
+    for item in items:
+        waiting.append((item, pool.submit(prepare, item)))
         if len(waiting) > (os.cpu_count() or 1):
             done, future = waiting.popleft()
             yield done, future.result()
