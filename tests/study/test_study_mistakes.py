@@ -80,6 +80,7 @@ DIED = 'label = "died"'
     [
         ('"helmet"', '"helmt"', 'name = "helmt"', '[method] name is "helmt", but should be one of: "cape"'),
         ('"heart"', '"a b"', "name", '[study] name is "a b", but should be a name of letters (a to z), digits'),
+        ('"heart"', f'"{"a" * 101}"', "name", '[study] name is "aaaa'),
         ('"heart"', '"a\\nb"', "name", '[study] name is "a\\nb", but should be a name of letters (a to z), digits'),
         ('"no", "yes"', '"no"', "classes", '[data] classes is ["no"], but should name at least two classes.'),
         ('"no", "yes"', '"no", "no"', "classes", '[data] classes has "no" twice; name each once.'),

@@ -32,7 +32,8 @@ Sha256 = Annotated[
 class StudySection(Section):
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        description='a name of letters (a to z), digits, dots, dashes and underscores, such as "heart"',
+        max_length=100,  # files are named after it
+        description='a name of letters (a to z), digits, dots, dashes and underscores, 100 at most, such as "heart"',
     )
     task: Task = Field(description='"classification", "regression" or "statistics"')
 
