@@ -248,10 +248,10 @@ def larger(parties: int, records: int, features: int = 32) -> Numbers:
     say(f"larger, {parties:,} files …")
     columns = {f"x{number}": {"min": -3.0, "max": 3.0} for number in range(features)}
     agreed = study(
-        {"columns": columns, "label": "y", "label_bounds": [-3.0, 3.0]},
+        {"columns": columns, "label": "y", "classes": ["0", "1"]},
         {"count": parties, "records": records, "max_records": records},
         {"epsilon": 0.5, "delta": 1e-9, "colluding": 0.5},
-        {"name": "moments"},
+        {"name": "helmet", "learner": "softmax", "regularization": 0.1},
         "compute-nodes",
     )
     rng = np.random.default_rng(0)
@@ -259,8 +259,8 @@ def larger(parties: int, records: int, features: int = 32) -> Numbers:
         for party in range(parties):
             file = Path(place) / f"{party:07}.parquet"
             if party < 8:
-                rows = rng.standard_normal((records, features + 1)).clip(-3.0, 3.0)
-                pd.DataFrame(rows, columns=[*columns, "y"]).to_parquet(file)
+                frame = pd.DataFrame(rng.standard_normal((records, features)).clip(-3.0, 3.0), columns=list(columns))
+                frame.assign(y=rng.choice(["0", "1"], records)).to_parquet(file)
             else:
                 os.link(Path(place) / f"{party % 8:07}.parquet", file)
         run = timed("local", agreed, FolderFederation(agreed, Path(place)))

@@ -64,7 +64,7 @@ def _sentences(numbers: Numbers) -> list[str]:
         lines.append(
             f"{larger['parties']:,} parties in Parquet files, {larger['data_mb']:,.0f} MB of numbers: the process took "
             f"{larger['peak_mb']:,.0f} MB at most (some 200 MB of them for the program itself), and {each:.2f} s a "
-            "party for all turns of a regression by `moments`, each of which reads the files again."
+            "party. A method that asks several times reads the files as often."
         )
     return lines
 
