@@ -95,7 +95,12 @@ def test_keys_and_cards_become_a_roster(sites: Sites, monkeypatch: pytest.Monkey
         assert file.stat().st_mode & 0o777 == 0o600
         assert read_card(Path(json.loads(said.output)["card"])).key == json.loads(said.output)["key"]
     *given, hub = (f"homes/{name}/{name}.card" for name in (*NAMES, "hub"))
-    assert CliRunner().invoke(app, ["roster", "study.toml", *given, "--coordinator", hub]).exit_code == 0
+    command = ["roster", "study.toml", *given, "--coordinator", hub]
+    before = (sites.folder / "study.toml").read_bytes()
+    refused = CliRunner().invoke(app, [*command, "--helper", given[0]])
+    assert '"secagg+" has no helpers here, but 1 card is given by --helper; leave it out.' in refused.stderr
+    assert (refused.exit_code, (sites.folder / "study.toml").read_bytes()) == (2, before)
+    assert CliRunner().invoke(app, command).exit_code == 0
     study = read_study(sites.folder / "study.toml")
     assert study.roster is not None
     assert [study.roster.name_of(key) for key in study.roster.parties] == list(NAMES)

@@ -92,10 +92,10 @@ def roster(
         raise CardError("--coordinator is missing: give the coordinator's card, too.")
     cards = [read_card(file) for file in parties or []]
     if len(cards) != before.parties.count:
-        raise CardError(
-            f"{path}: [parties] count is {before.parties.count}, but {len(cards)} parties' cards are given; make them "
-            "equal."
-        )
+        given = "1 party's card is" if len(cards) == 1 else f"{len(cards)} parties' cards are"
+        raise CardError(f"{path}: [parties] count is {before.parties.count}, but {given} given; make them equal.")
+    if before.roster is None:
+        _check_helpers(before, path, len(helper or []))
     text = roster_text(
         cards, read_card(coordinator), [read_card(file) for file in helper or []], pinned=not behind_proxy
     )
@@ -138,21 +138,24 @@ def _replaced(path: Path, text: str) -> Study:
         study = make_study(tomllib.loads(text), source=str(path))
     except tomllib.TOMLDecodeError as error:
         raise UnspokenError(f"{path}: a roster cannot be added ({error}); add [roster] by hand.") from None
-    _check_helpers(study, path)
     writing.write(path, text, replace=True)
     return study
 
 
-def _check_helpers(study: Study, path: Path) -> None:
+def _check_helpers(study: Study, path: Path, given: int) -> None:
+    """Refuse more or fewer helpers' cards than the study's protocol has helpers."""
     from unspoken.methods.registry import plan_for
 
     plan = plan_for(study)
     plan.check_masked()
-    needed, given = len(plan.helper_addresses), len(study.roster.helpers) if study.roster else 0
-    if needed != given:
-        raise UnspokenError(
-            f'{path}: "{study.summation.protocol}" needs {needed} helpers, but {given} cards are given by --helper.'
-        )
+    if (needed := len(plan.helper_addresses)) == given:
+        return
+    cards = {0: "no card is", 1: "1 card is"}.get(given, f"{given} cards are")
+    remedy = "give one for each" if needed else "leave it out"
+    helpers = {0: "no helpers", 1: "1 helper"}.get(needed, f"{needed} helpers")
+    raise UnspokenError(
+        f'{path}: "{study.summation.protocol}" has {helpers} here, but {cards} given by --helper; {remedy}.'
+    )
 
 
 @explained

@@ -137,19 +137,30 @@ def given_up(
     plan: Plan, participation: Mapping[str, list[Participation]], attempts: AttemptCounts, ended: Aborted
 ) -> Aborted:
     """`ended`, with what the run has cost so far: a vector that has left may have been opened in secret."""
-    made = sum(map(len, participation.values())) + sum(attempts.failed.values())
+    opened, failed = sum(map(len, participation.values())), sum(attempts.failed.values())
     if plan.is_pooled or not plan.guarantee.is_promise:
         return ended
     cost = "Nothing that depends on records had left a party, so it cost no epsilon"
-    if made:
+    if opened or failed:
         spent = plan.guarantee_after(dict(participation), attempts.failed).epsilon
-        times = "once" if made == 1 else f"{made} times"
-        cost = (
-            f"Vectors had left {times} and may have been opened in secret, so epsilon = {spent:.4g} of the planned "
-            f"{plan.guarantee.epsilon:.4g} is spent"
-        )
+        cost = f"{_left(opened, failed)}, so epsilon = {spent:.4g} of the planned {plan.guarantee.epsilon:.4g} is spent"
     return Aborted(f"{str(ended).rstrip('.')}. {cost}", ended.blamed, ended.evidence)
 
 
 def _key(request: Request) -> tuple[str, int]:
     return request.counted_as, request.turn
+
+
+def _left(opened: int, failed: int) -> str:
+    """What has become of the vectors that left.
+
+    >>> _left(0, 2)
+    'Vectors had left 2 times and may have been opened in secret'
+    >>> _left(4, 1)
+    '4 totals had been opened before, and vectors had left once more and may have been opened in secret'
+    """
+    times = "once" if failed == 1 else f"{failed} times"
+    before = f"{opened} {'total' if opened == 1 else 'totals'} had been opened before"
+    if not opened:
+        return f"Vectors had left {times} and may have been opened in secret"
+    return f"{before}, and vectors had left {times} more and may have been opened in secret" if failed else before

@@ -142,9 +142,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
-        raise CardError(f"{file}: cannot be read ({error.strerror}).") from None
+        raise CardError(f"{file}: cannot be read ({error.strerror}); name a file that `unspoken keys` wrote.") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError):
-        _refuse(file, "is neither a card nor a key of unspoken")
+        _refuse(file, "is neither a card nor a key of unspoken; name a file that `unspoken keys` wrote")
 
 
 def _refuse(file: Path, problem: str) -> NoReturn:

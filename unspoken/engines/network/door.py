@@ -40,7 +40,8 @@ class Door(socket.socket):
             super().__init__(family, kind, proto)
             self._listen(address)
         except OSError as error:
-            raise CannotListen(f"{host}:{port}: cannot be listened on ({error.strerror or error}).") from None
+            reason = error.strerror or error
+            raise CannotListen(f"{host}:{port}: cannot be listened on ({reason}); choose another --listen.") from None
         self._most = most
         self._strangers: dict[Any, socket.socket] = {}
         """Connections that have not signed in, by where they come from, in the order in which they came"""
