@@ -24,7 +24,7 @@ from unspoken.summation.graph import (
     disconnected,
     exposure,
 )
-from unspoken.summation.secagg import Options, SecAggPlus
+from unspoken.summation.secagg import Options, SecAggPlus, suits
 
 
 def tail(population: int, marked: int, drawn: int, least: int) -> Fraction:
@@ -278,7 +278,24 @@ def test_the_table_says_where_a_study_would_be_refused(monkeypatch: pytest.Monke
     assert degree_table(0.3).splitlines()[1].split()[-1] == "refused", "76 must agree, and 70 stay"
     assert "refused" not in degree_table(0.2).splitlines()[1]
     assert degree_table(0.6, "curious").splitlines()[1].split()[-1] == "refused", "50 collude, and 40 stay"
-    assert degree_table(0.999).splitlines()[-1] == "refused: too many may collude or drop out."
+    said = "refused: too many may collude or drop out."
+    assert degree_table(0.999).splitlines()[-1] == f"{said} Fewer than half of those who do not collude may drop out."
+    curious = degree_table(0.999, "curious").splitlines()[-1]
+    assert curious == f"{said} All but two of those who do not collude may drop out."
+
+
+@pytest.mark.parametrize("parties", [2, 3, 10, 25])
+def test_what_the_table_says_of_refusals_is_the_rule(parties: int) -> None:
+    for colluding in range(parties):
+        for dropouts in range(parties):
+            left = parties - colluding - dropouts
+            assert suits(parties, colluding, dropouts, lying=False) == (left >= 2)
+            half = 2 * dropouts < parties - colluding
+            assert suits(parties, colluding, dropouts, lying=True) == (left >= 2 and half)
+
+
+def test_a_table_has_the_complete_graph_where_no_sparse_one_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("unspoken.summation.degrees._PARTIES", (100,))
     assert "99 (" in degree_table(0.2).splitlines()[1], "the complete graph, as no sparse one is safe"
 
 

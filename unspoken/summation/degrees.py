@@ -43,14 +43,14 @@ def degree_table(dropout_fraction: float = 0.05, coordinator: Literal["lying", "
     for parties in _PARTIES:
         cells = [_cell(row) for row in rows if row["parties"] == parties]
         lines.append(f"{parties:>7}  " + "  ".join(f"{cell:>18}" for cell in cells))
-    return "\n".join([*lines, "", *_legend(rows)])
+    return "\n".join([*lines, "", *_legend(rows, coordinator)])
 
 
 def _cell(row: Row) -> str:
     return f"{row['neighbours']} ({row['threshold']})" if row["neighbours"] else "refused"
 
 
-def _legend(rows: list[Row]) -> list[str]:
+def _legend(rows: list[Row], coordinator: str) -> list[str]:
     """The meaning of the cells, by one of them for each kind that there is."""
     found = [row for row in rows if row["neighbours"]]
     lines = []
@@ -63,5 +63,8 @@ def _legend(rows: list[Row]) -> list[str]:
     if everyone:
         lines.append(f"{_cell(everyone[0])} of {everyone[0]['parties']} parties: all others are its neighbours.")
     if len(found) < len(rows):
-        lines.append("refused: too many may collude or drop out.")
+        allowed = "Fewer than half of those who do not collude"
+        if coordinator == "curious":
+            allowed = "All but two of those who do not collude"
+        lines.append(f"refused: too many may collude or drop out. {allowed} may drop out.")
     return lines
