@@ -38,6 +38,9 @@ def run_options(documentation: str | None, file: Path, runs: tuple[int, int] | N
     if runs is not None:
         usual = f"default {runs[0]}, and {runs[1]} with --quick"
         parser.add_argument("--runs", type=int, help=f"runs for each point ({usual})")
+    parser.add_argument(
+        "--resume", type=Path, metavar="FILE", help="keep every single run there, and go on from those that it has"
+    )
     parser.add_argument("--only", nargs="+", metavar="PART", default=[], help="measure these parts, keep the others")
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help=f"where numbers are kept (default {file.name} beside the program)"
@@ -87,6 +90,11 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         print("  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))))
         if number == 0:
             print("  ".join("-" * width for width in widths))
+
+
+def with_error(mean: float, error: float) -> str:
+    """A mean and its standard error, if that is known."""
+    return f"{mean:.1f} ± {error:.1f}" if error else f"{mean:.1f}"
 
 
 def show_json(result: Numbers) -> None:
@@ -196,6 +204,26 @@ def measure_parts(arguments: argparse.Namespace, heading: Numbers, parts: dict[s
         if file is not None:
             file.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return result
+
+
+class Kept:
+    """Single runs in a file of JSON lines, so that a measurement that was interrupted goes on where it stopped."""
+
+    def __init__(self, file: Path | None) -> None:
+        self._file, self._found = file, dict[str, float]()
+        if file is not None and file.exists():
+            lines = file.read_text(encoding="utf-8").splitlines()
+            self._found = dict(map(json.loads, lines))
+
+    def measured(self, key: Sequence[object], work: Callable[[], float]) -> float:
+        """What this run gave before, or else gives now."""
+        name = "/".join(map(str, key))
+        if name not in self._found:
+            self._found[name] = work()
+            if self._file is not None:
+                with self._file.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps([name, self._found[name]], ensure_ascii=False) + "\n")
+        return self._found[name]
 
 
 def read_numbers(file: Path) -> Numbers:

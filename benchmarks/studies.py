@@ -32,10 +32,12 @@ __all__ = [
     "Release",
     "Study",
     "deal",
+    "make_study",
     "method_for",
     "plan_of",
     "run",
     "run_records",
+    "sections",
     "share_right",
     "split",
     "study",
@@ -65,17 +67,26 @@ def study(
 
     The ideal sum draws the total's noise at once: its totals are distributed as a secure sum's, and come sooner.
     """
-    task = "classification" if "classes" in data else "regression"
-    return make_study(
-        {
-            "study": {"name": "benchmark", "task": task},
-            "data": data,
-            "parties": parties,
-            "privacy": privacy,
-            "method": method,
-            "summation": {"protocol": protocol, **summation},
-        }
-    )
+    return make_study(sections(data, parties, privacy, method, protocol, **summation))
+
+
+def sections(
+    data: dict[str, Any],
+    parties: dict[str, Any],
+    privacy: dict[str, Any],
+    method: dict[str, Any],
+    protocol: str = "ideal",
+    **summation: Any,
+) -> dict[str, Any]:
+    """The same as a dictionary, for other versions."""
+    return {
+        "study": {"name": "benchmark", "task": "classification" if "classes" in data else "regression"},
+        "data": data,
+        "parties": parties,
+        "privacy": privacy,
+        "method": method,
+        "summation": {"protocol": protocol, **summation},
+    }
 
 
 def plan_of(agreed: Study) -> Plan:

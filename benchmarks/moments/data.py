@@ -16,7 +16,7 @@ import pandas as pd
 
 from benchmarks import images
 from benchmarks.images import centred, flat
-from benchmarks.studies import Floats, Labels, Study, study
+from benchmarks.studies import Floats, Labels, Study, make_study, sections
 
 ADULT = {
     "age": (17, 90),
@@ -32,6 +32,11 @@ DIABETES = [(18, 80), (1, 2), (15, 45), (60, 140), (90, 310), (40, 250), (20, 10
 """Age, sex, body mass index, blood pressure and six blood values"""
 DIABETES_LABELS = (0.0, 350.0)
 SYNTHETIC_LABELS = (-4.0, 4.0)
+SETTINGS: tuple[dict[str, Any], ...] = (
+    *({"coefficients": size, "reshape": shrunk} for shrunk in (True, False) for size in (0.5, 1.0, 2.0, 4.0)),
+    *({"repair": kind, "reshape": shrunk} for shrunk in (True, False) for kind in ("adassp", "none")),
+)
+"""The settings that version 0.1 had for a regression: its guess of the coefficients, or another repair"""
 ALL = ("adult", "breast cancer", "wine", "digits", "diabetes", "synthetic", "cifar-10")
 
 
@@ -65,13 +70,14 @@ class Experiment:
     """What 0.1 had by ε, where that takes too long to measure again"""
 
     def study(self, epsilon: float, records: int, method: dict[str, Any]) -> Study:
+        return make_study(self.sections(epsilon, records, method))
+
+    def sections(self, epsilon: float, records: int, method: dict[str, Any]) -> dict[str, Any]:
+        """The study as a dictionary."""
         each = records // self.parties
-        return study(
-            self.data,
-            {"count": self.parties, "records": each, "max_records": 2 * each},
-            {"epsilon": epsilon, "delta": self.delta, "colluding": self.colluding},
-            method,
-        )
+        parties = {"count": self.parties, "records": each, "max_records": 2 * each}
+        privacy = {"epsilon": epsilon, "delta": self.delta, "colluding": self.colluding}
+        return sections(self.data, parties, privacy, method)
 
 
 def add_data_options(parser: argparse.ArgumentParser) -> None:
@@ -164,7 +170,7 @@ def synthetic() -> Experiment:
     labels = features @ (true / np.linalg.norm(true)) + 0.5 * rng.normal(size=10_000)
     data = {"features": 20, "label_bounds": list(SYNTHETIC_LABELS), "norm": 5.0}
     split, epsilons = _shuffled(features, labels, 8_000), (0.1, 0.3, 1.0, 3.0)
-    return Experiment("synthetic", split, data, 10, epsilons, (None,) * 4, 5, 1e-6, before="linear-regression")
+    return Experiment("synthetic", split, data, 10, epsilons, (None,) * 4, 10, 1e-6, before="linear-regression")
 
 
 @lru_cache

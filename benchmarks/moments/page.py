@@ -15,13 +15,15 @@ else from public facts: [`DefaultRule`](../unspoken/learners/default_rule.py) de
 it chose. Written by [`benchmarks/moments`](../benchmarks/moments): do not edit."""
 _HOW = """\
 - Each number is the mean of runs of the whole engine with fresh noise, and its standard error. One record is protected.
-- Version 0.1 is what its `moments` did with the same study, which `function = "softmax"` or "linear-regression" still
-  asks for. Of CIFAR-10 it is the number of its page, of which no error was kept.
-- Without privacy is scikit-learn's logistic regression, hardly regularised (C = 1000), or linear regression, of the
-  same features and splits.
+- Version 0.1 is that version itself, with its defaults, on the same studies and splits. Of CIFAR-10 it is the number of
+  its page, of which no error was kept. All other numbers come from one measurement, resumed several times, but for the
+  private ones of CIFAR-10: these are from an earlier run with the same rule.
+- The best of its settings, for a regression, is the best of twelve for each ε, chosen on the test records: guesses of
+  the coefficients from 0.5 to 4, and other repairs, with and without reshaping.
+- Without privacy is scikit-learn's logistic regression, with the best of four C from 1 to 1,000 by cross-validation on
+  the training records, or its linear regression, of the same features and splits.
 - Bounds are in [`data.py`](../benchmarks/moments/data.py). Breast cancer, wine, diabetes and the synthetic records are
-  split anew in each run. Diabetes and the synthetic records were measured twice, on the same splits, and the means are
-  of both. The errors are of one of them, so rather too large."""
+  split anew in each run."""
 _CHOICE = """\
 ## Where the constants come from
 
@@ -40,16 +42,18 @@ points on CIFAR-10, two on breast cancer at ε = 0.3), and where steps of a regr
 
 ## Where it falls short
 
-- Where records hardly outweigh the noise (breast cancer at ε = 0.3), version 0.1 is as good or better, and neither is
-  of use.
-- On wine, 130 records, version 0.1 is a point better at ε = 3, and half a point at ε = 10.
+- Where records hardly outweigh the noise (breast cancer at ε = 0.3), version 0.1 is about as good, and neither is of
+  use. `unspoken plan` says so.
+- On wine, 130 records, version 0.1 is a point better at ε = 1 and 3, and half a point at ε = 10. On digits both are
+  alike.
 - On CIFAR-10 at ε = 1.18 it is 0.1 points behind version 0.1.
 - On adult, ε = 10 has 0.1 points less than ε = 4. That is more than noise from run to run, though less than the chance
   of which records are tested.
 - Whole parties are not protected: with `unit = "party"` a study that names no method gets `helmet`.
 - Records are whitened up to 512 features. With more, second moments would be too many numbers to send."""
 _AGAIN = """\
-Again: `python -m benchmarks.moments.accuracy --adult FILE --cifar FILE`, then `python -m benchmarks.moments.page`."""
+Again: `python -m benchmarks.moments.accuracy --adult FILE --cifar FILE --before FOLDER`, where the folder is a checkout
+of version 0.1, then `python -m benchmarks.moments.page`. With `--resume FILE` an interrupted measurement goes on."""
 
 
 def main() -> None:

@@ -1,24 +1,39 @@
 """Claim: public records without labels make linear classifiers better where noise is large, and no worse elsewhere.
 
-Every linear method with and without a public file, with its defaults. Runs of the whole engine with fresh noise (and,
-but for adult and scattering, another split each time), δ = 1e-5, one record replaced. With --cifar FILE the CIFAR-10
-features, with --scattering FILE features of Fashion-MNIST, and with --fashion FOLDER its bare pixels, for 1,000 parties
-of 50 records of which half collude; with --adult FILE adult, for 100 parties. Public rows are neither learnt from nor
-tested with: those of CIFAR-10 and Fashion-MNIST are taken from the 10,000 test rows.
+Every linear method with and without a public file, with its defaults; beside them scikit-learn's model of the same
+records without privacy (`benchmarks.reference`), and with --before FOLDER, a checkout of version 0.1, what that made of
+the same study with its defaults. Runs of the whole engine with fresh noise (and, but for adult and scattering, another
+split each time), δ = 1e-5, one record replaced. With --cifar FILE the CIFAR-10 features, with --scattering FILE
+features of Fashion-MNIST, and with --fashion FOLDER its bare pixels, for 1,000 parties of 50 records of which half
+collude; with --adult FILE adult, for 100 parties. Public rows are neither learnt from nor tested with: those of
+CIFAR-10 and Fashion-MNIST are taken from the 10,000 test rows.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.common import Numbers, claim, conclude, measure_parts, run_options, say, show_table
+from benchmarks import reference
+from benchmarks.before import Before, add_before
+from benchmarks.common import (
+    Kept,
+    Numbers,
+    claim,
+    conclude,
+    measure_parts,
+    run_options,
+    say,
+    show_table,
+    with_error,
+)
 from benchmarks.public.data import Rows, Setting, add_options, settings
-from benchmarks.studies import ArrayFederation, deal, method_for, run, share_right, study
+from benchmarks.studies import ArrayFederation, deal, make_study, method_for, run, share_right
 from unspoken.data.public import with_public
 
 RESULTS = Path(__file__).with_name("results.json")
@@ -29,14 +44,25 @@ _CHANCE = 2.5
 def main() -> None:
     parser = run_options(__doc__, RESULTS)
     add_options(parser)
+    add_before(parser)
     arguments = parser.parse_args()
     made = settings(arguments)
     parts = {
-        "/".join([name, keys["name"], words(size)]): partial(measure, setting, keys, size, arguments)
+        "/".join([name, keys["name"], words(size)]): partial(measure, name, setting, keys, size, arguments)
         for name, setting in made.items()
         for keys in (setting.methods[:2] if arguments.quick else setting.methods)
         for size in (0, *setting.sizes)
     }
+    kept = Kept(arguments.resume)
+    parts |= {
+        f"{name}/without privacy/none": partial(without_privacy, name, made[name], kept, arguments) for name in made
+    }
+    if arguments.before is not None:
+        before = Before(arguments.before)
+        for name, setting in made.items():
+            for method in ("moments", "helmet"):
+                work = partial(measure_before, name, setting, method, before, kept, arguments)
+                parts[f"{name}/{method} of version 0.1/none"] = work
     result = measure_parts(arguments, {"quick": arguments.quick}, parts)
     conclude(arguments, {**result, "claims": make_claims(result)}, show)
 
@@ -46,41 +72,86 @@ def words(size: int | None) -> str:
     return "none" if size == 0 else "all" if size is None else str(size)
 
 
-def measure(setting: Setting, keys: dict[str, Any], size: int | None, arguments: Any) -> Numbers:
+def measure(name: str, setting: Setting, keys: dict[str, Any], size: int | None, arguments: Any) -> Numbers:
     """Accuracies, in %, by ε: the mean, and its standard error."""
-    repeats = arguments.repeats or (3 if arguments.quick else setting.repeats)
+    repeats, kept = _repeats(setting, arguments), Kept(arguments.resume)
     found: Numbers = {"runs": repeats, "accuracy": {}}
     for epsilon in setting.epsilons:
-        accuracies = runs(setting, keys, size, epsilon, repeats)
-        spread = float(np.std(accuracies, ddof=1) / np.sqrt(repeats)) if repeats > 1 else 0.0
-        found["accuracy"][f"{epsilon:g}"] = [float(np.mean(accuracies)), spread]
-        say(f"{keys['name']}, public {words(size)}, ε = {epsilon:g}: {np.mean(accuracies):.2f} ± {spread:.2f}")
+        run = Running(setting, keys, size, epsilon)
+        cell = (name, json.dumps(keys, sort_keys=True), words(size), f"{epsilon:g}")
+        accuracies = [kept.measured((*cell, seed), partial(run.accuracy, seed)) for seed in range(repeats)]
+        found["accuracy"][f"{epsilon:g}"] = summary(accuracies)
+        say(f"{keys['name']}, public {words(size)}, ε = {epsilon:g}: {np.mean(accuracies):.2f}")
     return found
 
 
-def runs(setting: Setting, keys: dict[str, Any], size: int | None, epsilon: float, repeats: int) -> list[float]:
-    """The accuracies, in %, of some runs. Where there is one split, records are mapped once for all of them."""
-    found: list[float] = []
-    rows: Rows | None = None
-    for seed in range(repeats):
-        split = setting.rows(seed)
-        if split is not rows:
-            rows, each = split, len(split.train) // setting.parties
-            agreed = study(
-                {"features": rows.public.shape[1], "classes": setting.classes, "intercept": setting.intercept},
-                {"count": setting.parties, "records": each, "max_records": each + 1},
-                {"epsilon": epsilon, "delta": 1e-5, "colluding": setting.colluding},
-                keys,
-            )
-            if size != 0:
-                agreed = with_public(agreed, rows.public[:size])
-            method = method_for(agreed)
-            groups = deal(len(rows.train), setting.parties)
-            federation = ArrayFederation(agreed, rows.train, groups, method.directions)
-        release = run(method, federation).release
-        found.append(100.0 * share_right(agreed, release, rows.test.features, rows.test.labels))
-    gc.collect()
+def measure_before(name: str, setting: Setting, method: str, before: Before, kept: Kept, arguments: Any) -> Numbers:
+    """The same of version 0.1, which made no use of public records, with its defaults."""
+    repeats = _repeats(setting, arguments)
+    found: Numbers = {"runs": repeats, "accuracy": {}}
+    for epsilon in setting.epsilons:
+
+        def accuracy(seed: int, epsilon: float = epsilon) -> float:
+            rows = setting.rows(seed)
+            agreed, groups = setting.sections(rows, epsilon, {"name": method}), deal(len(rows.train), setting.parties)
+            predicted = before.predictions(agreed, *rows.train_arrays, groups, rows.test.features)
+            return 100.0 * float((predicted == rows.test.labels).mean())
+
+        cell = (name, "0.1", method, f"{epsilon:g}")
+        accuracies = [kept.measured((*cell, seed), partial(accuracy, seed)) for seed in range(repeats)]
+        found["accuracy"][f"{epsilon:g}"] = summary(accuracies)
+        say(f"{name}, {method} of version 0.1, ε = {epsilon:g}: {np.mean(accuracies):.2f}")
     return found
+
+
+def without_privacy(name: str, setting: Setting, kept: Kept, arguments: Any) -> Numbers:
+    """Scikit-learn's model of the same splits: a column for each ε, all alike."""
+    repeats = _repeats(setting, arguments)
+
+    def accuracy(seed: int) -> float:
+        rows = setting.rows(seed)
+        model = reference.classifier(*rows.train_arrays)
+        return 100.0 * float((model.predict(rows.test.features) == rows.test.labels).mean())
+
+    seeds = [0] if setting.rows(0).train is setting.rows(1).train else range(repeats)
+    accuracies = [kept.measured((name, "without", seed), partial(accuracy, seed)) for seed in seeds]
+    return {"runs": repeats, "accuracy": {f"{epsilon:g}": summary(accuracies) for epsilon in setting.epsilons}}
+
+
+def summary(accuracies: list[float]) -> list[float]:
+    """The mean, and its standard error."""
+    runs = len(accuracies)
+    return [float(np.mean(accuracies)), float(np.std(accuracies, ddof=1) / np.sqrt(runs)) if runs > 1 else 0.0]
+
+
+def _repeats(setting: Setting, arguments: Any) -> int:
+    return int(arguments.repeats or (3 if arguments.quick else setting.repeats))
+
+
+class Running:
+    """Runs with fresh noise. Where there is one split, records are mapped once for all of them."""
+
+    def __init__(self, setting: Setting, keys: dict[str, Any], size: int | None, epsilon: float) -> None:
+        self._setting, self._keys, self._size, self._epsilon = setting, keys, size, epsilon
+        self._rows: Rows | None = None
+
+    def accuracy(self, seed: int) -> float:
+        """In %, of the run with this split."""
+        rows = self._setting.rows(seed)
+        if rows is not self._rows:
+            self._prepare(rows)
+            self._rows = rows
+        release = run(self._method, self._federation).release
+        gc.collect()
+        return 100.0 * share_right(self._agreed, release, rows.test.features, rows.test.labels)
+
+    def _prepare(self, rows: Rows) -> None:
+        agreed = make_study(self._setting.sections(rows, self._epsilon, self._keys))
+        if self._size != 0:
+            agreed = with_public(agreed, rows.public[: self._size])
+        self._agreed, self._method = agreed, method_for(agreed)
+        groups = deal(len(rows.train), self._setting.parties)
+        self._federation = ArrayFederation(agreed, rows.train, groups, self._method.directions)
 
 
 def tables(result: Numbers) -> dict[str, dict[str, dict[str, Numbers]]]:
@@ -133,7 +204,7 @@ def table(methods: dict[str, dict[str, Numbers]]) -> tuple[list[str], list[list[
 
 
 def _cell(numbers: list[float] | None) -> str:
-    return "" if numbers is None else f"{numbers[0]:.1f} ± {numbers[1]:.1f}"
+    return "" if numbers is None else with_error(*numbers)
 
 
 if __name__ == "__main__":

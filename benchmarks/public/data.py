@@ -12,7 +12,7 @@ import numpy as np
 
 from benchmarks import images
 from benchmarks.images import Labelled, add_cifar, add_fashion, as_floats, centred, flat
-from benchmarks.studies import Floats, Records
+from benchmarks.studies import Floats, Labels, Records, sections
 
 FUNCTIONS: tuple[dict[str, Any], ...] = ({"name": "moments"}, {"name": "helmet"}, {"name": "cape"})
 TRAINING: dict[str, Any] = {"name": "cross-silo", "rounds": 50, "learning_rate": 0.5}
@@ -24,6 +24,10 @@ class Rows(NamedTuple):
     train: Records
     test: Records
     public: Floats
+
+    @property
+    def train_arrays(self) -> tuple[Floats, Labels]:
+        return self.train.features, self.train.labels
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,16 @@ class Setting:
     sizes: tuple[int | None, ...] = (None,)
     """The numbers of public rows that are tried; None: all"""
     repeats: int = 20
+
+    def sections(self, rows: Rows, epsilon: float, method: dict[str, Any]) -> dict[str, Any]:
+        """The study without public records, as a dictionary."""
+        each = len(rows.train) // self.parties
+        return sections(
+            {"features": rows.public.shape[1], "classes": self.classes, "intercept": self.intercept},
+            {"count": self.parties, "records": each, "max_records": each + 1},
+            {"epsilon": epsilon, "delta": 1e-5, "colluding": self.colluding},
+            method,
+        )
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

