@@ -20,17 +20,7 @@ import numpy as np
 
 from benchmarks import reference
 from benchmarks.before import Before, add_before
-from benchmarks.common import (
-    Kept,
-    Numbers,
-    claim,
-    conclude,
-    measure_parts,
-    run_options,
-    say,
-    show_table,
-    with_error,
-)
+from benchmarks.common import Kept, Numbers, claim, conclude, measure_parts, run_options, say, show_table, with_error
 from benchmarks.moments.data import SETTINGS, Experiment, Split, add_data_options, experiments
 from benchmarks.studies import Records, deal, run_records, split
 

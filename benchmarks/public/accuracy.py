@@ -21,17 +21,7 @@ import numpy as np
 
 from benchmarks import reference
 from benchmarks.before import Before, add_before
-from benchmarks.common import (
-    Kept,
-    Numbers,
-    claim,
-    conclude,
-    measure_parts,
-    run_options,
-    say,
-    show_table,
-    with_error,
-)
+from benchmarks.common import Kept, Numbers, claim, conclude, measure_parts, run_options, say, show_table, with_error
 from benchmarks.public.data import Rows, Setting, add_options, settings
 from benchmarks.studies import ArrayFederation, deal, make_study, method_for, run, share_right
 from unspoken.data.public import with_public
