@@ -20,7 +20,7 @@ STUDY = """
 study = { name = "heart", task = "classification" }
 data = { features = 3, norm = 1.0, classes = 2 }
 parties = { count = 4, records = 5 }
-privacy = { epsilon = 1.0, delta = 1e-5 }
+privacy = { epsilon = 10.0, delta = 1e-5 }
 method = { name = "helmet" }
 """
 
@@ -29,7 +29,8 @@ method = { name = "helmet" }
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
-    np.savez("records.npz", X=rng.normal(size=(20, 3)), y=rng.integers(2, size=20))
+    features = rng.normal(size=(20, 3))
+    np.savez("records.npz", X=features / np.linalg.norm(features, axis=1, keepdims=True), y=rng.integers(2, size=20))
     Path("heart.toml").write_text(STUDY)
     return tmp_path
 

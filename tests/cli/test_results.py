@@ -109,7 +109,10 @@ def test_a_comparison_keeps_every_run_and_overwrites_nothing(here: Path) -> None
         (("moments", "--table", "runs.txt"), "runs.txt: cannot hold a table; name a .csv or .parquet file in a folder"),
         (("moments", "--plot", "no/runs.png"), "no/runs.png: cannot hold a plot; name a .png, .svg or .pdf file in a"),
         (("moments", "--variant", "x"), "--variant is 'x', but should be a name and its keys, such as strong ="),
-        (("moments", "--variant", "odd = { regularization = 1.0 }"), "study.toml, line 7: [compare] odd names"),
+        (
+            ("moments", "--variant", "odd = { regularization = 1.0 }"),
+            "--variant is 'odd = { regularization = 1.0 }', in which odd names no method",
+        ),
         (("moments", "--by", "upload"), "--by is 'upload', but it is the axis of a plot; add --plot FILE, or leave it"),
         (("moments", "--jobs", "0"), "--jobs is 0, but should be 1 or more."),
         (("srong",), 'the method to compare with is "srong", but should be one of'),

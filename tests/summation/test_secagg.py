@@ -117,7 +117,7 @@ def test_a_curious_coordinator_needs_no_quorum(kind: type[SecAgg]) -> None:
     run = Run(protocol, ones(60), absent={5})
     assert (run.total() == 59).all()
     assert not run.coordinator.state.signed
-    assert "curious" in protocol.protocol.assumptions[0]
+    assert "follows the protocol" in protocol.protocol.assumptions[0]
     assert not protocol.protocol.withstands_lies
     assert SecAgg(session(), Options()).withstands_lies
 

@@ -131,9 +131,10 @@ def compare(
     )
     if resplit and loaded.parties is not None and hold_out is None:
         raise UnspokenError("--resplit deals records anew, but the files say whose records are whose; leave it out.")
+    with comparison.naming_variants(study, variant or []):
+        comparison.cells_of(compared)
     remark(on_records(study, loaded.records))
-    naming = comparison.naming_variants(study, variant or [])
-    with terminal.progress_bar(quiet=as_json, counted="runs") as progress, naming:
+    with terminal.progress_bar(quiet=as_json, counted="runs") as progress:
         runs = _runs(compared, table, progress, force, {"jobs": jobs, "engine": engine, "address": address})
     points = comparison.points_of(runs)
     metric = comparison.metric_of(points)

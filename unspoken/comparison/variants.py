@@ -8,6 +8,7 @@ baseline, although by default it would compute something else.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -48,7 +49,7 @@ def naming_variants(study: Study, texts: Sequence[str], option: str = "--variant
         text = next((text for text in texts if section == "compare" and name in _sections_in(text)), None)
         if text is None:
             raise
-        problem = str(error).removeprefix(f"{study.source}: ").removeprefix("[compare] ")
+        problem = re.sub(rf"^{re.escape(str(study.source))}(, line \d+)?: (\[compare\] )?", "", str(error))
         raise UnspokenError(f"{option} is {text!r}, in which {problem}") from None
 
 
