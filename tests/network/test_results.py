@@ -181,10 +181,15 @@ def test_an_abort_is_told_to_all(town: Town) -> None:
         assert "2 of 3 parties" in each.result().reason
 
 
+@pytest.mark.parametrize("is_long", [False, True])
 def test_a_signature_that_was_lost_with_its_connection_is_sent_again(
-    town: Town, monkeypatch: pytest.MonkeyPatch
+    town: Town, monkeypatch: pytest.MonkeyPatch, is_long: bool
 ) -> None:
+    """However long the connection has lasted, compared with the time for which a coordinator is missed."""
     ended, lost = client.Client._end, [1]
+    if is_long:
+        monkeypatch.setattr(client, "LASTING_SECONDS", 0.0)
+        monkeypatch.setattr(client, "SIGNATURES_SECONDS", 0.0)
 
     async def losing(self: client.Client, body: bytes) -> None:
         await ended(self, body)

@@ -162,6 +162,8 @@ class Client:
                 reason = f"somebody else answers: {str(other).rstrip('.')}"
             except (OSError, WebSocketException, TimeoutError) as error:
                 reason = why(error, self._coordinator.host, self._coordinator.encrypted)
+            if self.finished is not None:
+                break
             failures, away = failures + 1, clock() - since
             if self._result is not None and away > min(SIGNATURES_SECONDS, self._patience):
                 return self._result
@@ -207,17 +209,18 @@ class Client:
             await asyncio.wait_for(self._sign_in(socket), SIGN_IN_SECONDS)
             self._told.line(f"connected to {self._where}")
             sending = asyncio.create_task(self._send(socket))
-            self._heard, began = False, asyncio.get_running_loop().time()
+            clock = asyncio.get_running_loop().time
+            self._heard, began = False, clock()
             try:
                 await self._receive(socket)
                 if self.finished is not None:
                     await asyncio.wait_for(sending, SIGN_IN_SECONDS)
             except Rejected as reason:
                 self._told.line(f"the connection is ended: {reason}")
-                return False
+                return clock() - began > LASTING_SECONDS
             finally:
                 sending.cancel()
-        return self._heard or asyncio.get_running_loop().time() - began > LASTING_SECONDS
+        return self._heard or clock() - began > LASTING_SECONDS
 
     async def _sign_in(self, socket: ClientConnection) -> None:
         sign_in = ClientSignIn(self._study, self._roster, self._identity, self._process)
