@@ -136,7 +136,7 @@ def test_records_that_are_far_shorter_than_the_norm_are_said() -> None:
     rows = Records(np.full((100, 2), 0.05), np.zeros(100, dtype=np.int64))
     (text,) = on_records(study("helmet", data={"features": 2, "classes": 2, "norm": 1.0}), rows)
     assert text.startswith(
-        "half of the records are shorter than 0.0707, but the noise is that of records of the study's"
+        "half of the records are no longer than 0.0707, but the noise is that of records of the study's"
     )
 
 

@@ -70,8 +70,8 @@ def _on_lengths(study: Study, records: Records) -> Iterator[str]:
     is_chosen = study.task != "statistics" and not study.data.is_table and study.described.needs_norm(study)
     if is_chosen and middle < MANY * study.data.norm:
         yield (
-            f"half of the records are shorter than {middle:.3g}, but the noise is that of records of the study's norm "
-            f"= {study.data.norm:.6g}; agree on a smaller norm, or scale features by public bounds"
+            f"half of the records are no longer than {middle:.3g}, but the noise is that of records of the study's "
+            f"norm = {study.data.norm:.6g}; agree on a smaller norm, or scale features by public bounds"
         )
 
 
