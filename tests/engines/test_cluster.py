@@ -385,7 +385,7 @@ def test_a_program_whose_cluster_was_lost_ends_in_one_sentence_and_leaves_nothin
         os.kill(victim, signal.SIGKILL)
     printed, errors = process.communicate(timeout=SECONDS)
     assert process.returncode == 1, errors
-    assert ("ClusterLost: the cluster" if printed else "unspoken: the program was ended while its Ray") in errors, errors
+    assert ("ClusterLost: the cluster" if printed else "unspoken: the program was ended") in errors, errors
     assert_gone(children)
     assert [file.name for file in home.iterdir()] == ["program.py"]
 
