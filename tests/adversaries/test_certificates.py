@@ -107,6 +107,28 @@ def test_other_last_digits_of_an_honest_machine_are_no_other_promise(
         check_certificate(plan, canonical(content), {})
 
 
+def test_a_copy_of_the_study_that_differs_in_what_is_not_agreed_on_has_the_same_certificate(
+    tmp_path: Path,
+) -> None:
+    """Other methods to compare with, and public records at another place: the same study, so it is signed at its end.
+    The place is a name, and no room for a message."""
+    study, file = small(tmp_path, "helmet", "classification", keys={}, summation="compute-nodes"), public_file(tmp_path)
+    public = {"public": str(file), "public_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    cast = Cast(study.model_copy(update={"data": study.data.model_copy(update=public)}))
+    cast.totals()
+    study = cast.plan.study
+    content = content_of(cast, {}) | method_for(study).agreed_plan.to_json()
+    content["agreement"]["data"]["public"] = "/srv/public.npz"
+    other = study.model_copy(update={"compare": {"mine": {"name": "cape"}}})
+    assert other.digest() == study.digest()
+    for copy in (study, other):
+        check_certificate(method_for(copy).agreed_plan, canonical(content), {})
+    for lie in ({"public": "a\x1b[2J"}, {"public": "x" * 1000}, {"public": None}, {"public_sha256": "0" * 64}):
+        changed = content["agreement"] | {"data": content["agreement"]["data"] | lie}
+        with pytest.raises(Refused, match=r"agreement\.data\.public"):
+            check_certificate(method_for(study).agreed_plan, canonical(content | {"agreement": changed}), {})
+
+
 def test_a_participant_says_where_a_certificate_promises_something_else(signed: tuple[Study, dict[str, Any]]) -> None:
     study, content = signed
     plan = method_for(study).agreed_plan

@@ -175,3 +175,9 @@ def test_with_parties_changes_the_number_of_parties_and_nothing_else() -> None:
     assert fewer.digest() == from_text(EXAMPLE.replace("count = 1000", "count = 100")).digest()
     with pytest.raises(StudyError, match=r"\[parties\] count is 0, but should be a whole number of parties"):
         study.with_parties(0)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="there is no such device")
+def test_a_study_that_names_a_file_without_end_is_refused() -> None:
+    with pytest.raises(StudyError, match=r'\[data\] public is "/dev/zero", but there is no such file'):
+        make_study(tomllib.loads(with_matrix().replace("[parties]", 'public = "/dev/zero"\n[parties]')))

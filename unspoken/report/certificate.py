@@ -19,7 +19,7 @@ from unspoken.engines.outcome import Outcome, is_on_a_cluster
 from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release
 from unspoken.report.results import ResultFile
-from unspoken.study import plain
+from unspoken.study import Study, plain
 
 FORMAT = "unspoken/1"
 LARGEST = 1 << 53
@@ -47,8 +47,13 @@ def certificate(plan: Plan, outcome: Outcome, result: ResultFile | None = None) 
         },
         **({} if result is None else {f"{result.kind}_sha256": result.sha256}),
         "versions": versions() | _brought(plan),
-        "agreement": plan.study.model_dump(mode="json", exclude_none=True),
+        "agreement": agreement(plan.study),
     }
+
+
+def agreement(study: Study) -> dict[str, Any]:
+    """The study as a certificate has it: what was agreed to, so without the methods that somebody compares with."""
+    return study.model_dump(mode="json", exclude_none=True, exclude={"compare"})
 
 
 def statement(plan: Plan, simulated: bool, engine: str = "") -> str:

@@ -8,11 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from unspoken.engines.signing import canonical, parsed
+from unspoken.errors import printable
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release, Statistics
 from unspoken.report.agreement import ROUNDING, difference
-from unspoken.report.certificate import FORMAT, statement
+from unspoken.report.certificate import FORMAT, agreement, statement
 from unspoken.report.happened import TOLD, cannot_be
 from unspoken.report.results import ResultFile
 from unspoken.study import Study
@@ -69,7 +70,7 @@ def check_certificate(plan: Plan, content: bytes, sent: Mapping[str, int]) -> No
             raise ValueError
     except (ValueError, TypeError, RecursionError, AttributeError):
         raise Refused("the certificate is malformed.") from None
-    own = _known(plan)
+    own = _known(plan, shown)
     for key, value in own.items():
         if (problem := difference(key, shown.get(key), value)) is not None:
             raise Refused(f"the certificate promises something else than this study's plan: {problem}.")
@@ -83,11 +84,21 @@ def check_certificate(plan: Plan, content: bytes, sent: Mapping[str, int]) -> No
         raise Refused("the certificate says that less was spent than this participant has spent.")
 
 
-def _known(plan: Plan) -> dict[str, Any]:
+def _known(plan: Plan, shown: Mapping[str, Any]) -> dict[str, Any]:
     """What a participant knows of a certificate before it has seen it."""
     return plan.to_json() | {
         "certificate": FORMAT,
         "simulation": False,
         "statement": statement(plan, simulated=False),
-        "agreement": plan.study.model_dump(mode="json", exclude_none=True),
+        "agreement": agreement(plan.study) | {"data": _data(plan.study, shown)},
     }
+
+
+def _data(study: Study, shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The study's [data], with the place of public records that the coordinator has: each has them at its own place,
+    and what is in them is agreed by their SHA-256."""
+    own: dict[str, Any] = agreement(study)["data"]
+    match shown.get("agreement"):
+        case {"data": {"public": str(place)}} if "public" in own and printable(place) == place:
+            return own | {"public": place}
+    return own

@@ -24,7 +24,7 @@ def plan_rows(plan: Plan) -> Iterator[Row]:
     yield "study", f"{plan.study.name} (sha256 {plan.study.digest()[:16]}…)"
     computed = plan.study.described.told(plan.study)
     yield "method", f"{plan.method}, which computes: {computed}" if computed else plan.method
-    yield "data", _data(plan.study)
+    yield "data", data_used(plan.study, _MOST_NAMES)
     if plan.guarantee.is_promise:
         yield "protects", _protected(plan)
     yield "parties", _parties(plan)
@@ -51,15 +51,15 @@ def _upload(plan: Plan) -> str:
     return f"{size(plan.upload_bytes)} per party, in {rounds}{sent}{more}"
 
 
-def _data(study: Study) -> str:
-    """The columns that are used."""
+def data_used(study: Study, most: int | None = None) -> str:
+    """The columns that are used, by their names unless there are more than `most`."""
     data = study.data
     if data.columns is None:
         told = f"{data.features:,} features"
     else:
         read = study.described.columns_read(study)
         told = f"{'the column' if len(read) == 1 else 'the columns'} {', '.join(read)}"
-        told = told if len(read) <= _MOST_NAMES else f"{len(read):,} columns"
+        told = told if most is None or len(read) <= most else f"{len(read):,} columns"
     if study.task == "classification":
         told += f"; the label{f' {data.label}' if data.label else ''}, one of {len(data.class_names):,} classes"
     elif study.task == "regression":

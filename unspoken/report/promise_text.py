@@ -11,7 +11,7 @@ from rich.markup import escape
 from unspoken.methods.planning import Plan
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import ledger as ledgers
-from unspoken.report.plan_text import Row, plan_rows
+from unspoken.report.plan_text import Row, data_used, plan_rows
 from unspoken.report.terminal import facts_table
 
 _TAKEN = ("study", "method", "data", "protects", "upload")
@@ -32,7 +32,7 @@ class Seat(NamedTuple):
 
 def promise_rows(plan: Plan, seat: Seat, account: Ledger) -> Iterator[Row]:
     """The people, the columns, the cost, and the assumptions of the promise."""
-    shown = dict(plan_rows(plan))
+    shown = dict(plan_rows(plan)) | {"data": data_used(plan.study)}
     for name in _TAKEN:
         if name in shown:
             yield {"method": "learns", "data": "from"}.get(name, name), shown[name]

@@ -87,7 +87,7 @@ def file_beside(study: Study, name: str, place: str) -> Path:
     path, beside = Path(name), Path(study.source).parent / name
     if not path.is_file() and beside.is_file():
         path = beside
-    if not path.exists():
+    if not path.is_file() and not path.is_dir():  # others, such as devices, may never end
         raise study.error(
             place, f'is "{name}", but there is no such file here or beside the study; put it there, or name it'
         )

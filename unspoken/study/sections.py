@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, field_validator, model_validator
@@ -269,7 +270,10 @@ class RosterSection(Section):
     @field_validator("names", mode="before")
     @classmethod
     def _printable(cls, names: Any) -> Any:
-        check_printable(names if isinstance(names, dict) else ())
+        given = names if isinstance(names, dict) else ()
+        check_printable(given)
+        if (odd := next((name for name in given if not is_plain(str(name))), None)) is not None:
+            raise ValueError(f"has names.{shown(odd)}, but a name should have {PLAIN}; shorten or change it")
         return names
 
     @model_validator(mode="after")
@@ -291,6 +295,22 @@ class RosterSection(Section):
     def shown(self, key: str) -> str:
         """The name of a key's owner, and the key as it is compared."""
         return f"{self.name_of(key)} ({fingerprint(key)})"
+
+
+PLAIN = "1 to 60 characters, no brackets, and single spaces between others only"
+
+
+def is_plain(name: str) -> bool:
+    """Whether a participant's name looks like nothing but a name where it is shown beside its key's digits.
+
+    Whoever writes a study chooses the names in it. A longer one, or one with brackets, could show the digits of
+    somebody who does not take part, on a line of their own.
+
+    >>> is_plain("St Mary, Boston"), is_plain("St Mary (6998 edcf 1133 84af 0c55), Registry"), is_plain("St  Mary")
+    (True, False, False)
+    """
+    brackets = any(unicodedata.category(character) in ("Ps", "Pe") for character in name)
+    return 0 < len(name) <= 60 and " ".join(name.split()) == name and not brackets
 
 
 def fingerprint(key: str) -> str:

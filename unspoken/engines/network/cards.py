@@ -15,6 +15,7 @@ from unspoken import writing
 from unspoken.engines.network.tls import certificate_digest
 from unspoken.errors import UnspokenError
 from unspoken.study import Study
+from unspoken.study.sections import PLAIN, is_plain
 from unspoken.summation.keys import Identity, agreement_key
 
 _DIGITS = 64
@@ -73,10 +74,8 @@ def make_keys(name: str, key_file: Path, card_file: Path) -> Card:
 
 def check_name(name: str) -> None:
     """Refuse a name that could not stand in a file, in a roster or on a screen."""
-    if not name or len(name) > 60 or not name.isprintable() or set(name) & set('"\\/') or name.strip(" .") != name:
-        raise CardError(
-            f"the name is {name!r}, but should have 1 to 60 characters, and no quotes, slashes, or spaces at its ends."
-        )
+    if not is_plain(name) or not name.isprintable() or set(name) & set('"\\/') or name.strip(".") != name:
+        raise CardError(f"the name is {name!r}, but should have {PLAIN}; nor quotes, slashes, or dots at its ends.")
 
 
 def read_card(file: Path) -> Card:
