@@ -104,6 +104,9 @@ def _limits(policy: Policy, plan: Plan, party: int | None) -> Iterator[_Rule]:
     yield _Rule(("limits", "delta"), delta, guarantee.delta <= (delta or 0.0), f"the study's is {guarantee.delta:g}")
     kept = covers(guarantee.group, limits.group, guarantee.adjacency)
     yield _Rule(("limits", "unit"), limits.unit, kept, f"the study protects {shown(guarantee.unit)} only")
+    kept = limits.adjacency in (guarantee.adjacency, "add-remove")
+    told = 'the study\'s promise is about units that are left out ("add-remove"), so epsilon is more for replaced ones'
+    yield _Rule(("limits", "adjacency"), limits.adjacency, kept, told)
     yield _Rule(
         ("limits", "parties"),
         fewest,

@@ -53,6 +53,10 @@ class PolicyLimits(Section):
     unit: Literal["record", "party"] | GroupUnit | None = Field(
         None, description='"record", "party" or { group = 5 }: the least that is protected'
     )
+    adjacency: Literal["replace", "add-remove"] = Field(
+        "replace",
+        description='"replace" or "add-remove" (add-remove: it may hide less, that a unit was left out, not replaced)',
+    )
 
     @property
     def group(self) -> int | None:
