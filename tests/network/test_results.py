@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from unspoken.engines.network.server import Server
 from unspoken.engines.signing import canonical, is_signature
 from unspoken.methods.parameters import Refused
 from unspoken.roles.file_store import Disk
+from unspoken.roles.party import Party
 from unspoken.roles.store import StoreError
 from unspoken.summation.base import Aborted, Rejected
 
@@ -220,6 +222,29 @@ def test_one_certificate_is_signed_and_no_other_also_after_a_restart(
     with pytest.raises(Refused, match="another certificate of this study was signed before"):
         signed(b"two")
     assert signed(b"one") == first
+
+
+def test_no_vector_leaves_after_the_certificate_was_signed_also_after_a_restart(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A coordinator could have a certificate of few attempts signed, and then ask for more that the plan allows."""
+    monkeypatch.setattr(sites.joining, "_check_ending", lambda *given: None)
+    monkeypatch.setattr(sites.joining, "received", lambda *given: None)
+    ready = sites.prepare(town.study, town.folder / f"{NAMES[0]}.npz", key=town.key(NAMES[0]))
+
+    def may_send(participant: sites.Participant) -> bool:
+        party = participant.role
+        assert isinstance(party, Party)
+        with suppress(Refused), party.gate.passed(lambda: None):
+            return True
+        return False
+
+    with ready.participant() as begun:
+        assert may_send(begun)
+        begun.agrees(Ending(b"one"))
+        assert not may_send(begun)
+    with ready.participant() as again:
+        assert not may_send(again)
 
 
 def test_nothing_is_signed_if_that_cannot_be_kept(town: Town, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,3 +237,17 @@ def test_failed_attempts_are_charged_too(public: Path) -> None:
     for ledger in actors.ledgers.values():
         assert len(ledger.account().charges) == 2
         assert spent(ledger, plan) == pytest.approx(expected(plan), rel=1e-9)
+
+
+@pytest.mark.parametrize("protocol", ["compute-nodes", "secagg+"])
+def test_behind_a_closed_gate_no_vector_leaves_and_none_is_charged(protocol: str, public: Path) -> None:
+    """Also not if the attempt was under way when the certificate came."""
+    study = small(public, "helmet", "classification", summation=protocol, colluding=1)
+    actors = Ledgered(study)
+    party: Party = actors.parties["party:0"]
+    party.gate.close()
+    with pytest.raises(Refused, match="no vector leaves after it"):
+        actors.run([])
+    assert not party.sent
+    assert not party.has_sent
+    assert not actors.ledgers[0].account().charges

@@ -5,10 +5,13 @@ Both have the same interface (`Course`): they take the messages of a protocol an
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from unspoken.methods.base import TokenPositions
+from unspoken.methods.parameters import Refused
 from unspoken.summation.base import Endpoint, Envelope
 from unspoken.summation.base import Party as SummationParty
 from unspoken.summation.record_shuffle import ShuffleParty
@@ -17,6 +20,29 @@ from unspoken.types import Words
 
 Vector = Callable[[Sequence[bytes]], Words]
 """Makes the party's vector, given the seeds of its noise that the protocol can open."""
+
+
+class Gate:
+    """Where vectors leave a party. It is closed before a certificate is signed, so that this states all that is spent:
+    a coordinator could otherwise ask again afterwards. Another thread may be computing a vector meanwhile."""
+
+    def __init__(self) -> None:
+        self._turn, self._is_closed = threading.Lock(), False
+
+    def close(self) -> None:
+        """Let no further vector out. One that is passing has been counted when this returns."""
+        with self._turn:
+            self._is_closed = True
+
+    @contextmanager
+    def passed(self, undo: Callable[[], None]) -> Iterator[None]:
+        """For the time in which a vector is charged and counted; if the gate is closed, `undo` and `Refused`."""
+        with self._turn:
+            if not self._is_closed:
+                yield
+                return
+        undo()
+        raise Refused("the study's certificate has come, and no vector leaves after it.")
 
 
 def _made_already(seeds: Sequence[bytes]) -> Words:

@@ -29,7 +29,7 @@ from unspoken.privacy.events import Event
 from unspoken.privacy.ledger import Charges, OverLimit, Run
 from unspoken.roles.attempts import check_clock
 from unspoken.roles.contributor import Contributor, PartyInput
-from unspoken.roles.courses import Course, Shuffling, Summing
+from unspoken.roles.courses import Course, Gate, Shuffling, Summing
 from unspoken.roles.messages import Ask, Carried, Over, request_of
 from unspoken.roles.planned_requests import (
     check_planned,
@@ -133,7 +133,7 @@ class Party(Role[_State]):
         self.largest = max(self._largest_request, largest_of_study(self._plan))
         self._root_of = root_of or (lambda attempt: os.urandom(KEY_BYTES))
         self._course: Course | None = None
-        self._ledger = ledger
+        self._ledger, self.gate = ledger, Gate()
         super().__init__(store, _State)
         self._name_run()
 
@@ -255,8 +255,9 @@ class Party(Role[_State]):
         envelopes = course.step(body)
         is_new = (bool(envelopes) and not course.repeatable) or course.endpoint.has_forgotten != had_forgotten
         if course.spent and not current.spent:
-            self._charge(current)
-            self._spend(current)
+            with self.gate.passed(self._restore):
+                self._charge(current)
+                self._spend(current)
             is_new = True
         if (found := course.positions()) is not None:
             self._state.tokens = _Tokens(current.ask.turn, found.places.tobytes(), found.count, str(found.seed))

@@ -114,9 +114,9 @@ class ReadyParty:
         with closing(self._store(self.address)) as store, explaining_full_disks():
             given = (self.method, self.records, self.identity, self.roster)
             party = Party(*given, plan=self.plan, store=store, ledger=self.ledger)
-            yield Participant(
-                party, self.plan, self.identity, self.roster, lambda ending: self._signature(ending, party.sent)
-            )
+            if self._has_signed():
+                party.gate.close()
+            yield Participant(party, self.plan, self.identity, self.roster, lambda ending: self._agrees(ending, party))
 
     @property
     def index(self) -> int:
@@ -125,6 +125,11 @@ class ReadyParty:
     @property
     def address(self) -> str:
         return address_of(self.index)
+
+    def _agrees(self, ending: Ending, party: Party) -> bytes:
+        """The signature of the certificate, or `Refused`. No vector leaves from now on, so that it has them all."""
+        party.gate.close()
+        return self._signature(ending, party.sent)
 
     def _signature(self, ending: Ending, sent: Mapping[str, int]) -> bytes:
         """The signature of the certificate, or `Refused`.
