@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,37 @@ def test_a_new_process_is_told_all_since_its_last_answer() -> None:
     made.done(Done(2, 0))
     made.begin(b"second", (7, 7), lambda: 10_000)
     assert delivered(made, Link(lambda: 10_000)) == [carried(0, b"keys"), carried(0, b"shares")]
+
+
+class SlowLink(Link):
+    """Puts a message, and goes on a moment later."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda: 10_000)
+        self.put_one, self.goes_on = threading.Event(), threading.Event()
+
+    def put(self, peer: str, body: bytes) -> int:
+        number = super().put(peer, body)
+        self.put_one.set()
+        assert self.goes_on.wait(10.0)
+        return number
+
+
+def test_a_message_that_the_relay_puts_while_a_new_process_signs_in_is_not_lost() -> None:
+    """The relay works in a thread of its own."""
+    made, slow = peer(), SlowLink()
+    made.put("coordinator", ask(0))
+    made.link = slow
+    putting = threading.Thread(target=made.put, args=("coordinator", carried(0, b"keys")))
+    putting.start()
+    assert slow.put_one.wait(10.0)
+    beginning = threading.Thread(target=made.begin, args=(b"second", (0, 0), lambda: 10_000))
+    beginning.start()
+    beginning.join(0.05)
+    slow.goes_on.set()
+    for thread in (putting, beginning):
+        thread.join(10.0)
+    assert delivered(made, Link(lambda: 10_000)) == [ask(0), carried(0, b"keys")]
 
 
 def test_participants_neither_begin_nor_end_an_attempt_of_others_nor_speak_from_party_to_party(tmp_path: Path) -> None:

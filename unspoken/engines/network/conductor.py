@@ -209,7 +209,7 @@ class Conductor(Generic[Way]):
         while (now := time.monotonic()) < latest:
             waiting = {address for address in self.relay.peers if lacks(address)}
             there, away = waiting & self._open.keys(), waiting - self._open.keys()
-            still = sum(self.relay.peers[address].link.left for address in there)
+            still = sum(self.relay.peers[address].left for address in there)
             if still != left:
                 quiet, left = now + min(self.farewell_seconds, self._deadlines.stage_seconds), still
             back = any(self._gone.get(address, unseen) > now - self._deadlines.grace_seconds for address in away)

@@ -7,10 +7,11 @@ restarted gets all of that again, which is what roles expect after a crash (`rol
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from unspoken.engines.network.frames import ENDING, Done
+from unspoken.engines.network.frames import ENDING, Done, Got, Piece
 from unspoken.engines.network.link import Arrived, Link
 from unspoken.engines.network.sign_in import PROCESS_BYTES
 from unspoken.roles.coordinator import Coordinator
@@ -33,7 +34,11 @@ class _Kept:
 
 @dataclass
 class Peer:
-    """A participant as the coordinator knows it."""
+    """A participant as the coordinator knows it.
+
+    Connections use it in the event loop while the relay puts messages from another thread, so each method is done
+    before another one begins.
+    """
 
     address: str
     link: Link
@@ -45,6 +50,7 @@ class Peer:
     """Bytes of messages that came from it"""
     _begun: int = -1
     """The number of the last message that began or ended an attempt"""
+    _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def put(self, sender: str, body: bytes) -> None:
         """Queue a message.
@@ -54,13 +60,30 @@ class Peer:
         example the end of a list of tokens).
         """
         begins = not is_carried(body)
-        if begins and self.link.is_waiting(self._begun):
-            self.kept.clear()
-            self.link.drop()
-        number = self.link.put(sender, body)
-        self.kept.append(_Kept(sender, body, number))
-        if begins:
-            self._begun = number
+        with self._turn:
+            if begins and self.link.is_waiting(self._begun):
+                self.kept.clear()
+                self.link.drop()
+            number = self.link.put(sender, body)
+            self.kept.append(_Kept(sender, body, number))
+            if begins:
+                self._begun = number
+
+    def next_piece(self) -> Piece | None:
+        """What to send now; None: nothing for the time being."""
+        with self._turn:
+            return next(self.link.pieces(), None)
+
+    def acknowledge(self, got: Got) -> None:
+        """The participant has so much of a message. `Rejected` if it cannot have."""
+        with self._turn:
+            self.link.acknowledge(got)
+
+    @property
+    def left(self) -> int:
+        """The number of bytes that are for the participant and have not arrived."""
+        with self._turn:
+            return self.link.left
 
     def waiting_of(self, sender: str) -> int:
         """The number of a sender's messages that the participant has not answered."""
@@ -68,23 +91,26 @@ class Peer:
 
     def end(self, body: bytes) -> None:
         """Queue what is said when the study is over. It is kept: a process that has begun again gets it again."""
-        self.kept.append(_Kept(ENDING, body, self.link.put(ENDING, body)))
+        with self._turn:
+            self.kept.append(_Kept(ENDING, body, self.link.put(ENDING, body)))
 
     def begin(self, process: bytes, expects: tuple[int, int], largest: Callable[[], int]) -> None:
         """A connection begins: go on where it was cut, or begin again with a process that has not been here."""
-        if process == self.process:
-            self.link.resume(expects)
-            return
-        self.process, self.link = process, Link(largest)
-        self._begun = -1
-        for kept in self.kept:
-            kept.number = self.link.put(kept.sender, kept.body)
-            if kept.sender != ENDING and not is_carried(kept.body):
-                self._begun = kept.number
+        with self._turn:
+            if process == self.process:
+                self.link.resume(expects)
+                return
+            self.process, self.link = process, Link(largest)
+            self._begun = -1
+            for kept in self.kept:
+                kept.number = self.link.put(kept.sender, kept.body)
+                if kept.sender != ENDING and not is_carried(kept.body):
+                    self._begun = kept.number
 
     def done(self, done: Done) -> None:
         """The participant needs nothing again that came before its last answer."""
-        self.kept = [kept for kept in self.kept if kept.number > done.answered]
+        with self._turn:
+            self.kept = [kept for kept in self.kept if kept.number > done.answered]
 
 
 class Relay:

@@ -167,8 +167,7 @@ class Server(Conductor[Presence]):
                 connection.wake.clear()
                 while connection.extra:
                     await connection.socket.send(connection.extra.pop(0))
-                # The link is asked for again: a new process has another one.
-                for piece in self.relay.peers[address].link.pieces():
+                while (piece := self.relay.peers[address].next_piece()) is not None:
                     await connection.socket.send(packed(piece))
                     while connection.extra:
                         await connection.socket.send(connection.extra.pop(0))
@@ -182,7 +181,7 @@ class Server(Conductor[Presence]):
                 case Piece():
                     await self._piece(address, connection, frame)
                 case Got():
-                    peer.link.acknowledge(frame)
+                    peer.acknowledge(frame)
                     connection.wake.set()
                 case Done():
                     peer.done(frame)
