@@ -81,6 +81,29 @@ def test_a_bad_line_changes_no_total(
         assert line.made > len(network.clients)
 
 
+def test_what_ends_an_attempt_when_time_is_up_is_not_taken_for_the_end_of_the_next_one(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A message that was taken in at the last moment has ended the attempt: it is made again, once."""
+    running, _ = made(study_of(public, "turns", "secagg+"))
+    conductor, happened = running.server, list[str]()
+
+    async def at_once() -> None:
+        conductor._failed = Aborted("a share was wrong")
+
+    def closed() -> set[str]:
+        happened.append("closed")
+        monkeypatch.setattr(type(conductor.relay.coordinator), "stage", "done")
+        return set()
+
+    monkeypatch.setattr(conductor, "_deadlines", Deadlines(0.0, 0.0, 0.0))
+    monkeypatch.setattr(conductor, "_gather", at_once)
+    monkeypatch.setattr(conductor.relay, "close_stage", closed)
+    monkeypatch.setattr(conductor.relay, "retry", lambda ended: happened.append(str(ended)) or set())
+    asyncio.run(conductor.run())
+    assert happened == ["a share was wrong", "closed"]
+
+
 def test_nobody_asks_who_is_missing_while_a_message_is_taken_in(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In between, nobody may seem to be missing, and the stage would end without those who are about to be asked."""
     step, missing = SummingStages.step, SummingStages.missing.fget
@@ -203,11 +226,32 @@ def test_a_server_with_another_certificate_or_key_is_left_at_once(
     asyncio.run(play(tls.certificate_digest(Identity(bytes(32))), "does not have the coordinator's key"))
 
 
-def test_too_few_parties_end_the_study_before_it_begins(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    network, _ = made(study_of(public, "turns", "secagg+"))
+@pytest.mark.parametrize(
+    ("scene", "told"),
+    [
+        (
+            ("turns", "secagg+"),
+            r"^0 of 6 parties are there after 0 s, where 6 parties are needed \(not there: party:0, ",
+        ),
+        (
+            ("messages", "compute-nodes"),
+            r"0 of 3 helpers are there .* and all helpers are needed \(not there: node:0, ",
+        ),
+    ],
+)
+def test_too_few_parties_end_the_study_before_it_begins(scene: tuple[str, str], told: str, public: Path) -> None:
+    network, _ = made(study_of(public, *scene))
     network.server._deadlines = Deadlines(1.0, 0.2, 0.2)
-    with pytest.raises(Aborted, match="0 of 6 parties and 0 of 0 helpers have joined in 0 s, where 6 parties"):
+    with pytest.raises(Aborted, match=told):
         asyncio.run(network.server.run())
+
+
+def test_a_study_that_has_its_result_needs_nobody_to_go_on(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its coordinator was stopped before it had written the result, and nobody is back when time is up."""
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    network.server._deadlines = Deadlines(1.0, 0.0, 60.0)
+    monkeypatch.setattr(type(network.server.relay.coordinator), "is_over", True)
+    asyncio.run(network.server._gather())
 
 
 def test_without_tls_nothing_is_said_to_a_server_that_has_it(public: Path) -> None:

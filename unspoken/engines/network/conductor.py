@@ -19,9 +19,9 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Ending, Signatures, packed
 from unspoken.engines.network.link import Arrived
-from unspoken.engines.network.relay import Relay
+from unspoken.engines.network.relay import Relay, some_of
 from unspoken.engines.network.restraint import Restraint
-from unspoken.engines.network.status import Watch
+from unspoken.engines.network.status import Watch, duration
 from unspoken.errors import UnspokenError
 from unspoken.roles.coordinator import Coordinator
 from unspoken.summation.base import Aborted, Rejected, Roster, address_of
@@ -87,9 +87,7 @@ class Conductor(Generic[Way]):
             self._woken(await asyncio.to_thread(self.relay.start))
         while self.relay.coordinator.stage != "done":
             await self._stage()
-            async with self._turn:
-                self.watch.closes()
-                self._woken(await asyncio.to_thread(self.relay.close_stage))
+            await self._close_stage()
         await self._flush()
 
     async def _gather(self) -> None:
@@ -97,20 +95,31 @@ class Conductor(Generic[Way]):
         coordinator, deadline = self.relay.coordinator, time.monotonic() + self._deadlines.join_seconds
         # Those who were there when an earlier process was stopped come back soon, or are gone.
         soon = time.monotonic() + self._deadlines.grace_seconds if coordinator.has_begun else deadline
-        everyone, least = len(self.relay.peers), coordinator.plan.trust.least_survivors
         while time.monotonic() < deadline:
-            parties, helpers = self._there()
-            enough = coordinator.is_over or (parties >= least and helpers == len(self._helpers))
-            if not self._awaited() or (enough and time.monotonic() >= soon):
+            if not self._awaited() or (self._is_enough() and time.monotonic() >= soon):
                 return
             self._news("waiting", deadline)
             await self._wait(deadline if time.monotonic() >= soon else soon)
+        if not self._is_enough():
+            raise self._too_few()
+
+    def _is_enough(self) -> bool:
+        """Whether as many are there as the plan needs; for a study that has its result, nobody is needed."""
+        coordinator, (parties, helpers) = self.relay.coordinator, self._there()
+        least = coordinator.plan.trust.least_survivors
+        return coordinator.is_over or (parties >= least and helpers == len(self._helpers))
+
+    def _too_few(self) -> Aborted:
+        """The end of a study that cannot begin."""
         parties, helpers = self._there()
-        if parties < least or helpers < len(self._helpers):
-            raise Aborted(
-                f"{parties} of {everyone - len(self._helpers)} parties and {helpers} of {len(self._helpers)} helpers "
-                f"have joined in {self._deadlines.join_seconds:.0f} s, where {least} parties and all helpers are needed"
-            )
+        there = f"{parties} of {len(self.relay.peers) - len(self._helpers)} parties"
+        needed = f"{self.relay.coordinator.plan.trust.least_survivors} parties"
+        if self._helpers:
+            there, needed = f"{there} and {helpers} of {len(self._helpers)} helpers", f"{needed} and all helpers"
+        return Aborted(
+            f"{there} are there after {duration(self._deadlines.join_seconds)}, where {needed} are needed (not there: "
+            f"{some_of(sorted(self._awaited()))})"
+        )
 
     def _there(self) -> tuple[int, int]:
         """The numbers of parties and of helpers that are connected."""
@@ -122,18 +131,26 @@ class Conductor(Generic[Way]):
         return self.relay.peers.keys() - self._open.keys() - self.signatures.keys()
 
     async def _stage(self) -> None:
-        """Wait until the stage is complete, or time is up."""
+        """Wait until the stage is complete, the attempt has failed, or time is up."""
         coordinator, began = self.relay.coordinator, time.monotonic()
         while await self._is_worth_waiting() and time.monotonic() < self._deadline(began):
-            if self._failed is not None:
-                ended, self._failed = self._failed, None
-                if not isinstance(ended, Aborted):
-                    raise ended
-                async with self._turn:
-                    self._woken(self.relay.retry(ended))
-                began = time.monotonic()
             self._news(coordinator.stage, self._deadline(began))
             await self._wait(self._deadline(began))
+
+    async def _close_stage(self) -> None:
+        """Go on with those who are there; if a message has ended the attempt, with another one.
+
+        The end of an attempt is dealt with here before the next one begins, and is never taken for the next one's.
+        """
+        async with self._turn:
+            ended, self._failed = self._failed, None
+            if ended is None:
+                self.watch.closes()
+                self._woken(await asyncio.to_thread(self.relay.close_stage))
+            elif isinstance(ended, Aborted):
+                self._woken(await asyncio.to_thread(self.relay.retry, ended))
+            else:
+                raise ended
 
     def _deadline(self, began: float) -> float:
         """Until when a stage is waited for that has begun at a time."""
@@ -141,14 +158,14 @@ class Conductor(Generic[Way]):
         return min(max(began, self._helped) + self._deadlines.stage_seconds, latest)
 
     async def _is_worth_waiting(self) -> bool:
-        """Whether an answer is missing from someone who is connected, or who may come back in time.
+        """Whether the attempt goes on, and an answer is missing from someone who is connected or may come back in time.
 
         While a message is taken in, its sender is no longer missing, and those that it wakes are not yet.
         """
         async with self._turn:
             missing = self.relay.coordinator.missing
         last = time.monotonic() - self._deadlines.grace_seconds
-        return self._failed is not None or any(self._gone.get(address, last + 1) > last for address in missing)
+        return self._failed is None and any(self._gone.get(address, last + 1) > last for address in missing)
 
     async def _wait(self, deadline: float) -> None:
         """Until something has moved since the last time, for a second at most."""
@@ -229,3 +246,4 @@ class Conductor(Generic[Way]):
             self._tell(address, f"a message of {address} is ignored: {reason}")
         except UnspokenError as ended:
             self._failed = ended
+            self._moved.set()

@@ -206,6 +206,15 @@ def _naming(missing: list[str], ended: Aborted) -> Aborted:
     """What ended an attempt, with the names of some who had not answered in time."""
     if not missing or ended.blamed:
         return ended
-    more = f" and {len(missing) - _NAMED} more" if len(missing) > _NAMED else ""
-    told = f"{str(ended).rstrip('.')} (no answer came from {', '.join(missing[:_NAMED])}{more})"
+    told = f"{str(ended).rstrip('.')} (no answer came from {some_of(missing)})"
     return Aborted(told, ended.faults or ended.blamed, ended.evidence)
+
+
+def some_of(addresses: list[str]) -> str:
+    """The first few of these addresses, and how many more there are.
+
+    >>> some_of([f"party:{number}" for number in range(7)])
+    'party:0, party:1, party:2, party:3, party:4 and 2 more'
+    """
+    more = f" and {len(addresses) - _NAMED} more" if len(addresses) > _NAMED else ""
+    return ", ".join(addresses[:_NAMED]) + more
