@@ -20,7 +20,7 @@ from unspoken.privacy.gaussian import epsilon_of as gaussian_epsilon
 from unspoken.privacy.gaussian import mu_for
 from unspoken.privacy.guarantee import Trust
 from unspoken.privacy.ledger import Ledger, LedgerError, OverLimit, Run, datasets, recognised
-from unspoken.privacy.ledger_pages import Charged, decoded, encoded
+from unspoken.privacy.ledger_pages import Account, Charged, Limit, decoded, encoded
 
 DELTA = 1e-6
 SAMPLED = SubsampledGaussian(1.5, 0.1, "poisson", 3)
@@ -308,12 +308,32 @@ def test_threads_share_a_ledger_in_memory() -> None:
     assert ledger.spent() == Spend((Gaussian(0.1, 100),), 1)
 
 
+def test_an_account_is_copied_while_nobody_charges(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A charge in between could be in the copy without its run."""
+    ledger, copied = charged((run_of("one"), (Gaussian(0.1),))), Account.copy
+    other = threading.Thread(target=ledger.charge, args=(run_of("two"), "a", [Gaussian(0.1)]))
+
+    def slowly(account: Account) -> Account:
+        other.start()
+        other.join(0.05)
+        assert other.is_alive()
+        return copied(account)
+
+    monkeypatch.setattr(Account, "copy", slowly)
+    assert list(ledger.account().runs) == ["one"]
+    other.join(10.0)
+
+
 def test_copies_are_the_same_ledger(tmp_path: Path) -> None:
     for ledger in (Ledger(tmp_path / "ledger", "heart"), Ledger(dataset="heart")):
         for other in (copy.copy(ledger), copy.deepcopy(ledger), pickle.loads(pickle.dumps(ledger))):  # noqa: S301
             other.charge(run_of(), "a", [Gaussian(0.5)])
             assert other.dataset == "heart"
         assert ledger.spent() == Spend((Gaussian(0.5),), 1)
+        ledger.cap(Limit(1e-3, DELTA))
+        for other in (copy.copy(ledger), pickle.loads(pickle.dumps(ledger))):  # noqa: S301
+            with pytest.raises(OverLimit, match="the policy's limit"):
+                other.charge(run_of(), "b", [Gaussian(0.5)])
 
 
 def test_a_ledger_in_memory_does_not_go_to_another_process() -> None:

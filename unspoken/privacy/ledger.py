@@ -125,7 +125,7 @@ class Ledger:
 
     def knows(self, identifier: str) -> bool:
         """Whether the run of this name was charged to any data set of the same ledger."""
-        return any(identifier in account.runs for account in self._file.read().accounts.values())
+        return self._file.read(lambda book: any(identifier in account.runs for account in book.accounts.values()))
 
     def attempts(self, identifier: str) -> list[str]:
         """The attempts of the run of this name that were charged to this data set."""
@@ -151,7 +151,7 @@ class Ledger:
 
     def account(self) -> Account:
         """The runs, charges and the limit of the data set, as they are now."""
-        return self._file.read().account(self.dataset).copy()
+        return self._file.read(lambda book: book.account(self.dataset).copy())
 
     def limit(self) -> Limit | None:
         return self.account().limit
@@ -164,7 +164,7 @@ class Ledger:
             now.add(Limited(self.dataset, limit, _now()))
 
     def cap(self, limit: Limit) -> None:
-        """Add a limit, for example a policy's, that all further charges through this object must keep as well."""
+        """Add a limit, such as a policy's, that all further charges through this object or a copy must keep, too."""
         self._cap = limit
 
     def _name_file(self, now: Transaction) -> None:
@@ -205,7 +205,7 @@ class Ledger:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._file.path is None:
             return _from_memory, (self._name, self.dataset)
-        return Ledger, (str(self._file.path), self.dataset), {"_new": self._new}
+        return Ledger, (str(self._file.path), self.dataset), {"_new": self._new, "_cap": self._cap}
 
     def __repr__(self) -> str:
         where = "" if self._file.path is None else f"{str(self._file.path)!r}, "
@@ -250,7 +250,7 @@ def _from_memory(name: bytes, dataset: str) -> Ledger:
 
 def datasets(path: Path) -> list[str]:
     """The data sets of a ledger."""
-    return list(LedgerFile(path).read().accounts)
+    return LedgerFile(path).read(lambda book: list(book.accounts))
 
 
 def recognised(path: Path, sha256: str, name: str | None, file: str, otherwise: str | None = None) -> Ledger:
@@ -262,7 +262,8 @@ def recognised(path: Path, sha256: str, name: str | None, file: str, otherwise: 
     this is an error. `file` is the file's name for messages. The name is recorded with the first charge or limit, so a
     holder who is asked and declines has recorded nothing.
     """
-    book = LedgerFile(path).read()
+    # Nobody else has this copy of the book.
+    book = LedgerFile(path).read(lambda book: book)
     found = Ledger(path, _dataset_of(book, path, sha256, name, file, otherwise))
     found._new = None if sha256 in book.files else sha256
     return found

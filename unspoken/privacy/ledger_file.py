@@ -12,9 +12,10 @@ import hashlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -28,6 +29,7 @@ _APPLICATION = int.from_bytes(b"Unsp", "big")
 _WAIT = 60.0
 """Seconds to wait for another process"""
 _TABLE = "CREATE TABLE pages (number INTEGER PRIMARY KEY, content TEXT NOT NULL, chain BLOB NOT NULL)"
+Found = TypeVar("Found")
 
 
 class LedgerError(UnspokenError):
@@ -71,12 +73,15 @@ class LedgerFile:
         except UnspokenError as error:
             raise LedgerError(f"{self._path}: nothing could be charged: {error}") from None
 
-    def read(self) -> Book:
-        """The book as it is now. A file that does not exist counts as empty, and is not created."""
+    def read(self, look: Callable[[Book], Found]) -> Found:
+        """What `look` makes of the book as it is now; the book does not change meanwhile.
+
+        A file that does not exist counts as empty, and is not created.
+        """
         if self._path is not None and not self._path.exists():
-            return Book()
+            return look(Book())
         with self.transaction() as now:
-            return now.book
+            return look(now.book)
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
