@@ -63,6 +63,21 @@ def test_a_node_that_took_in_nothing_is_named_and_not_taken_for_a_lack_of_partie
     assert caught.value.blamed == ()
 
 
+def test_nodes_that_are_all_silent_are_not_taken_for_a_lack_of_parties() -> None:
+    protocol = opened()
+    post(protocol, np.ones((5, 8), dtype=np.uint64))
+    coordinator = protocol.coordinator()
+    coordinator.settle()
+    with pytest.raises(Aborted, match=r"^no compute node answers, so nobody knows what parties sent") as caught:
+        coordinator.agree()
+    assert caught.value.blamed == ()
+
+
+def test_nodes_that_hold_nothing_and_say_so_are_not_blamed_for_a_lack_of_parties() -> None:
+    with pytest.raises(Aborted, match="only 0 of 5 parties are left"):
+        run(opened())
+
+
 def test_a_lack_of_parties_is_told_as_such() -> None:
     protocol = opened()
     post(protocol, np.ones((3, 8), dtype=np.uint64))

@@ -144,7 +144,8 @@ class Guarantee:
         return promise + "."
 
     def _tries(self) -> str:
-        return "" if self.attempts == 1 else f", and even if each sum is tried {self.attempts} times with vectors sent"
+        often = f"{self.attempts} times"
+        return "" if self.attempts == 1 else f", and even if each party has to send its part of each sum {often}"
 
 
 def unit_in_words(group: int | None) -> str:

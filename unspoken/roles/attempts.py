@@ -43,6 +43,8 @@ EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
 """No study began before: a clock that says so is wrong"""
 AHEAD = timedelta(days=1)
 """How far ahead another machine's clock may be"""
+NOTHING_REVEALED = "; nothing was revealed"
+"""How a protocol's reason for an abort may end"""
 _COUNT_BYTES = 8
 _LARGEST = (1 << 8 * _COUNT_BYTES) - 1
 
@@ -144,7 +146,9 @@ def given_up(
     if opened or failed:
         spent = plan.guarantee_after(dict(participation), attempts.failed).epsilon
         cost = f"{_left(opened, failed)}, so epsilon = {spent:.4g} of the planned {plan.guarantee.epsilon:.4g} is spent"
-    return Aborted(f"{str(ended).rstrip('.')}. {cost}", ended.blamed, ended.evidence)
+    # The protocol speaks of its own sum alone, and of what is revealed openly; the cost says more.
+    reason = str(ended).replace(NOTHING_REVEALED, "")
+    return Aborted(f"{reason.rstrip('.')}. {cost}", ended.blamed, ended.evidence)
 
 
 def _key(request: Request) -> tuple[str, int]:

@@ -61,6 +61,8 @@ class CoordinatorState(msgspec.Struct):
     """The keys of all other parties, by party and by the node that holds a share under it"""
     unacknowledged: dict[int, set[int]]
     """The settled parties that a node has not yet acknowledged to have counted"""
+    heard: set[int]
+    """The nodes that have said whom they hold something of"""
     blamed: dict[str, str]
     evidence: list[SignedStatement]
     statement: bytes = b""
@@ -87,6 +89,7 @@ class NodesCoordinator(Coordinator):
             total=session.zeros(),
             reports={},
             unacknowledged={},
+            heard=set(),
             blamed={},
             evidence=[],
         )
@@ -119,8 +122,11 @@ class NodesCoordinator(Coordinator):
         return self._to_all(Propose(survivors, digests))
 
     def _missed(self) -> str:
-        """That nodes hold nothing of what others hold of the same parties, if so: then no parties are lacking."""
+        """That nodes hold nothing of what others hold of the same parties, or that no node answers, if so: then no
+        parties are lacking."""
         reports = self.state.reports
+        if not self.state.heard:
+            return "no compute node answers, so nobody knows what parties sent; have the nodes there next time"
         due = {node for sender in reports for node in self._nodes_of(sender)}
         silent = sorted(due.difference(*reports.values()))
         if not silent:
@@ -161,6 +167,7 @@ class NodesCoordinator(Coordinator):
         for sender in {signed.sender for signed in (*held.keys, *held.faults)}:
             if not 0 <= sender < self._session.parties or node not in self._nodes_of(sender):
                 raise Rejected(f"node {node} reports party {sender}, which does not use it")
+        self.state.heard.add(node)
         if self.state.statement:
             # A late report; the parties in the total are fixed.
             return []

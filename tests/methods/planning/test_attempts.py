@@ -168,8 +168,8 @@ def test_lists_of_tokens_are_counted_for_every_attempt(public: Path) -> None:
 
 def test_plan_and_promise_say_it() -> None:
     one, three = (planned(make(attempts=attempts)) for attempts in (1, 3))
-    assert "tried" not in one.guarantee.sentence()
-    assert "even if each sum is tried 3 times with vectors sent" in three.guarantee.sentence()
+    assert "has to send" not in one.guarantee.sentence()
+    assert ", and even if each party has to send its part of each sum 3 times: epsilon = " in three.guarantee.sentence()
     assert [plan.to_json()["attempts"] for plan in (one, three)] == [1, 3]
     assert [plan.to_json()["guarantee"]["attempts"] for plan in (one, three)] == [1, 3]
     assert three.to_json()["releases"][0]["attempts"] == 3
