@@ -94,6 +94,20 @@ def test_another_version_is_refused_by_both_by_name(monkeypatch: pytest.MonkeyPa
         client().read(challenge)
 
 
+def test_a_version_that_may_promise_something_else_is_refused_before_anything_is_spent() -> None:
+    """In the end a party would not sign a certificate whose words are not its own."""
+    challenge = server().challenge()
+    with pytest.raises(
+        SignInRefused, match=r"the coordinator has unspoken 0\.0\.1, and this is .* Install unspoken 0\.0"
+    ):
+        client().read(packed(msgspec.structs.replace(challenge, version="0.0.1")))
+    proof = msgspec.structs.replace(client().proof(challenge, (0, 0)), version="0.0.1")
+    with pytest.raises(SignInRefused, match=r"you have unspoken 0\.0\.1, and the coordinator has .* Install unspoken"):
+        server().read(packed(proof))
+    fits = msgspec.structs.replace(proof, version=f"{sign_in.series(challenge.version)}.99")
+    assert server().read(packed(fits)) == fits
+
+
 @pytest.mark.parametrize("rest", [(), (1, {"what": [b"comes"]}, None), ("study", b"n" * 500)])
 def test_a_version_of_another_shape_is_still_refused_by_name(rest: tuple[Any, ...]) -> None:
     """Whatever later versions say after their number."""

@@ -3,6 +3,9 @@
 The signatures are not bound to the TLS certificate, so that a proxy may end TLS in front of the coordinator. Whoever
 operates such a proxy can see who talks to whom and how much, and can cut the connection, but not more: all messages of
 the protocols are authenticated and sealed end to end by the roster's keys.
+
+Versions must fit before anything is spent: on the wire, and in their first two numbers. Others may plan a study
+otherwise, or state its promise in other words, and then parties would not sign the certificate in the end.
 """
 
 from __future__ import annotations
@@ -47,11 +50,16 @@ class ServerSignIn:
 
     def read(self, content: object) -> Proof:
         """The proof in a frame; `Rejected` if the frame is not a proof, `SignInRefused` if it is of another version."""
-        wire, theirs = version_in(content, "net/proof") or (WIRE_VERSION, "")
+        wire, theirs = version_in(content, "net/proof") or (WIRE_VERSION, version("unspoken"))
         if wire != WIRE_VERSION:
             raise SignInRefused(
                 f"you have unspoken {_short(theirs)}, which speaks version {wire} on the wire; the coordinator has "
                 f"unspoken {version('unspoken')} and speaks {WIRE_VERSION}. Install unspoken {version('unspoken')}."
+            )
+        if series(theirs) != series(version("unspoken")):
+            raise SignInRefused(
+                f"you have unspoken {_short(theirs)}, and the coordinator has {version('unspoken')}, which may promise "
+                f"something else for the same study. Install unspoken {version('unspoken')}."
             )
         return unpacked(content, Proof)
 
@@ -87,11 +95,16 @@ class ClientSignIn:
     def read(self, content: object) -> Challenge:
         """The challenge in a frame; `Rejected` if the frame is not a challenge, `SignInRefused` if it is of another
         version."""
-        wire, theirs = version_in(content, "net/challenge") or (WIRE_VERSION, "")
+        wire, theirs = version_in(content, "net/challenge") or (WIRE_VERSION, version("unspoken"))
         if wire != WIRE_VERSION:
             raise SignInRefused(
                 f"the coordinator has unspoken {_short(theirs)}, which speaks version {wire} on the wire; this is "
                 f"unspoken {version('unspoken')} and speaks {WIRE_VERSION}. Install unspoken {_short(theirs)}."
+            )
+        if series(theirs) != series(version("unspoken")):
+            raise SignInRefused(
+                f"the coordinator has unspoken {_short(theirs)}, and this is {version('unspoken')}, which may promise "
+                f"something else for the same study. Install unspoken {_short(theirs)}."
             )
         return unpacked(content, Challenge)
 
@@ -118,6 +131,15 @@ class ClientSignIn:
     def _said(self, side: str) -> bytes:
         nonces = (self._theirs, self._nonce)
         return _statement(side, self._study, nonces, self._roster.coordinator, self._identity.public)
+
+
+def series(version: str) -> str:
+    """The part of a version that stays the same as long as studies are planned alike and promised in the same words.
+
+    >>> series("0.2.0.dev0"), series("1.10.3")
+    ('0.2', '1.10')
+    """
+    return ".".join(version.split(".")[:2])
 
 
 def _short(version: str) -> str:
