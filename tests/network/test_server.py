@@ -10,11 +10,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import CloseCode
 
 import loopback
 from cast import study_of
@@ -26,6 +28,7 @@ from unspoken.engines.network import frames, server, tls
 from unspoken.engines.network.client import Client, CoordinatorAddress
 from unspoken.engines.network.deadlines import Deadlines
 from unspoken.engines.network.frames import Denied, Piece, packed
+from unspoken.engines.network.presence import Presence
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.stages import SummingStages
@@ -149,6 +152,7 @@ def test_strangers_and_garbage_cost_themselves_only(public: Path, monkeypatch: p
                     # What is too long is not even refused.
                     frames.unpacked(await asyncio.wait_for(socket.recv(), 300.0), Denied)
                 await asyncio.wait_for(socket.wait_closed(), 300.0)
+        assert socket.close_code == CloseCode.MESSAGE_TOO_BIG
         async with connect(f"wss://127.0.0.1:{port}/", ssl=context, compression=None) as socket:
             sign_in = ClientSignIn(network.study, network.keys.roster, Identity(bytes(32)), bytes(16))
             challenge: Any = frames.unpacked(await socket.recv(), frames.Challenge)
@@ -244,6 +248,13 @@ def test_too_few_parties_end_the_study_before_it_begins(scene: tuple[str, str], 
     network.server._deadlines = Deadlines(1.0, 0.2, 0.2)
     with pytest.raises(Aborted, match=told):
         asyncio.run(network.server.run())
+
+
+@pytest.mark.parametrize("limits", [{"max_size": 7}, {"max_message_size": 7, "max_fragment_size": None}])
+def test_the_largest_frame_is_limited_in_all_versions_of_the_library(limits: dict[str, Any]) -> None:
+    socket: Any = SimpleNamespace(protocol=SimpleNamespace(**limits))
+    Presence(socket).limit(5)
+    assert vars(socket.protocol) == {name: most and 5 for name, most in limits.items()}
 
 
 def test_a_study_that_has_its_result_needs_nobody_to_go_on(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,6 +31,12 @@ class Presence:
         self.extra.append(packed(frame))
         self.wake.set()
 
+    def limit(self, most: int) -> None:
+        """Set the most bytes of a frame that may come."""
+        protocol: Any = self.socket.protocol
+        # Version 15 of the library has one limit, later ones have two.
+        setattr(protocol, "max_message_size" if hasattr(protocol, "max_message_size") else "max_size", most)
+
     async def is_alive(self) -> bool:
         """Whether anybody answers at the other side."""
 

@@ -1,7 +1,8 @@
 """The coordinator on a network: accepts parties and helpers, and carries their messages (`conductor` has the rest).
 
-Garbage, strangers and slow connections do not disturb the others: a connection that has not signed in within a few
-seconds is closed, and the number of such connections is bounded (`door`).
+Garbage, strangers and slow connections do not disturb the others: each step to a sign-in (TLS, the request for a
+WebSocket, the proof) has a few seconds, or the connection is closed, and the number of such connections is bounded
+(`door`).
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from unspoken.engines.outcome import NETWORK
 from unspoken.summation.base import Rejected
 
 SIGN_IN_SECONDS = 10.0
+"""For each step to a sign-in"""
 STRANGERS = 300
 """The most connections that have not signed in: each costs memory"""
 PING_SECONDS = 5.0
@@ -123,7 +125,7 @@ class Server(Conductor[Presence]):
 
     async def _sign_in(self, connection: Presence) -> str | None:
         socket, sign_in = connection.socket, ServerSignIn(self._study, self._roster, self._helpers, self._identity)
-        socket.protocol.max_message_size = frames.SIGN_IN_BYTES
+        connection.limit(frames.SIGN_IN_BYTES)
         await socket.send(packed(sign_in.challenge()))
         try:
             proof = sign_in.read(await socket.recv())
@@ -141,7 +143,7 @@ class Server(Conductor[Presence]):
         except BaseException:
             self._close(address, connection)
             raise
-        socket.protocol.max_message_size = frames.FRAME_BYTES
+        connection.limit(frames.FRAME_BYTES)
         return address
 
     async def _make_room(self, address: str, process: bytes) -> None:
