@@ -2,8 +2,7 @@
 
 A page is on disk when `transaction` has ended: one transaction each, with a rollback journal and `synchronous = EXTRA`.
 The file can be read by its owner only. Every page has a digest of itself and of all pages before it, so that damage is
-noticed. A whole file that was restored from an old copy is not noticed: leave the ledger out of backups that are
-restored.
+noticed. A whole file that was restored from an old copy is not noticed: put a copy back only if the ledger is lost.
 """
 
 from __future__ import annotations

@@ -153,7 +153,7 @@ class Client:
                     since, failures = clock(), 0
                     await asyncio.sleep(max(0.0, began + APART_SECONDS - since))
                     continue
-                reason = "it ends connections without a word that can be taken"
+                reason = "its connections end before anything of use has come"
             except (OtherServer, tls.WrongCertificate) as other:
                 # The address is right if the coordinator was reached there before; somebody else may answer there for a
                 # moment.

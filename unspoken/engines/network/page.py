@@ -112,7 +112,7 @@ def _facts(status: Status) -> str:
     if news.stage not in ("released", "aborted"):
         facts |= {
             "Asked for": status.request,
-            "Attempt": f"{news.attempt:,}; vectors may leave {often}",
+            "Attempt": f"{news.attempt:,}; parties may send {often}",
             "Time left": duration(news.seconds),
         }
     facts |= {"Parties in it": f"{news.survivors:,} of {parties:,}", "Moved": f"{news.bytes:,} bytes"}

@@ -1,8 +1,9 @@
 """Who is who: both sides of a new connection sign fresh challenges and the study's digest by their roster identities.
 
 The signatures are not bound to the TLS certificate, so that a proxy may end TLS in front of the coordinator. Whoever
-operates such a proxy can see who talks to whom and how much, and can cut the connection, but not more: all messages of
-the protocols are authenticated and sealed end to end by the roster's keys.
+operates such a proxy can read what the coordinator reads, the result included, and can act in its place after a
+sign-in. The promise holds against it as against a coordinator that lies: what a protocol keeps from the coordinator is
+sealed end to end by the roster's keys, and what others must not forge is signed by them.
 
 Versions must fit before anything is spent: on the wire, and in their first two numbers. Others may plan a study
 otherwise, or state its promise in other words, and then parties would not sign the certificate in the end.
