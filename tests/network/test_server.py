@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 import threading
 import time
@@ -246,8 +247,11 @@ def test_a_server_with_another_certificate_or_key_is_left_at_once(
 def test_too_few_parties_end_the_study_before_it_begins(scene: tuple[str, str], told: str, public: Path) -> None:
     network, _ = made(study_of(public, *scene))
     network.server._deadlines = Deadlines(1.0, 0.2, 0.2)
-    with pytest.raises(Aborted, match=told):
+    with pytest.raises(Aborted, match=told + ".* so it cost no epsilon$"):
         asyncio.run(network.server.run())
+    coordinator = network.server.relay.coordinator
+    coordinator.attempts.failed[coordinator.plan.sums[0].name] += 1
+    assert re.search(r"\)\. Vectors had left once .* is spent$", str(network.server._too_few()))
 
 
 @pytest.mark.parametrize("limits", [{"max_size": 7}, {"max_message_size": 7, "max_fragment_size": None}])

@@ -23,6 +23,7 @@ from unspoken.engines.network.relay import Relay, some_of
 from unspoken.engines.network.restraint import Restraint
 from unspoken.engines.network.status import Watch, duration
 from unspoken.errors import UnspokenError
+from unspoken.roles.attempts import given_up
 from unspoken.roles.coordinator import Coordinator
 from unspoken.summation.base import Aborted, Rejected, Roster, address_of
 from unspoken.summation.keys import Identity
@@ -110,16 +111,17 @@ class Conductor(Generic[Way]):
         return coordinator.is_over or (parties >= least and helpers == len(self._helpers))
 
     def _too_few(self) -> Aborted:
-        """The end of a study that cannot begin."""
-        parties, helpers = self._there()
+        """The end of a study that cannot begin, or go on, and what it has cost."""
+        coordinator, (parties, helpers) = self.relay.coordinator, self._there()
         there = f"{parties} of {len(self.relay.peers) - len(self._helpers)} parties"
-        needed = f"{self.relay.coordinator.plan.trust.least_survivors} parties"
+        needed = f"{coordinator.plan.trust.least_survivors} parties"
         if self._helpers:
             there, needed = f"{there} and {helpers} of {len(self._helpers)} helpers", f"{needed} and all helpers"
-        return Aborted(
+        ended = Aborted(
             f"{there} are there after {duration(self._deadlines.join_seconds)}, where {needed} are needed (not there: "
             f"{some_of(sorted(self._awaited()))})"
         )
+        return given_up(coordinator.plan, coordinator.totals.participation, coordinator.attempts, ended)
 
     def _there(self) -> tuple[int, int]:
         """The numbers of parties and of helpers that are connected."""
