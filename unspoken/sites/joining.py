@@ -217,7 +217,7 @@ class Participant:
 
 
 def _take_part(who: Participant, where: CoordinatorAddress, told: Told, patience: float) -> Joined:
-    told.agrees = who.agrees
+    told = replace(told, agrees=who.agrees)
     told.planned(who.plan)
     client = Client(who.role, who.plan.study.digest(), who.identity, who.roster, where, told=told, patience=patience)
     client.largest = who.largest_ending
