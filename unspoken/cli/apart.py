@@ -54,6 +54,7 @@ def apart(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]
 
 def _go_apart() -> None:
     """Go on in a child. In the parent, this ends as the child does."""
+    parent, others = os.getpid(), _children()
     folder = Path(tempfile.mkdtemp(prefix="unspoken-"))
     ends, end = os.pipe()
     _tell_system(_ADOPTS)
@@ -63,11 +64,11 @@ def _go_apart() -> None:
     with forward.handling():
         if not (child := os.fork()):
             os.environ[FOLDER] = str(folder)
-            _begin(end)
+            _begin(end, parent)
             return
         os.close(end)
         status = forward.status_of(child)
-    _clean(folder)
+    _clean(folder, others)
     if os.read(ends, 1):
         raise typer.Exit(status)
     if forward.signals:
@@ -114,13 +115,15 @@ class _Forward:
             os.kill(self._child, number)
 
 
-def _begin(end: int) -> None:
+def _begin(end: int, parent: int) -> None:
     """Set up the child: it ends with its parent, tells the parent when it ends by itself, and discards what Ray prints.
 
     It is a process group of its own, so that every signal reaches it once, through the parent.
     """
     os.setpgid(0, 0)
     _tell_system(_PARENT_ENDS, signal.SIGTERM)
+    if os.getppid() != parent:
+        raise Stopped  # It has ended before its end could be told.
     atexit.register(os.write, end, b"e")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for name, number in (("stdout", 1), ("stderr", 2)):
@@ -137,11 +140,18 @@ def _tell_system(option: int, argument: int = 1) -> None:
         ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
 
 
-def _clean(folder: Path) -> None:
-    """End the processes that the child has left, which have come to this one, and remove the cluster's folder."""
+def _children() -> set[int]:
+    return {int(one) for file in Path("/proc/self/task").glob("*/children") for one in file.read_text().split()}
+
+
+def _clean(folder: Path, others: set[int]) -> None:
+    """End the processes that the child has left, which have come to this one, and remove the cluster's folder.
+
+    Processes that were this one's own before are `others`, as a shell leaves them to the program that replaces it.
+    """
     until = time.monotonic() + _LEAVING
     while time.monotonic() < until:
-        left = [int(one) for file in Path("/proc/self/task").glob("*/children") for one in file.read_text().split()]
+        left = _children() - others
         for process in left:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
