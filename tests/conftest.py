@@ -7,6 +7,7 @@ import functools
 import gc
 import hashlib
 import os
+import signal
 import sys
 import threading
 import warnings
@@ -48,6 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = {"max_examples": 60 * config.getoption("--soak-times"), "derandomize": False, "print_blob": True}
     settings.register_profile("soak", settings.get_profile("default"), **examples)
     settings.load_profile("soak" if config.getoption("--soak") else "default")
+    if config.getoption("--flower") or config.getoption("--cluster"):
+        # Whoever ends the tests ends the federation or the cluster: after an interrupt, pytest cleans up.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

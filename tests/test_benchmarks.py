@@ -201,7 +201,6 @@ def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) ->
 
 @pytest.mark.cluster
 def test_engines_have_the_same_totals_and_are_timed() -> None:
-    pytest.importorskip("ray", reason="needs Ray: pip install 'unspoken[ray]'")
     result = run_apart("scale.engines", "--engines", "local,ray2")
     assert [claim["holds"] for claim in claims(result)["same"]] == [True] * 4
     for name in ("ideal", "nodes", "secagg", "long"):

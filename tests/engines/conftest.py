@@ -11,7 +11,6 @@ from unspoken.engines.cluster.session import Cluster, connected
 
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Cluster]:
-    pytest.importorskip("ray", reason="needs Ray: pip install 'unspoken[ray]'")
     with connected(workers=2) as cluster:
         yield cluster
 

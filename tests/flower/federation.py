@@ -20,10 +20,6 @@ PATIENCE = 300.0
 """The most seconds between two signs of life, also on a machine with much else to do"""
 
 
-def is_installed() -> bool:
-    return all((PROGRAMS / name).exists() for name in ("flwr", "flower-superlink", "flower-supernode"))
-
-
 def free_port() -> int:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))

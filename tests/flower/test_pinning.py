@@ -10,12 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from flower.federation import PROGRAMS, is_installed
+from flower.federation import PROGRAMS
 
-pytestmark = [
-    pytest.mark.flower,
-    pytest.mark.skipif(not is_installed(), reason="Flower is missing: pip install 'unspoken[flower]'"),
-]
+pytestmark = pytest.mark.flower
 APP = Path(__file__).parents[2] / "examples" / "flower"
 INSTALL = """
 import sys

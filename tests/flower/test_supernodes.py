@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flower import federation
 from flower.federation import Federation
 from network.town import NAMES, STUDY, Town
 from unspoken import verify
@@ -28,7 +27,6 @@ pytestmark = [
     pytest.mark.flower,
     pytest.mark.timeout(1800),
     pytest.mark.xdist_group("flower"),
-    pytest.mark.skipif(not federation.is_installed(), reason="Flower is missing: pip install 'unspoken[flower]'"),
 ]
 APP = Path(__file__).parents[2] / "examples" / "flower"
 DROPOUTS = STUDY.replace("delta = 1e-5", "delta = 1e-5\ndropouts = 1")

@@ -1,0 +1,92 @@
+"""The lanes of .ci/run: none passes because nothing was run in it, and none leaves processes behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+RUN = (ROOT / ".ci" / "run").read_text("utf-8")
+TESTS = Path(__file__).parent
+LANES = {"cluster": r"--cluster -m cluster (.*)", "flower": r"--flower (.*)"}
+
+
+@pytest.mark.parametrize("mark", LANES)
+def test_every_test_that_needs_more_than_this_machine_has_is_in_a_lane(mark: str) -> None:
+    (named,) = re.findall(LANES[mark], RUN)
+    places = [ROOT / name for name in named.split()]
+    marked = [file for file in TESTS.rglob("test_*.py") if f"mark.{mark}" in file.read_text("utf-8")]
+    outside = [file for file in marked if not any(file.is_relative_to(place) for place in places)]
+    assert [file.name for file in outside if file != Path(__file__)] == []
+
+
+def test_what_the_lanes_name_is_there() -> None:
+    named = re.findall(r"tests/[\w/]+(?:\.py)?", RUN)
+    assert len(named) > 10
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+@pytest.mark.parametrize("mark", LANES)
+def test_what_is_asked_for_and_not_installed_fails(mark: str) -> None:
+    """A test that is skipped where a package is missing or broken would pass."""
+    marked = [file for file in TESTS.rglob("test_*.py") if f"mark.{mark}" in file.read_text("utf-8")]
+    for file in [TESTS / "engines" / "conftest.py", *marked]:
+        if file != Path(__file__):
+            assert "importorskip" not in file.read_text("utf-8"), file
+            assert "mark.skipif" not in file.read_text("utf-8"), file
+
+
+def shell(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
+    """Lines for the shell, after the functions of .ci/run."""
+    functions = re.findall(r"^(\w+\(\) \{(?:.*\}|\n(?:.*\n)*?\}))$", RUN, re.MULTILINE)
+    assert len(functions) > 8
+    script = "\n".join(["set -euo pipefail", *functions, *lines])
+    command = ["bash", "-c", script]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_demo_that_the_readme_does_not_have_fails(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text("python3 -m venv .venv && echo the unspoken demo\n")
+    assert "the unspoken demo\n" in shell(tmp_path, "python3() { :; }", "export -f python3", "demo").stdout
+    (tmp_path / "README.md").write_text("unspoken demo\n")
+    assert shell(tmp_path, "demo").returncode != 0
+
+
+def test_what_a_lane_started_has_time_to_end_and_is_then_ended(tmp_path: Path) -> None:
+    begin = 'set -m; (trap "sleep 1; touch ended; exit" TERM; touch begun; while :; do sleep 0.1; done) & set +m'
+    done = shell(tmp_path, begin, "until [ -e begun ]; do sleep 0.1; done", 'stop "$!"', 'kill -0 -- "-$!" || echo gone')
+    assert (done.returncode, done.stdout) == (0, "gone\n"), done.stderr
+    assert (tmp_path / "ended").exists()
+
+
+PROGRAM = """
+import os, pathlib, pytest, signal, time
+
+@pytest.fixture(scope="module")
+def process():
+    yield
+    pathlib.Path("ended").touch()
+
+def test_one(process):
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(60)
+
+def test_two(process):
+    pathlib.Path("goes on").touch()
+"""
+
+
+def test_tests_that_are_told_to_end_clean_up_first(tmp_path: Path) -> None:
+    """With --flower. Without a handler of the signal, pytest would end at once and the federation would stay."""
+    (tmp_path / "test_program.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "--flower", "test_program.py"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS)}
+    environment.pop("PYTEST_ADDOPTS", None)
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=120)
+    assert done.returncode == pytest.ExitCode.INTERRUPTED, done.stdout
+    assert sorted(file.name for file in tmp_path.iterdir() if file.suffix != ".py" and file.is_file()) == ["ended"]
