@@ -59,7 +59,8 @@ def test_a_demo_that_the_readme_does_not_have_fails(tmp_path: Path) -> None:
 
 def test_what_a_lane_started_has_time_to_end_and_is_then_ended(tmp_path: Path) -> None:
     begin = 'set -m; (trap "sleep 1; touch ended; exit" TERM; touch begun; while :; do sleep 0.1; done) & set +m'
-    done = shell(tmp_path, begin, "until [ -e begun ]; do sleep 0.1; done", 'stop "$!"', 'kill -0 -- "-$!" || echo gone')
+    wait, check = "until [ -e begun ]; do sleep 0.1; done", 'kill -0 -- "-$!" || echo gone'
+    done = shell(tmp_path, begin, wait, 'stop "$!"', check)
     assert (done.returncode, done.stdout) == (0, "gone\n"), done.stderr
     assert (tmp_path / "ended").exists()
 
@@ -84,7 +85,7 @@ def test_two(process):
 def test_tests_that_are_told_to_end_clean_up_first(tmp_path: Path) -> None:
     """With --flower. Without a handler of the signal, pytest would end at once and the federation would stay."""
     (tmp_path / "test_program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "--flower", "test_program.py"]
+    command = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "--flower"]
     environment = {**os.environ, "PYTHONPATH": str(TESTS)}
     environment.pop("PYTEST_ADDOPTS", None)
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=False, timeout=120)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import signal
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +19,7 @@ from typer.testing import CliRunner
 import unspoken
 from factories import maker
 from unspoken.cli import app
-from unspoken.engines.cluster import session
+from unspoken.engines.cluster import each, session, tasks
 from unspoken.engines.cluster.signals import signals_later
 from unspoken.errors import UnspokenError
 from unspoken.study import Study, StudyError
@@ -67,6 +70,22 @@ def test_a_comparison_on_a_cluster_has_no_jobs(tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, arguments)
     assert refused.exit_code == 2
     assert "--jobs is 2, but the engine ray has workers of its own; leave it out." in refused.stderr
+
+
+def test_a_machine_with_another_version_refuses_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its results could differ: those of parties, and those of a comparison's runs."""
+    refused = pytest.raises(UnspokenError, match=r"has unspoken .*, but the run was started by 0\.0; install the same")
+    with refused:
+        tasks.work_at(tasks.AttemptPlace(0, [], b"attempt", [], "0.0"))
+    # Tasks that are done here, at once.
+    at_once = SimpleNamespace(wait=lambda left, num_returns: (left[:1], left[1:]), cancel=lambda *_, **__: None)
+    here = SimpleNamespace(task=lambda function: SimpleNamespace(remote=function), put=lambda it: it, got=lambda it: it)
+    monkeypatch.setattr(each, "ray", lambda: at_once)
+    monkeypatch.setattr(each, "connected", lambda address: nullcontext(here))
+    assert [*each.each(operator.add, 1, [2, 3])] == [3, 4]
+    monkeypatch.setattr(each, "version", lambda name: "0.0")
+    with refused:
+        next(each.each(operator.add, 1, [2, 3]))
 
 
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

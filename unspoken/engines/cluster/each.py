@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from typing import Any, TypeVar
 
-from unspoken.engines.cluster.session import connected, ray
+from unspoken.engines.cluster.session import check_version, connected, ray
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")
@@ -22,8 +23,8 @@ def each(
     if not items:
         return
     with connected(address) as cluster:
-        task, given = cluster.task(function), cluster.put(shared)
-        waiting: list[Any] = [task.remote(given, item) for item in items]
+        task, given = cluster.task(_done), cluster.put(shared)
+        waiting: list[Any] = [task.remote(version("unspoken"), function, given, item) for item in items]
         try:
             while waiting:
                 (ready,), waiting = ray().wait(waiting, num_returns=1)
@@ -31,3 +32,8 @@ def each(
         finally:
             for reference in waiting:
                 ray().cancel(reference, force=True)
+
+
+def _done(started_by: str, function: Callable[[Shared, Item], Result], shared: Shared, item: Item) -> Result:
+    check_version(started_by)
+    return function(shared, item)

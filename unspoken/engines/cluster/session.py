@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,15 @@ def ray() -> Any:
     except ImportError:
         raise missing_package("the engine ray", "ray", "ray") from None
     return package
+
+
+def check_version(started_by: str) -> None:
+    """Refuse to work for another version of this package: its results could differ."""
+    if started_by != (here := version("unspoken")):
+        raise UnspokenError(
+            f"a machine of the cluster has unspoken {here}, but the run was started by {started_by}; install the same "
+            "version everywhere."
+        )
 
 
 class Cluster:

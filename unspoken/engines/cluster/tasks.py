@@ -11,17 +11,15 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 
-from unspoken.engines.cluster.session import ray
+from unspoken.engines.cluster.session import check_version, ray
 from unspoken.engines.exchange import Said
 from unspoken.engines.processes import Refusal
 from unspoken.engines.threads import alone
 from unspoken.engines.work import Work
-from unspoken.errors import UnspokenError
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Aborted, Endpoint, Envelope, Party, Rejected
 from unspoken.types import Integers, Words
@@ -51,11 +49,7 @@ _works: dict[bytes, Work] = {}
 def work_at(place: AttemptPlace) -> Work:
     """The work of an attempt. A process remembers that of the last one."""
     if place.attempt not in _works:
-        if place.version != (here := version("unspoken")):
-            raise UnspokenError(
-                f"a machine of the cluster has unspoken {here}, but the run was started by {place.version}; install "
-                "the same version everywhere."
-            )
+        check_version(place.version)
         _works.clear()
         if place.run not in _runs:
             alone()
