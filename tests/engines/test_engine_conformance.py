@@ -10,7 +10,7 @@ import multiprocessing
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -48,10 +48,13 @@ class Engine:
     """Can all records be in one place, as baselines ask for?"""
     is_cluster: bool = False
     """Does it need a cluster, which takes its time to start?"""
+    only: str = ""
+    """The one protocol that it differs for"""
 
 
 ENGINES: dict[str, Engine] = {
     "local": Engine(local.run, has_common_place=True),
+    "processes": Engine(partial(local.run, processes=True), has_common_place=True, only="tally"),
     "actors": Engine(actors.run),
     "network": Engine(loopback.run),
     "flower": Engine(flower_nodes.run),
@@ -60,7 +63,9 @@ ENGINES: dict[str, Engine] = {
 ELSEWHERE = ("network", "flower")
 """Engines whose participants are elsewhere, which take more time"""
 EACH = [
-    pytest.param(name, marks=[pytest.mark.cluster] if engine.is_cluster else []) for name, engine in ENGINES.items()
+    pytest.param(name, marks=[pytest.mark.cluster] if engine.is_cluster else [])
+    for name, engine in ENGINES.items()
+    if not engine.only
 ]
 ALLOWED = 2
 """How many parties may drop out."""
@@ -132,9 +137,9 @@ def able(public: Path, case: Case) -> list[str]:
 
 def asked(public: Path, case: Case, runs: Callable[[int, int], int]) -> list[str]:
     """The engines to run a case on: those with clocks take turns, and now and then, unless there is time."""
-    engines = [name for name in able(public, case) if not ENGINES[name].is_cluster]
     left_out = {name for turn, name in enumerate(ELSEWHERE) if not runs(CASES.index(case) % 12 == 6 * turn, 1)}
-    return [name for name in engines if name not in left_out]
+    engines = [name for name in able(public, case) if not ENGINES[name].is_cluster]
+    return [name for name in engines if name not in left_out and ENGINES[name].only in ("", case.protocol)]
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
