@@ -124,8 +124,8 @@ class Loopback:
         largest = max(peer.sent for address, peer in relay.peers.items() if address.startswith("party:"))
         totals = coordinator.totals
         there, failed = dict(totals.participation), dict(coordinator.attempts.failed)
-        moved, counted = relay.bytes, totals.counted
-        return Outcome(engine, coordinator.release, there, began, seconds, moved, largest, counted, failed)
+        moved, known = relay.bytes, (totals.counted, failed, totals.noise)
+        return Outcome(engine, coordinator.release, there, began, seconds, moved, largest, *known)
 
 
 def engine(kind: type[Loopback], name: str) -> Callable[..., Outcome]:

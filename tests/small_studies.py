@@ -95,7 +95,9 @@ def shown(study: Study, outcome: Outcome) -> tuple[Any, ...]:
     release = outcome.release
     scores = b"" if release.kind == "statistics" else release.scores(study, records_of(study).features).tobytes()
     counted = {name: flags.tolist() for name, flags in outcome.counted.items()}
-    return scores, release.to_json(), release.details, outcome.participation, counted
+    # A certificate's epsilon follows from who took part and which attempts failed.
+    happened = outcome.participation, outcome.failed, outcome.noise
+    return scores, release.to_json(), release.details, *happened, counted
 
 
 def methods_and_tasks() -> Iterator[tuple[str, str]]:
