@@ -75,7 +75,9 @@ def make_keys(name: str, key_file: Path, card_file: Path) -> Card:
 def check_name(name: str) -> None:
     """Refuse a name that could not stand in a file, in a roster or on a screen."""
     if not is_plain(name) or not name.isprintable() or set(name) & set('"\\/') or name.strip(".") != name:
-        raise CardError(f"the name is {name!r}, but should have {PLAIN}; nor quotes, slashes, or dots at its ends.")
+        raise CardError(
+            f"the name is {name!r}, but should have {PLAIN}; and no quotes or slashes, and no dots at its ends."
+        )
 
 
 def read_card(file: Path) -> Card:
