@@ -219,7 +219,7 @@ def test_a_coordinator_that_never_finishes_a_word_is_left_when_patience_ends(
 def test_a_forged_certificate_is_not_signed_and_nothing_is_written(
     forged: dict[str, Any], told: str, town: Town
 ) -> None:
-    content = countersigning._known(plan_for(town.study))
+    content = countersigning._known(plan_for(town.study), {})
     content["guarantee"] = {**content["guarantee"], **forged.pop("guarantee", {})}
     certificate = canonical({**content, **forged})
 
