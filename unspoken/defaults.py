@@ -1,6 +1,7 @@
-"""The method and the protocol that are used where a person names none.
+"""The method, the protocol and the times to wait that are used where a person names none.
 
-Nowhere else does the package prefer one method or protocol to the others.
+Nowhere else does the package prefer one method or protocol to the others, and the command line waits as long as Python
+does.
 """
 
 from __future__ import annotations
@@ -19,3 +20,12 @@ METHOD = "moments"
 
 PARTY_METHOD = "helmet"
 """The method of a classification that names none and protects whole parties, for which `METHOD` has no bound"""
+
+STAGE_SECONDS = 600.0
+"""How long a coordinator waits for answers in a stage"""
+JOIN_SECONDS = 86400.0
+"""How long a coordinator waits for everyone to be there before the first request"""
+GRACE_SECONDS = 60.0
+"""How long a stage waits for someone whose connection is gone"""
+PATIENCE = 600.0
+"""How many seconds a participant goes on trying while the coordinator is not reached"""

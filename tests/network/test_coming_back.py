@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import math
 import os
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 from websockets.asyncio.server import serve
 
+from unspoken import sites
 from unspoken.cli import app
 from unspoken.engines.network import tls
 from unspoken.engines.network.client import Client, CoordinatorAddress, Finished, Told, Unreachable
@@ -25,6 +28,7 @@ from unspoken.summation.keys import Identity
 HUB, ME, STRANGER = (Identity(os.urandom(32)) for _ in range(3))
 ROSTER = Roster([ME.public], HUB.public, [])
 STUDY = "d" * 64
+COMMANDS: dict[str, Callable[..., Any]] = {"serve": sites.serve, "join": sites.join, "assist": sites.assist}
 
 
 class Role:
@@ -122,3 +126,12 @@ def test_patience_is_a_number_of_seconds(command: list[str], seconds: str) -> No
 def test_terms_are_numbers_of_seconds(name: str, seconds: float) -> None:
     with pytest.raises(UnspokenError, match=f"{name} is .*, but should be a number of seconds"):
         Deadlines(**{name: seconds})
+
+
+def test_the_command_line_waits_as_long_as_python_does() -> None:
+    commands = typer.main.get_command(app)
+    usual = {name: {option.name: option.default for option in commands.commands[name].params} for name in COMMANDS}  # type: ignore[attr-defined]
+    assert {name: usual["serve"][name] for name in vars(Deadlines())} == vars(Deadlines())
+    for name, called in COMMANDS.items():
+        if name != "serve":
+            assert usual[name]["patience"] == inspect.signature(called).parameters["patience"].default

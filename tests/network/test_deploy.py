@@ -20,6 +20,7 @@ import yaml
 from typer.testing import CliRunner
 
 from unspoken.cli import app
+from unspoken.defaults import JOIN_SECONDS
 from unspoken.engines.network.cards import read_card
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -76,8 +77,9 @@ def started_by_units(folder: Path, port: int) -> list[Site]:
         (folder / "etc" / name / "policy.toml").symlink_to(home / "policy.toml")
         command = next(line for line in lines if line.startswith("ExecStart=")).partition(" ")[2]
         command = command.replace("%i", "cancer").replace("/etc/unspoken", str(folder / "etc" / name))
-        told = {"UNSPOKEN_HOME": home, "LISTEN": f"127.0.0.1:{port}", "COORDINATOR": f"127.0.0.1:{port}"}
-        told |= {"DATA": home / "records.csv"}
+        told = dict(line.split("=", 2)[1:] for line in lines if line.startswith("Environment="))
+        told |= {"UNSPOKEN_HOME": home, "LISTEN": f"127.0.0.1:{port}", "COORDINATOR": f"127.0.0.1:{port}"}
+        told |= {"DATA": home / "records.csv"} if unit == "party" else {}
         words = [Template(word).substitute(told) for word in command.split()]
         sites.append(Site(name, folder, words))
     return sites
@@ -136,7 +138,8 @@ def test_the_commands_of_services_run_the_page_s_study(
 ) -> None:
     sites = {site.name: site for site in made(tmp_path, port)}
     prepare(sites, tmp_path)
-    programs = {name: site.start() for name, site in sites.items()}
+    # The coordinator is the last to begin, and the others wait for it.
+    programs = {name: sites[name].start() for name in sorted(sites, key="coordinator".__eq__)}
     try:
         said = {name: program.communicate(timeout=480) for name, program in programs.items()}
     finally:
@@ -160,6 +163,26 @@ def test_service_units_use_options_that_there_are(unit: str) -> None:
     assert [word for word in command if word.startswith("--") and word not in told.output] == []
     # What ended by itself is not begun again: these are the program's own ends.
     assert "RestartPreventExitStatus=2 3 4" in lines
+
+
+def patience_of(command: str) -> float:
+    return float(command.partition("--patience ")[2].split()[0])
+
+
+def test_services_wait_longer_for_the_coordinator_than_it_waits_for_them() -> None:
+    """Otherwise a party that was started first gives up, and is not started again."""
+    given = {"DATA": "x.csv", "COORDINATOR": "x:1"}
+    for unit in ("party", "helper"):
+        lines = (DEPLOY / f"unspoken-{unit}@.service").read_text("utf-8").splitlines()
+        set_ = dict(line.split("=", 2)[1:] for line in lines if line.startswith("Environment="))
+        command = next(line for line in lines if line.startswith("ExecStart="))
+        assert patience_of(Template(command).substitute(given | set_)) > JOIN_SECONDS
+        # What a site says comes after what the unit says.
+        assert lines.index(f"Environment=PATIENCE={set_['PATIENCE']}") < lines.index(
+            "EnvironmentFile=/etc/unspoken/%i/environment"
+        )
+    services = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))["services"]
+    assert all(patience_of(services[name]["command"]) > JOIN_SECONDS for name in (*HOSPITALS, *NODES))
 
 
 def test_the_image_has_the_package_and_a_user_of_its_own() -> None:

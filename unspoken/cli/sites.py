@@ -16,6 +16,7 @@ from unspoken.cli.consent import PolicyFile, ask, policy_for
 from unspoken.cli.endings import checked_by, finish, kept_evidence, lost, print_refused, proof
 from unspoken.cli.ledger import Dataset, LedgerFile, ledger_for
 from unspoken.cli.program import AsJson, StudyFile, explained, leaving, print_json, remark
+from unspoken.defaults import GRACE_SECONDS, JOIN_SECONDS, PATIENCE, STAGE_SECONDS
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
@@ -166,11 +167,15 @@ def serve(
         str, typer.Option(metavar="HOST:PORT", help="The address and the port to listen on; port 0: any.")
     ] = "0.0.0.0:8765",
     output: Annotated[Path, typer.Option(help="The folder for the model and the certificate.")] = Path(),
-    stage_seconds: Annotated[float, typer.Option(min=0.1, help="How long to wait for answers in a stage.")] = 600.0,
-    join_seconds: Annotated[float, typer.Option(min=0.1, help="How long to wait for everyone to join.")] = 86400.0,
+    stage_seconds: Annotated[float, typer.Option(min=0.1, help="How long to wait for answers in a stage.")] = (
+        STAGE_SECONDS
+    ),
+    join_seconds: Annotated[float, typer.Option(min=0.1, help="How long to wait for everyone to join.")] = (
+        JOIN_SECONDS
+    ),
     grace_seconds: Annotated[
         float, typer.Option(min=0.0, help="How long a stage waits for someone whose connection is gone.")
-    ] = 60.0,
+    ] = GRACE_SECONDS,
     plain: Plain = False,
     page: Annotated[
         str | None,
@@ -227,7 +232,7 @@ def join(
     output: Annotated[Path, typer.Option(help="The folder for the model and the certificate.")] = Path(),
     yes: Annotated[bool, typer.Option("--yes", help="Take part without being asked.")] = False,
     policy: PolicyFile = None,
-    patience: Patience = 600.0,
+    patience: Patience = PATIENCE,
     plain: Plain = False,
     ledger: LedgerFile = None,
     dataset: Dataset = None,
@@ -273,7 +278,7 @@ def assist(
     path: StudyFile,
     coordinator: At,
     keys: KeyFile = None,
-    patience: Patience = 600.0,
+    patience: Patience = PATIENCE,
     plain: Plain = False,
     as_json: AsJson = False,
 ) -> None:

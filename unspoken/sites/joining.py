@@ -14,6 +14,7 @@ from typing import Any
 from unspoken.data.block import Block
 from unspoken.data.federation import party_block
 from unspoken.data.files import Records, read_records
+from unspoken.defaults import PATIENCE
 from unspoken.engines.network.cards import find_identity
 from unspoken.engines.network.client import Client, CoordinatorAddress
 from unspoken.engines.network.frames import Ending
@@ -46,7 +47,7 @@ def join(
     *,
     key: Path | None = None,
     told: Told | None = None,
-    patience: float = 600.0,
+    patience: float = PATIENCE,
     ledger: Charges | None = None,
 ) -> Joined:
     """Take part in a study with one's own records. The ledger is charged before what is made of them leaves."""
@@ -99,7 +100,7 @@ class ReadyParty:
         section, count = self.plan.study.roster, int(self.records.counts[0])
         return Seat(section.name_of(self.identity.public.hex()) if section else "", self.index, count)
 
-    def join(self, where: CoordinatorAddress, *, told: Told | None = None, patience: float = 600.0) -> Joined:
+    def join(self, where: CoordinatorAddress, *, told: Told | None = None, patience: float = PATIENCE) -> Joined:
         """Take part."""
         told = told or Told()
         warm_up(self.plan)
@@ -169,7 +170,7 @@ def assist(
     *,
     key: Path | None = None,
     told: Told | None = None,
-    patience: float = 600.0,
+    patience: float = PATIENCE,
 ) -> Joined:
     """Be a compute node or a tallier of a study."""
     with helper_of(study, key) as helper:

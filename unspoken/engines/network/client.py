@@ -17,6 +17,7 @@ from typing import Any, Literal
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidProxy, WebSocketException
 
+from unspoken.defaults import PATIENCE
 from unspoken.engines.network import frames, tls
 from unspoken.engines.network.frames import (
     ENDING,
@@ -94,7 +95,7 @@ class Client:
         coordinator: CoordinatorAddress,
         *,
         told: Told | None = None,
-        patience: float = 600.0,
+        patience: float = PATIENCE,
     ) -> None:
         """`patience` is the number of seconds without a connection after which the client gives up."""
         self._role, self._study, self._identity, self._roster = role, study, identity, roster

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from unspoken.defaults import GRACE_SECONDS, JOIN_SECONDS, STAGE_SECONDS
 from unspoken.engines.network.frames import News
 from unspoken.errors import UnspokenError
 from unspoken.methods.planning import Plan
@@ -15,10 +16,10 @@ from unspoken.methods.planning import Plan
 class Deadlines:
     """How long to wait for whom."""
 
-    stage_seconds: float = 120.0
-    join_seconds: float = 3600.0
+    stage_seconds: float = STAGE_SECONDS
+    join_seconds: float = JOIN_SECONDS
     """For everyone to be there before the first request"""
-    grace_seconds: float = 30.0
+    grace_seconds: float = GRACE_SECONDS
     """A stage does not wait longer than this for someone whose connection is gone"""
 
     def __post_init__(self) -> None:
