@@ -12,7 +12,7 @@ import random
 from collections import deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidProxy, WebSocketException
@@ -47,6 +47,8 @@ from unspoken.summation.keys import Identity
 
 SIGNATURES_SECONDS = 15.0
 """How long a participant that has the result tries to get the signatures from a coordinator that is gone"""
+LEAVING_SECONDS = 15.0
+"""How long a participant that leaves tries to tell a coordinator so that is not there"""
 LASTING_SECONDS = 5.0
 """A connection that lasted so long does not count as a failure, even if nothing came over it"""
 APART_SECONDS = 0.1
@@ -118,6 +120,9 @@ class Client:
         self._result: Finished | None = None
         """How the study has ended, while signatures may still come"""
         self.finished: Finished | None = None
+        self._leaving: Leaving | None = None
+        self._left = asyncio.Event()
+        """Set when the coordinator knows that this participant leaves"""
         self._heard = False
         """Whether anything has come over this connection"""
         self.sent = 0
@@ -135,7 +140,8 @@ class Client:
         try:
             await asyncio.wait([taking, connected], return_when=asyncio.FIRST_COMPLETED)
             if not connected.done():
-                await self._leave("ledger" if isinstance(taking.exception(), LimitReached) else "disk")
+                why = "ledger" if isinstance(taking.exception(), LimitReached) else "disk"
+                await self._leave(Leaving(why), connected)
                 taking.result()
             return connected.result()
         finally:
@@ -150,7 +156,10 @@ class Client:
         while self.finished is None:
             began = clock()
             try:
-                if await self._connection():
+                is_of_use = await self._connection()
+                if self._left.is_set():
+                    await asyncio.Event().wait()  # until `run` ends this
+                if is_of_use:
                     since, failures = clock(), 0
                     await asyncio.sleep(max(0.0, began + APART_SECONDS - since))
                     continue
@@ -177,13 +186,13 @@ class Client:
             await asyncio.sleep(min(10.0, 0.1 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0))  # noqa: S311
         return self.finished
 
-    async def _leave(self, why: Literal["ledger", "disk"]) -> None:
-        """Tell the coordinator, if it can be told now."""
-        self._put(Leaving(why))
-        for _ in range(100):
-            if not self._extra:
-                break
-            await asyncio.sleep(0.01)
+    async def _leave(self, leaving: Leaving, connected: asyncio.Task[Finished]) -> None:
+        """Tell the coordinator: over the next connection, if this one is cut before it has heard it."""
+        self._leaving = leaving
+        self._put(leaving)
+        left, most = asyncio.create_task(self._left.wait()), min(LEAVING_SECONDS, self._patience)
+        await asyncio.wait([left, connected], timeout=most, return_when=asyncio.FIRST_COMPLETED)
+        left.cancel()
 
     @property
     def _where(self) -> str:
@@ -221,6 +230,9 @@ class Client:
                 return clock() - began > LASTING_SECONDS
             finally:
                 sending.cancel()
+        # The coordinator answers the end of a connection once it has got all that came before.
+        if self._leaving is not None and socket.protocol.close_rcvd and not socket.protocol.close_rcvd_then_sent:
+            self._left.set()
         return self._heard or clock() - began > LASTING_SECONDS
 
     async def _sign_in(self, socket: ClientConnection) -> None:
@@ -248,6 +260,8 @@ class Client:
         self._extra = [] if self._done is None else [packed(self._done)]
         if self._result is not None:
             self._extra.append(packed(Countersigned(self._result.signature)))
+        if self._leaving is not None:
+            self._extra.append(packed(self._leaving))
         self._wake.set()
         self._flushed.set()
 
@@ -263,6 +277,8 @@ class Client:
                         await socket.send(self._extra.pop(0))
                 if self.finished is not None:
                     return
+                if self._leaving is not None and not self._extra:
+                    await socket.close()
                 await self._wake.wait()
 
     async def _receive(self, socket: ClientConnection) -> None:
