@@ -104,14 +104,50 @@ def test_a_changed_number_is_noticed(tmp_path: Path) -> None:
         Ledger(path).account()
 
 
-def test_a_file_that_was_put_back_is_read_anew(tmp_path: Path) -> None:
+def put_back(path: Path, old: bytes) -> None:
+    path.write_bytes(old)
+
+
+def begun_anew(path: Path, old: bytes) -> None:
+    path.unlink()
+    Ledger(path).set_limit(3.0)
+
+
+def grown_again(path: Path, old: bytes) -> None:
+    """It has as many pages as before, and others."""
+    path.write_bytes(old)
+    Ledger(path).charge(run_of("3"), "a", [Gaussian(0.01)])
+
+
+def gone(path: Path, old: bytes) -> None:
+    path.unlink()
+
+
+@pytest.mark.parametrize("has_looked", [False, True])
+@pytest.mark.parametrize("happens", [put_back, begun_anew, grown_again, gone])
+def test_a_process_refuses_a_file_without_the_pages_that_it_has_seen(
+    happens: Callable[[Path, bytes], None], has_looked: bool, tmp_path: Path
+) -> None:
     path = tmp_path / "ledger"
-    ledger = Ledger(path)
+    ledger, other = Ledger(path), Ledger(path)
     ledger.charge(run_of("1"), "a", [Gaussian(0.5)])
     before = path.read_bytes()
     ledger.charge(run_of("2"), "a", [Gaussian(0.5)])
-    path.write_bytes(before)
-    assert ledger.spent() == Spend((Gaussian(0.5),), 1)
+    newest = path.read_bytes()
+    if has_looked:
+        other.account()
+    happens(path, before)
+    left = path.read_bytes() if path.exists() else None
+    for seen in (ledger, other) if has_looked else (ledger,):
+        with pytest.raises(LedgerError, match=r"an older copy was put back, or it was begun anew.*\(page 4 is not"):
+            seen.charge(run_of("4"), "a", [Gaussian(0.5)])
+        with pytest.raises(LedgerError, match="start this program again"):
+            seen.account()
+    assert (path.read_bytes() if path.exists() else None) == left
+    # With the newest copy it goes on; a process that begins then takes what is there.
+    path.write_bytes(newest)
+    ledger.charge(run_of("4"), "a", [Gaussian(0.5)])
+    assert ledger.spent() == Ledger(path).spent() == Spend((Gaussian(0.5, 3),), 1)
 
 
 def test_a_full_disk_refuses_the_charge_and_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

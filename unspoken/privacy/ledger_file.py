@@ -2,7 +2,9 @@
 
 A page is on disk when `transaction` has ended: one transaction each, with a rollback journal and `synchronous = EXTRA`.
 The file can be read by its owner only. Every page has a digest of itself and of all pages before it, so that damage is
-noticed. A whole file that was restored from an old copy is not noticed: put a copy back only if the ledger is lost.
+noticed. Pages are never taken away, so a process that has seen a page refuses a file without it: somebody has put an
+old copy back, or begun the file anew. A process that begins after that does not notice it: put a copy back only if the
+ledger is lost.
 """
 
 from __future__ import annotations
@@ -42,6 +44,8 @@ class LedgerFile:
         self._path = path
         self._turn = threading.RLock()
         self._book, self._read, self._chain = Book(), 0, b""
+        self._seen = (0, b"")
+        """The last page that this process has read or written: its number and its digest"""
         self._memory: sqlite3.Connection | None = None
         self._process = os.getpid()
         if path is None:
@@ -78,6 +82,8 @@ class LedgerFile:
         A file that does not exist counts as empty, and is not created.
         """
         if self._path is not None and not self._path.exists():
+            if self._seen[0]:
+                raise self._put_back()
             return look(Book())
         with self.transaction() as now:
             return look(now.book)
@@ -95,8 +101,9 @@ class LedgerFile:
                 self._catch_up(base)
                 transaction = Transaction(self._book)
                 yield transaction
-                self._append(base, transaction.added)
+                last = self._append(base, transaction.added)
                 base.execute("COMMIT")
+                self._seen = last
             except BaseException:
                 if base.in_transaction:
                     base.execute("ROLLBACK")
@@ -112,6 +119,8 @@ class LedgerFile:
         # A connection for each transaction: it may be used in any thread, and after a fork.
         path = self._path or Path()
         if not path.exists():
+            if self._seen[0]:
+                raise self._put_back()
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         with closing(sqlite3.connect(path, timeout=_WAIT, isolation_level=None)) as base:
             base.execute("PRAGMA synchronous = EXTRA")
@@ -135,9 +144,23 @@ class LedgerFile:
 
     def _catch_up(self, base: sqlite3.Connection) -> None:
         """Read the pages that were added since."""
-        last = base.execute("SELECT chain FROM pages WHERE number = ?", (self._read,)).fetchone()
-        if self._read and (last is None or last[0] != self._chain):
-            self._book, self._read, self._chain = Book(), 0, b""
+        number, chain = self._seen
+        last = base.execute("SELECT chain FROM pages WHERE number = ?", (number,)).fetchone()
+        if number and (last is None or last[0] != chain):
+            self._forget()
+            try:
+                self._read_on(base)  # which says so if the file is damaged
+            finally:
+                self._forget()
+            raise self._put_back()
+        self._read_on(base)
+        self._seen = (self._read, self._chain)
+
+    def _forget(self) -> None:
+        self._book, self._read, self._chain = Book(), 0, b""
+
+    def _read_on(self, base: sqlite3.Connection) -> None:
+        """Read the pages after those in the book."""
         rows = base.execute("SELECT number, content, chain FROM pages WHERE number > ? ORDER BY number", (self._read,))
         for number, content, chain in rows:
             if number != self._read + 1 or _chained(self._chain, content) != chain:
@@ -151,12 +174,21 @@ class LedgerFile:
                 ) from None
             self._read, self._chain = number, chain
 
-    def _append(self, base: sqlite3.Connection, pages: list[Page]) -> None:
-        chain = self._chain
+    def _append(self, base: sqlite3.Connection, pages: list[Page]) -> tuple[int, bytes]:
+        """Write pages; the number and the digest of the last one."""
+        number, chain = self._read, self._chain
         for number, page in enumerate(pages, self._read + 1):
             content = encoded(page).decode()
             chain = _chained(chain, content)
             base.execute("INSERT INTO pages VALUES (?, ?, ?)", (number, content, chain))
+        return number, chain
+
+    def _put_back(self) -> LedgerError:
+        return LedgerError(
+            f"{self._path}: an older copy was put back, or it was begun anew, while it was in use (page "
+            f"{self._seen[0]} is not what it was); put the newest copy back, or, if that is lost, start this "
+            "program again."
+        )
 
     def _damaged(self, what: str) -> LedgerError:
         return LedgerError(f"{self._path}: is damaged ({what}); put its newest copy back, or begin another ledger.")
