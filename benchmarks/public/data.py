@@ -86,7 +86,7 @@ def settings(arguments: argparse.Namespace) -> dict[str, Setting]:
     epsilons = (0.1, 0.36, 0.59, 1.18, 3.0)
     if arguments.cifar is not None:
         cifar = _set_aside(images.cifar_features(arguments.cifar))
-        found["cifar-10"] = Setting(cifar, 10, 1000, epsilons, FUNCTIONS[:2], **several)
+        found["cifar-10"] = Setting(cifar, 10, 1000, epsilons, **several)
     if arguments.scattering is not None:
         # A map of so many features takes minutes, so there is one split.
         fashion = _set_aside(_scattered(arguments.scattering))(0)

@@ -135,6 +135,14 @@ def test_a_comparison_runs_variants_and_says_where_nothing_is_learnt(here: Path)
     assert [text.partition(": ")[0] for text in said] == ["moments at epsilon = 0.001", "weak at epsilon = 0.001"]
 
 
+def test_a_comparison_tells_before_its_runs_where_noise_hides_everything(here: Path) -> None:
+    done = run(*COMPARE, "moments", "--epsilons", "0.001,50", "--repeats", "1")
+    told = done.stderr.splitlines()[0]
+    assert told.startswith("unspoken: note: moments at epsilon = 0.001: the noise hides almost all that the ")
+    assert done.stderr.count("the noise hides") == 1
+    assert "the noise hides" not in done.stdout
+
+
 def test_a_data_set_is_named_with_a_ledger_only(here: Path) -> None:
     told = run("simulate", "study.toml", "--data", "data.npz", "--dataset", "x", status=2).stderr
     assert told == "unspoken: --dataset is 'x', but it names records in a ledger; add --ledger FILE.\n"

@@ -132,15 +132,15 @@ def compare(
     if resplit and loaded.parties is not None and hold_out is None:
         raise UnspokenError("--resplit deals records anew, but the files say whose records are whose; leave it out.")
     with comparison.naming_variants(study, variant or []):
-        comparison.cells_of(compared)
-    remark(on_records(study, loaded.records))
+        doubts = comparison.doubts_of(compared)
+    remark([*doubts, *on_records(study, loaded.records)])
     with terminal.progress_bar(quiet=as_json, counted="runs") as progress:
         runs = _runs(compared, table, progress, force, {"jobs": jobs, "engine": engine, "address": address})
     points = comparison.points_of(runs)
     metric = comparison.metric_of(points)
     if plot is not None:
         plots.plot(points, metric, plot, axis, replace=force)
-    _show(compared, runs, metric, {"table": table, "plot": plot}, as_json)
+    _show(compared, runs, metric, {"table": table, "plot": plot}, doubts, as_json)
 
 
 def _check_tests(study: Study, test: Path | None, hold_out: float | None) -> None:
@@ -184,8 +184,14 @@ def _facts(compared: Comparison) -> dict[str, str]:
 
 
 def _show(
-    compared: Comparison, runs: list[ComparedRun], metric: str, files: dict[str, Path | None], as_json: bool
+    compared: Comparison,
+    runs: list[ComparedRun],
+    metric: str,
+    files: dict[str, Path | None],
+    doubts: list[str],
+    as_json: bool,
 ) -> None:
+    """Print the results, and remarks on them; `doubts` were told before the runs."""
     from unspoken import comparison
     from unspoken.comparison.points import remarks
     from unspoken.report import terminal
@@ -207,7 +213,7 @@ def _show(
         )
         return
     terminal.show_comparison(shown, metric)
-    terminal.show_remarks([*remarks(points), "All runs are simulations: all parties were in one place."])
+    terminal.show_remarks([*remarks(points, doubts), "All runs are simulations: all parties were in one place."])
     terminal.show_files({name: str(path) for name, path in files.items() if path is not None})
 
 

@@ -5,7 +5,7 @@
 """
 
 from unspoken.comparison.arrays import Compared, compare
-from unspoken.comparison.cells import Cell, ComparedRun, Comparison, cells_of
+from unspoken.comparison.cells import Cell, ComparedRun, Comparison, cells_of, doubts_of
 from unspoken.comparison.points import Point, interval, metric_of, points_of
 from unspoken.comparison.running import run_comparison
 from unspoken.comparison.variants import naming_variants, study_for, with_variants
@@ -18,6 +18,7 @@ __all__ = [
     "Point",
     "cells_of",
     "compare",
+    "doubts_of",
     "interval",
     "metric_of",
     "naming_variants",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy.typing as npt
 
-from unspoken.comparison.cells import ComparedRun, Comparison
+from unspoken.comparison.cells import ComparedRun, Comparison, doubts_of
 from unspoken.comparison.points import Point, metric_of, points_of
 from unspoken.comparison.running import Progress, run_comparison
 from unspoken.data.files import DataError
@@ -107,7 +107,7 @@ def compare(
         hold_out=hold_out,
         resplit=resplit,
     )
-    warn(on_records(study, train), stacklevel=2)
+    warn([*doubts_of(compared), *on_records(study, train)], stacklevel=2)
     runs = run_comparison(compared, jobs=jobs, progress=progress, engine=engine, address=address)
     return Compared(tuple(runs))
 

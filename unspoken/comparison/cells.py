@@ -129,20 +129,41 @@ class ComparedRun:
 
 
 def cells_of(comparison: Comparison) -> list[Cell]:
-    """All runs, in the order of variants, parties and ε. All are planned first: an impossible one is told at once.
+    """All runs, in the order of variants, parties and ε. All are planned first: an impossible one is told at once."""
+    return [cell._replace(repeat=repeat) for cell in _planned(comparison) for repeat in range(comparison.repeats)]
 
-    A method without a promise runs at no ε in particular.
+
+def doubts_of(comparison: Comparison) -> list[str]:
+    """What is known of the runs before any is made: where noise will hide what records say. Plans them all, too."""
+    several = len(comparison.parties) > 1
+    return [
+        f"{place_of(cell.variant, cell.epsilon, cell.parties if several else None)}: {text}"
+        for cell, plan in _planned(comparison).items()
+        for text in plan.doubts
+    ]
+
+
+def place_of(variant: str, asked: float | None, parties: int | None) -> str:
+    """The runs that a remark is on: of a method, at an ε if it has one, with so many parties if that differs.
+
+    >>> place_of("moments", 0.5, None)
+    'moments at epsilon = 0.5'
     """
-    cells = []
+    at = "" if asked is None else f" at epsilon = {asked:g}"
+    return variant + at + ("" if parties is None else f" with {parties:,} parties")
+
+
+def _planned(comparison: Comparison) -> dict[Cell, Plan]:
+    """The plans, by the first run of each. A method without a promise runs at no ε in particular."""
+    plans = {}
     for variant in comparison.variants:
         for parties in comparison.parties or (comparison.study.parties.count,):
             for epsilon in comparison.epsilons:
                 cell = Cell(variant, epsilon, parties, 0)
-                plan = _checked_plan(comparison, cell)
-                cells += [cell._replace(repeat=repeat) for repeat in range(comparison.repeats)]
-                if not plan.guarantee.is_promise:
+                plans[cell] = _checked_plan(comparison, cell)
+                if not plans[cell].guarantee.is_promise:
                     break
-    return cells
+    return plans
 
 
 def _checked_plan(comparison: Comparison, cell: Cell) -> Plan:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.stats import t as student
 
-from unspoken.comparison.cells import ComparedRun
+from unspoken.comparison.cells import ComparedRun, place_of
 from unspoken.errors import UnspokenError
 from unspoken.study.description import BY_RULE
 
@@ -110,9 +110,9 @@ def metric_of(points: Sequence[Point]) -> str:
     raise UnspokenError(f"what {' and '.join(names)} released has no metric{common}: there is nothing to compare.")
 
 
-def remarks(points: Sequence[Point]) -> list[str]:
-    """Notes for a reader of the comparison, in sentences."""
-    said = []
+def remarks(points: Sequence[Point], known: Collection[str] = ()) -> list[str]:
+    """Notes for a reader of the comparison, in sentences, without those that are known already."""
+    said, several = [], len({point.parties for point in points}) > 1
     functions = dict.fromkeys(point.computes.removesuffix(BY_RULE) for point in points if point.computes)
     if len(functions) > 1:
         said.append(
@@ -128,9 +128,8 @@ def remarks(points: Sequence[Point]) -> list[str]:
             "drawing whole numbers is not proven, and nothing is shown."
         )
     for point in points:
-        at = "" if point.asked is None else f" at epsilon = {point.asked:g}"
-        over = f" with {point.parties:,} parties" if len({point.parties for point in points}) > 1 else ""
-        said += [f"{point.variant}{at}{over}: {text}." for text in point.remarks]
+        place = place_of(point.variant, point.asked, point.parties if several else None)
+        said += [f"{place}: {text}." for text in point.remarks if f"{place}: {text}" not in known]
     runs = {len(numbers) for point in points for numbers in point.metrics.values()}
     if max(runs, default=0) > 2:
         split = "each on a split of its own" if any(point.splits > 1 for point in points) else "all on the same split"
