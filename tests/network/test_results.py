@@ -6,6 +6,7 @@ import errno
 import hashlib
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -57,6 +58,9 @@ def test_everyone_has_the_same_model_and_the_certificate_with_all_signatures(tow
         assert (joined[name].missing, joined[name].disagrees) == ("", "")
     again = joined[NAMES[0]].save(tmp_path / NAMES[0])
     assert Path(again["model"]).name == "sites-2.model.skops", "nothing is overwritten"
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        later = sites.serve(town.study, sites.Entrance(*taken.getsockname()), key=town.key("hub"))
+    assert (later.is_old, later.certificate) == (True, served.certificate), "what has ended needs no port"
 
 
 def test_helpers_need_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

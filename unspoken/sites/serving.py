@@ -10,19 +10,22 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from unspoken.engines.network.cards import find_identity
 from unspoken.engines.network.conductor import Conductor
 from unspoken.engines.network.deadlines import Deadlines, Events
+from unspoken.engines.network.door import Door
 from unspoken.engines.network.frames import Ending, Signatures
 from unspoken.engines.network.loading import warm_up
-from unspoken.engines.network.server import Server
+from unspoken.engines.network.server import STRANGERS, Server
 from unspoken.engines.network.status import names_of, with_names
 from unspoken.engines.network.window import Viewers
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.signing import Signature, canonical, sign, valid
 from unspoken.errors import UnspokenError
+from unspoken.methods.base import Method
+from unspoken.methods.planning import Plan
 from unspoken.methods.registry import method_for
 from unspoken.report.certificate import certificate
 from unspoken.report.countersigning import largest_file, received
@@ -31,7 +34,7 @@ from unspoken.report.results import ResultFile
 from unspoken.roles.attempts import EARLIEST
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.coordinator_log import Ended
-from unspoken.sites.states import check_helpers, store_of
+from unspoken.sites.states import check_helpers, has_state, store_of
 from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Aborted, Roster
 from unspoken.summation.keys import Identity
@@ -67,16 +70,42 @@ def serve(
     If it was stopped in the middle, it goes on; if the study has ended, there is nothing left to do.
     """
     events = events or Events()
-    with coordinator_of(study, key, events) as (coordinator, identity, roster):
-        server = Server(coordinator, identity, roster, deadlines or Deadlines(), events)
+    ready = _checked(study, key, events)
+    with _door(ready, entrance) as door, _opened(ready) as coordinator:
+        server = Server(coordinator, ready.identity, ready.roster, deadlines or Deadlines(), events)
         if coordinator.log.closed:
-            return served_before(server, roster, identity)
-        return asyncio.run(_serve(server, identity, roster, entrance, events))
+            return served_before(server, ready.roster, ready.identity)
+        return asyncio.run(_serve(server, ready, entrance, door, events))
 
 
 @contextmanager
 def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[tuple[Coordinator, Identity, Roster]]:
     """The study's coordinator, in the state of its store."""
+    ready = _checked(study, key, events)
+    with _opened(ready) as coordinator:
+        yield coordinator, ready.identity, ready.roster
+
+
+class _Ready(NamedTuple):
+    """A coordinator that can begin, or go on. Nothing is stored yet."""
+
+    method: Method
+    plan: Plan
+    roster: Roster
+    identity: Identity
+    file: Path
+    """Its secret"""
+
+    @property
+    def has_state(self) -> bool:
+        return has_state(self.plan.study, _STATE, self.file)
+
+
+_STATE = "coordinator"
+"""The name of the coordinator's state"""
+
+
+def _checked(study: Study, key: Path | None, events: Events) -> _Ready:
     roster = Roster.of(study)
     file, identity = find_identity(study, {roster.coordinator.hex()}, key)
     method = method_for(study)
@@ -85,14 +114,38 @@ def coordinator_of(study: Study, key: Path | None, events: Events) -> Iterator[t
     events.planned(plan)
     check_helpers(study, plan, roster)
     method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)
-    with closing(store_of(study, "coordinator", identity, file)) as store:
-        coordinator = Coordinator(method, identity, roster, plan=plan, store=store)
-        if not coordinator.has_begun and datetime.now(UTC) < EARLIEST:
-            raise UnspokenError(
-                f"this machine's clock says {datetime.now(UTC):%Y-%m-%d}, when no study can have begun; set it right, "
-                "or no party will sign the certificate."
-            )
-        yield coordinator, identity, roster
+    return _Ready(method, plan, roster, identity, file)
+
+
+@contextmanager
+def _door(ready: _Ready, entrance: Entrance) -> Iterator[Door | None]:
+    """The port of a study that has not begun: if it cannot be opened, nothing is stored. A study that has begun may
+    have ended, and needs no port then."""
+    if ready.has_state:
+        yield None
+        return
+    with closing(Door(entrance.host, entrance.port, STRANGERS)) as door:
+        yield door
+
+
+@contextmanager
+def _opened(ready: _Ready) -> Iterator[Coordinator]:
+    """The coordinator in the state of its store, which begins with this if there is none."""
+    if not ready.has_state:
+        _check_clock()
+    with closing(store_of(ready.plan.study, _STATE, ready.identity, ready.file)) as store:
+        coordinator = Coordinator(ready.method, ready.identity, ready.roster, plan=ready.plan, store=store)
+        if not coordinator.has_begun:
+            _check_clock()
+        yield coordinator
+
+
+def _check_clock() -> None:
+    if datetime.now(UTC) < EARLIEST:
+        raise UnspokenError(
+            f"this machine's clock says {datetime.now(UTC):%Y-%m-%d}, when no study can have begun; set it right, or "
+            "no party will sign the certificate."
+        )
 
 
 def served_before(server: Conductor[Any], roster: Roster, identity: Identity) -> Served:
@@ -113,13 +166,13 @@ def _served(
     return Served(plan, outcome, file, json.loads(ended.certificate), signatures, is_old, *blame)
 
 
-async def _serve(server: Server, identity: Identity, roster: Roster, entrance: Entrance, events: Events) -> Served:
+async def _serve(server: Server, ready: _Ready, entrance: Entrance, door: Door | None, events: Events) -> Served:
     open_port = await server.listen(
-        entrance.host, entrance.port, encrypted=entrance.encrypted, viewers=entrance.viewers
+        entrance.host, entrance.port, encrypted=entrance.encrypted, viewers=entrance.viewers, door=door
     )
     try:
         events.listening(open_port.sockets[0].getsockname()[1])
-        return await conducted(server, identity, roster)
+        return await conducted(server, ready.identity, ready.roster)
     finally:
         open_port.close()
         await open_port.wait_closed()

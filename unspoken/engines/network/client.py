@@ -140,8 +140,8 @@ class Client:
         try:
             await asyncio.wait([taking, connected], return_when=asyncio.FIRST_COMPLETED)
             if not connected.done():
-                why = "ledger" if isinstance(taking.exception(), LimitReached) else "disk"
-                await self._leave(Leaving(why), connected)
+                is_limit = isinstance(taking.exception(), LimitReached)
+                await self._leave(Leaving("ledger" if is_limit else "disk"), connected)
                 taking.result()
             return connected.result()
         finally:

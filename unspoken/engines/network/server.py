@@ -53,14 +53,15 @@ class Server(Conductor[Presence]):
     _refused = 0
 
     async def listen(
-        self, host: str, port: int, *, encrypted: bool = True, viewers: Viewers | None = None
+        self, host: str, port: int, *, encrypted: bool = True, viewers: Viewers | None = None, door: Door | None = None
     ) -> WebSocketServer:
-        """Begin to accept connections. Without encryption only for a proxy on this machine that ends TLS.
+        """Begin to accept connections, at a door that is open already if one is given. Without encryption only for a
+        proxy on this machine that ends TLS.
 
         `viewers` says who may look at the study's status. By default these are programs on this machine, and nobody
         behind a proxy.
         """
-        self._door = Door(host, port, STRANGERS)
+        self._door = door or Door(host, port, STRANGERS)
         window = Window(lambda: self.status, viewers or ("here" if encrypted else "nobody"))
         return await serve(
             self._connection,
