@@ -218,7 +218,7 @@ def test_what_fails_at_a_site_stays_there(
     def fail(*given: Any) -> None:
         raise ValueError("the patient is Smith")
 
-    monkeypatch.setattr(places, "read_records", fail)
+    monkeypatch.setattr(places, "read_with_digest", fail)
     town.greet()
     told = capsys.readouterr()
     assert "the patient is Smith" in told.err

@@ -106,17 +106,24 @@ def export(
         print(f"Wrote {output}.")
 
 
-def ledger_for(path: Path | None, dataset: str | None, data: Sequence[Path], otherwise: str | None = None) -> Ledger:
+def ledger_for(
+    path: Path | None,
+    dataset: str | None,
+    data: Sequence[Path],
+    otherwise: str | None = None,
+    digest: str | None = None,
+) -> Ledger:
     """The account of a data set, by its name, by its files, or by both: new files then get the name.
 
-    Without a name, a new file gets that of `otherwise`; without that, it is refused.
+    Without a name, a new file gets that of `otherwise`; without that, it is refused. `digest` is that of the files, if
+    they were read already.
     """
     from unspoken.data.digests import digest_of
     from unspoken.privacy.ledger import Ledger, datasets, recognised
 
     path = path or _default()
     if data:
-        return recognised(path, digest_of(data), dataset, ", ".join(map(str, data)), otherwise)
+        return recognised(path, digest or digest_of(data), dataset, ", ".join(map(str, data)), otherwise)
     if dataset is not None:
         return Ledger(path, dataset)
     have = datasets(path) if path.exists() else []

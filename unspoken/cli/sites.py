@@ -239,7 +239,7 @@ def join(
     as_json: AsJson = False,
 ) -> None:
     """Take part in a study with your own records. They never leave this machine."""
-    from unspoken.data.files import read_records
+    from unspoken.data.digests import read_with_digest
     from unspoken.engines.network.client import Unreachable
     from unspoken.methods.parameters import Refused
     from unspoken.report.remarks import on_records
@@ -250,12 +250,12 @@ def join(
     study = read_study(path)
     where, rules = _where(study, coordinator, plain), policy_for(policy)
     writing.check_folder(output)
-    records = read_records(data, study)
+    records, digest = read_with_digest(data, study)
     # All checks come before the question, so that nobody is asked about a study that cannot run.
     ready = prepare(study, records, key=keys)
     remark(on_records(study, records))
     # A new file is named after itself: if that name is taken, it counts as another version of the same data set.
-    account = ledger_for(ledger, dataset, [data], otherwise=data.stem)
+    account = ledger_for(ledger, dataset, [data], otherwise=data.stem, digest=digest)
     try:
         ready = ready.charged_to(account)
         ask(ready.plan, ready.seat, account, rules=rules, yes=yes, as_json=as_json)

@@ -30,6 +30,7 @@ __all__ = [
     "DataError",
     "Records",
     "check_arrays",
+    "checked_path",
     "read_array",
     "read_features",
     "read_header",
@@ -41,19 +42,19 @@ __all__ = [
 
 def read_records(path: str | Path, study: Study) -> Records:
     """Read a data file as the study describes it."""
-    path = _checked(path, study)
+    path = checked_path(path, study)
     return read_table(path, study).records(study) if study.data.is_table else _from_matrix(path, study)
 
 
 def read_table(path: str | Path, study: Study, more: tuple[str, ...] = ()) -> Table:
     """Read the study's columns of a CSV or Parquet file, and `more` columns that are no features."""
-    path = _checked(path, study)
+    path = checked_path(path, study)
     if path.suffix.lower() == ".csv":
         return Table(_read_csv(path, names_of(study), more, _may_be_empty(study)), str(path), "line", 2)
     return Table(_read_parquet(path, names_of(study), more), str(path), "row", 1)
 
 
-def _checked(path: str | Path, study: Study) -> Path:
+def checked_path(path: str | Path, study: Study) -> Path:
     """The path of a file that can be read, and whose name ends as the study's kind of data does."""
     path = Path(path)
     expected = "a CSV or Parquet" if study.data.is_table else "an NPZ"

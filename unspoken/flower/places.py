@@ -17,7 +17,8 @@ from unspoken import sites, writing
 from unspoken.cli.consent import ask, policy_for
 from unspoken.cli.ledger import ledger_for
 from unspoken.cli.program import remark
-from unspoken.data.files import read_records
+from unspoken.data.digests import read_with_digest
+from unspoken.data.records import Records
 from unspoken.engines.flower.exchanges import AnsweringSide, Begins, Declines, Hello
 from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
 from unspoken.engines.flower.site import Site, read_site
@@ -58,21 +59,22 @@ class _Place:
         known = self.roster.parties if self.data else self.roster.helpers
         return find_identity(self.study, {bytes(key).hex() for key in known}, self.key)[1]
 
-    def account(self, data: Path) -> Ledger:
-        """The ledger of the records, which keeps what the policy says."""
-        account = ledger_for(self.site.path(self.site.ledger), self.site.dataset, [data], otherwise=data.stem)
+    def read(self, data: Path) -> tuple[Records, Ledger]:
+        """The records, and their ledger, which keeps what the policy says."""
+        records, digest = read_with_digest(data, self.study)
+        file, name = self.site.path(self.site.ledger), self.site.dataset
+        account = ledger_for(file, name, [data], otherwise=data.stem, digest=digest)
         rules = policy_for(self.site.path(self.site.policy))
         if rules is not None and (limit := policy.total_limit(rules)) is not None:
             account.cap(limit)
-        return account
+        return records, account
 
     def agree(self) -> None:
         """Have the site's policy answer whether to take part; `Refused` if it does not."""
         if self.data is None:
             return
         rules, stdin = policy_for(self.site.path(self.site.policy)), sys.stdin
-        records = read_records(self.data, self.study)
-        account = self.account(self.data)
+        records, account = self.read(self.data)
         ready = sites.prepare(self.study, records, key=self.key, ledger=account)
         remark(on_records(self.study, records))
         with open(os.devnull, encoding="utf-8") as nobody:
@@ -86,7 +88,8 @@ class _Place:
     def participant(self) -> AbstractContextManager[sites.Participant]:
         if self.data is None:
             return sites.helper_of(self.study, self.key)
-        return sites.prepare(self.study, self.data, key=self.key, ledger=self.account(self.data)).participant()
+        records, account = self.read(self.data)
+        return sites.prepare(self.study, records, key=self.key, ledger=account).participant()
 
     @property
     def _session(self) -> Path:
