@@ -156,6 +156,31 @@ def test_what_is_not_genuine_proves_nothing(agreed: Study, change: dict[str, str
         unspoken.verify_evidence([one, other | change], agreed)
 
 
+@pytest.mark.parametrize("blamed", [["party:4\nConvicted: St Mary (party 2): it lied"], ["party:5"], [[1]], "party:4", 3])
+def test_a_file_that_blames_something_else_than_addresses_of_the_study_is_refused(agreed: Study, blamed: Any) -> None:
+    """Text of somebody else's would stand among the findings, and pass for one."""
+    shown = given_up(two_keys(agreed, 0)) | {"blamed": blamed}
+    with pytest.raises(unspoken.EvidenceError, match='the evidence: "blamed" is no list of addresses in this study'):
+        unspoken.verify_evidence(shown, agreed)
+
+
+@pytest.mark.parametrize("signer", ["party:" + "9" * 5000, "party:٢", "party:02", "node:9", "\x1b[2Jparty:2"])
+def test_who_takes_no_part_has_signed_nothing(agreed: Study, signer: str) -> None:
+    (one, _) = two_keys(agreed, 2)
+    with pytest.raises(unspoken.EvidenceError, match="which takes no part in the study") as refused:
+        unspoken.verify_evidence([one | {"signer": signer}], agreed)
+    assert str(refused.value).isprintable()
+    assert len(str(refused.value)) < 200
+
+
+def test_a_turn_that_no_study_has_makes_no_reader_fail(agreed: Study) -> None:
+    name = plan_for(agreed).sums[0].name
+    said = f"share/unspoken-1/{agreed.digest()}/{name}/{'9' * 5000}/{'0' * 32}/".encode()
+    shown = to_json([SignedStatement("party:2", said, IDENTITIES[2].sign(said))])
+    with pytest.raises(unspoken.EvidenceError, match="a statement is not about a sum of this study"):
+        unspoken.verify_evidence(shown, agreed)
+
+
 def test_nobody_is_convicted_by_what_another_signed_in_their_name(agreed: Study) -> None:
     with pytest.raises(unspoken.EvidenceError, match="it proves nothing"):
         unspoken.verify_evidence(two_keys(agreed, 2, signer=3), agreed)

@@ -73,7 +73,7 @@ def verify_evidence(
     """
     source = str(evidence) if isinstance(evidence, str | Path) else "the evidence"
     content = _read(Path(evidence)) if isinstance(evidence, str | Path) else evidence
-    blamed: Any = []
+    blamed: Any = None
     if isinstance(content, Mapping):
         if "evidence" not in content:
             what = "give the evidence.json of a run, or what it has printed with --json"
@@ -90,10 +90,19 @@ def verify_evidence(
         raise EvidenceError(f"{source}: {error}; it proves nothing.") from None
     except UnspokenError as error:
         raise EvidenceError(f"{source}: {error}") from None
-    unproven = tuple(str(who) for who in blamed if who not in found) if isinstance(blamed, list) else ()
     names = names_by_address(agreed.roster, plan.helper_addresses)
     names[COORDINATOR] = agreed.roster.name_of(agreed.roster.coordinator)
+    unproven = tuple(who for who in _addresses(blamed, names, source) if who not in found)
     return Convictions(source, agreed.name, agreed.digest(), len(shown), found, names, unproven)
+
+
+def _addresses(blamed: Any, known: Mapping[str, str], source: str) -> list[str]:
+    """Whom the run blames. Only addresses of the study are repeated to people: other text could pass for a finding."""
+    if blamed is None:
+        return []
+    if not isinstance(blamed, list) or not all(isinstance(who, str) and who in known for who in blamed):
+        raise EvidenceError(f'{source}: "blamed" is no list of addresses in this study; give the file as it was written.')
+    return blamed
 
 
 def _read(file: Path) -> Any:

@@ -49,7 +49,7 @@ def _protocol_of(plan: Plan, statement: bytes) -> Protocol | RecordShuffle:
 
 def _protocols(plan: Plan, planned: PlannedSum, name: str, attempt: bytes) -> Iterator[Protocol]:
     """The protocols of all sums that a label's name may mean, since the end of a name may look like a turn."""
-    if not (found := re.match(rf"(?:vote/)?{re.escape(planned.name)}/(?:noise/)?(\d+)?", name)):
+    if not (found := re.match(rf"(?:vote/)?{re.escape(planned.name)}/(?:noise/)?(\d{{1,9}}\b)?", name)):
         return
     turns = {0, int(found[1] or 0)} & set(range(planned.count))
     if planned.noise.summed:

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, printable
 from unspoken.summation.base import COORDINATOR, Rejected, Roster, SignedStatement, address_of
 from unspoken.summation.errors import spoken
 from unspoken.summation.keys import verify
@@ -81,11 +81,8 @@ def differ(signed: Iterable[SignedStatement], beginning: bytes) -> bool:
 def _key_of(signer: str, protocol: Convicting) -> bytes:
     """The public key of an address."""
     roster = protocol.roster
-    if signer == COORDINATOR:
-        return roster.coordinator
-    kind, _, number = signer.partition(":")
-    if signer in protocol.helper_addresses:
-        return roster.helpers[protocol.helper_addresses.index(signer)]
-    if kind != "party" or not number.isdecimal() or int(number) >= len(roster.parties):
-        raise Rejected(f'a statement is signed by "{signer}", which takes no part in the study')
-    return roster.parties[int(number)]
+    keys = {address_of(party): key for party, key in enumerate(roster.parties)}
+    keys |= {COORDINATOR: roster.coordinator} | dict(zip(protocol.helper_addresses, roster.helpers, strict=False))
+    if signer not in keys:
+        raise Rejected(f'a statement is signed by "{printable(signer, 60)}", which takes no part in the study')
+    return keys[signer]
