@@ -82,6 +82,30 @@ def test_what_is_dropped_is_skipped() -> None:
     assert sender.is_empty
 
 
+@pytest.mark.parametrize("under_way", range(4))
+def test_what_is_dropped_from_the_middle_is_skipped_whatever_of_it_is_under_way(under_way: int) -> None:
+    """Messages 1 and 2 are dropped. So many pieces have been sent by then, and are acknowledged afterwards."""
+    sender, receiver = pair()
+    for size in (150, 150, 50):
+        sender.put("party:0", bytes([size]) * size)
+    pieces, whole = sender.pieces(), list[bytes]()
+    sent = [next(pieces) for _ in range(min(under_way, 3))]
+    pieces.close()
+    sender.drop(1)
+    sender.put("party:0", b"new")
+    while sent or (sent := list(sender.pieces())):
+        got, arrived = receiver.take(sent.pop(0))
+        sender.acknowledge(got)
+        whole += [] if arrived is None else [arrived.body]
+    assert sender.is_empty
+    assert sender.left == 0
+    assert whole[0] == bytes([150]) * 150
+    assert whole[-1] == b"new"
+    assert len(whole) == 2
+    sender.put("party:0", bytes(1000))
+    assert len(list(sender.pieces())) == 3, "a whole window is free again"
+
+
 @pytest.mark.parametrize(
     ("wrong", "reason"),
     [

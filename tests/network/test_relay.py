@@ -59,6 +59,26 @@ def test_the_rest_of_an_attempt_that_it_takes_part_in_is_told_before_the_next_on
     assert delivered(made, receiver) == [carried(0, b"the last confirmation"), ask(1)]
 
 
+def test_the_rest_of_an_attempt_is_told_also_if_several_begin_before_it_has_come() -> None:
+    """A party that was away while a list of tokens was completed, and while an attempt with the list failed."""
+    made, receiver, last = peer(), Link(lambda: 10_000), carried(0, b"the last confirmation")
+    made.put("coordinator", ask(0))
+    assert delivered(made, receiver) == [ask(0)]
+    for body in (last, ask(1), carried(1, b"keys"), ask(2), carried(2, b"keys"), ask(3)):
+        made.put("coordinator", body)
+    assert [kept.body for kept in made.kept] == [ask(0), last, ask(3)]
+    assert delivered(made, receiver) == [last, ask(3)]
+
+
+def test_the_rest_of_an_attempt_that_is_over_is_not_told_when_the_next_one_begins() -> None:
+    made, receiver = peer(), Link(lambda: 10_000)
+    made.put("coordinator", ask(0))
+    assert delivered(made, receiver) == [ask(0)]
+    for body in (carried(0, b"keys"), msgspec.msgpack.encode(Over(bytes(16))), ask(1)):
+        made.put("coordinator", body)
+    assert delivered(made, receiver) == [ask(1)]
+
+
 def test_a_new_process_is_told_all_since_its_last_answer() -> None:
     made, receiver = peer(), Link(lambda: 10_000)
     for body in (ask(0), carried(0, b"keys"), carried(0, b"shares")):

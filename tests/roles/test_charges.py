@@ -251,3 +251,10 @@ def test_behind_a_closed_gate_no_vector_leaves_and_none_is_charged(protocol: str
     assert not party.sent
     assert not party.has_sent
     assert not actors.ledgers[0].account().charges
+    again = actors.party(0)
+    assert party._state == again._state
+    assert _dumped(party) == _dumped(again)
+
+
+def _dumped(party: Party) -> bytes:
+    return b"" if party._course is None else party._course.endpoint.dump()

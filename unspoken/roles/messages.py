@@ -159,6 +159,11 @@ def is_carried(body: bytes) -> bool:
     return isinstance(decode(body, Ask | Assist | Carried | Over), Carried)
 
 
+def is_over(body: bytes) -> bool:
+    """Whether a message ends an attempt."""
+    return isinstance(decode(body, Ask | Assist | Carried | Over), Over)
+
+
 def unpacked(incoming: bytes, kind: type[Message] | object, largest: int) -> Message:
     """A message of this kind, or `Rejected`."""
     if len(incoming) > largest:

@@ -80,10 +80,14 @@ class Link:
         self._numbered += 1
         return self._numbered - 1
 
-    def drop(self) -> None:
-        """Forget all that has not arrived: the other side skips it."""
-        self._queue.clear()
-        self._place = self._sent = self._acknowledged = self._under_way = 0
+    def drop(self, first: int = 0) -> None:
+        """Forget all messages from this number on that have not arrived: the other side skips them."""
+        while self._queue and self._queue[-1].number >= first:
+            self._queue.pop()
+        if self._place >= len(self._queue):
+            self._place, self._sent = len(self._queue), 0
+            self._acknowledged = self._acknowledged if self._queue else 0
+            self._under_way = self.left
 
     def is_waiting(self, number: int) -> bool:
         """Whether a message has not arrived as a whole."""

@@ -15,7 +15,7 @@ from unspoken.engines.network.frames import ENDING, Done, Got, Piece
 from unspoken.engines.network.link import Arrived, Link
 from unspoken.engines.network.sign_in import PROCESS_BYTES
 from unspoken.roles.coordinator import Coordinator
-from unspoken.roles.messages import is_carried
+from unspoken.roles.messages import is_carried, is_over
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected
 
 MOST_PASSED = 8
@@ -30,6 +30,8 @@ class _Kept:
     sender: str
     body: bytes
     number: int
+    begins: bool = False
+    """Whether it begins or ends an attempt"""
 
 
 @dataclass
@@ -48,26 +50,28 @@ class Peer:
     """What was sent since the participant's last answer"""
     sent: int = 0
     """Bytes of messages that came from it"""
-    _begun: int = -1
-    """The number of the last message that began or ended an attempt"""
     _turn: threading.RLock = field(default_factory=threading.RLock)
 
     def put(self, sender: str, body: bytes) -> None:
         """Queue a message.
 
-        When the next attempt begins, messages of an attempt of which the participant has received nothing are dropped;
-        otherwise it would send a vector in vain. If it has received some, it gets the rest, which it may need (for
-        example the end of a list of tokens).
+        When the next attempt begins, messages of attempts of which the participant has received nothing are dropped;
+        otherwise it would send a vector in vain. Of an attempt that it has begun it gets the rest, which it may need
+        (for example the end of a list of tokens), unless it was to hear that this attempt is over.
         """
         begins = not is_carried(body)
         with self._turn:
-            if begins and self.link.is_waiting(self._begun):
-                self.kept.clear()
-                self.link.drop()
-            number = self.link.put(sender, body)
-            self.kept.append(_Kept(sender, body, number))
             if begins:
-                self._begun = number
+                self._drop_unheard()
+            self.kept.append(_Kept(sender, body, self.link.put(sender, body), begins))
+
+    def _drop_unheard(self) -> None:
+        for kept in self.kept:
+            if kept.begins and self.link.is_waiting(kept.number):
+                first = 0 if is_over(kept.body) else kept.number
+                self.kept = [each for each in self.kept if each.number < first]
+                self.link.drop(first)
+                return
 
     def next_piece(self) -> Piece | None:
         """What to send now; None: nothing for the time being."""
@@ -101,11 +105,8 @@ class Peer:
                 self.link.resume(expects)
                 return
             self.process, self.link = process, Link(largest)
-            self._begun = -1
             for kept in self.kept:
                 kept.number = self.link.put(kept.sender, kept.body)
-                if kept.sender != ENDING and not is_carried(kept.body):
-                    self._begun = kept.number
 
     def done(self, done: Done) -> None:
         """The participant needs nothing again that came before its last answer."""
