@@ -143,6 +143,16 @@ def test_honest_parties_are_not_convicted_whatever_goes_with_their_statements() 
                 shown = with_exhibit(signed, msgspec.msgpack.encode(Exhibit(body, history)))
                 assert convicted(HONEST.protocol, [shown]) == {}
     assert convicted(HONEST.protocol, SAID) == {}
+    shown = [with_exhibit(signed, msgspec.msgpack.encode(Exhibit(history=HISTORY))) for signed in SAID]
+    assert convicted(HONEST.protocol, [*SAID, *SAID, *shown]) == {}, "one statement, shown three times"
+
+
+def test_what_is_no_message_of_its_signer_convicts_nobody() -> None:
+    """Such a statement is not of this protocol: in another's name, or longer than any."""
+    identity, (mine, other) = HONEST.keys.identity(GUILTY), SAID[GUILTY : GUILTY + 2]
+    for said in (other.statement, mine.statement + b"1"):
+        signed = SignedStatement(address_of(GUILTY), said, identity.sign(said))
+        assert convicted(HONEST.protocol, [mine, signed]) == {}
 
 
 @given(

@@ -34,6 +34,9 @@ COMMANDS: dict[str, Callable[..., Any]] = {"serve": sites.serve, "join": sites.j
 class Role:
     largest = 1 << 20
 
+    def leave(self) -> None:
+        pass
+
 
 async def accepts(socket: Any, study: str = STUDY, then: bytes = b"") -> None:
     """The coordinator: it says one thing, and ends the connection."""

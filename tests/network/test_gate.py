@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 
 from network.town import NAMES, Town
 from unspoken import sites
-from unspoken.engines.network.frames import Ending
+from unspoken.engines.network.client import Client
+from unspoken.engines.network.frames import Ending, packed
 from unspoken.methods.base import Sum
 from unspoken.methods.parameters import Refused
 from unspoken.privacy.events import Event
@@ -99,6 +101,18 @@ def asked(who: sites.Participant) -> bytes:
     return msgspec.msgpack.encode(ask_for(Sum(who.plan.sums[0].name), 0, next_attempt()))
 
 
+def slow_vectors(monkeypatch: pytest.MonkeyPatch) -> Pause:
+    """Vectors take a while to make."""
+    pause, made = Pause(), Contributor.vectors
+
+    def slow(contributor: Contributor, *given: Any) -> Any:
+        pause()
+        return made(contributor, *given)
+
+    monkeypatch.setattr(Contributor, "vectors", slow)
+    return pause
+
+
 def party_of(who: sites.Participant) -> Party:
     assert isinstance(who.role, Party)
     return who.role
@@ -125,13 +139,7 @@ def test_a_vector_that_is_just_leaving_is_counted_before_the_certificate_is_look
 def test_a_vector_that_is_being_made_when_the_certificate_is_signed_does_not_leave(
     town: Town, shown: list[dict[str, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pause, made, ledger = Pause(), Contributor.vectors, Ledger()
-
-    def slow(contributor: Contributor, *given: Any) -> Any:
-        pause()
-        return made(contributor, *given)
-
-    monkeypatch.setattr(Contributor, "vectors", slow)
+    pause, ledger = slow_vectors(monkeypatch), Ledger()
     with ready(town, ledger).participant() as who:
         before = msgspec.msgpack.encode(party_of(who)._state)
         sending = Doing(lambda: who.role.receive(asked(who)))
@@ -142,6 +150,23 @@ def test_a_vector_that_is_being_made_when_the_certificate_is_signed_does_not_lea
         assert "no vector leaves after it" in sending.error
         assert msgspec.msgpack.encode(party_of(who)._state) == before
         assert shown == [{}]
+    assert not ledger.account().charges
+
+
+def test_a_vector_that_is_being_made_when_the_study_is_given_up_costs_nothing(
+    town: Town, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A party was too slow for the others, and hears that all is over: nobody would get its vector."""
+    pause, ledger = slow_vectors(monkeypatch), Ledger()
+    with ready(town, ledger).participant() as who:
+        client = Client(who.role, town.study.digest(), who.identity, who.roster, town.where(1))
+        sending = Doing(lambda: who.role.receive(asked(who)))
+        assert pause.came.wait(SECONDS)
+        asyncio.run(client._end(packed(Ending(reason="too few are left"))))
+        pause.end()
+        assert sending.wait()
+        assert "no vector leaves after it" in sending.error
+        assert client.finished is not None
     assert not ledger.account().charges
 
 

@@ -78,6 +78,7 @@ def test_evidence_of_a_sum_of_noise_convicts_too(asked: Request) -> None:
         (Announce, None, {}),
         (Submit, 20, {}),
         (Submit, 19, {"party:2": "it submitted"}),
+        (Submit, 21, {"party:2": "it submitted"}),
         (Announce, 1, {"party:2": "it announced"}),
         (Confirm, 1, {"party:2": "it revealed"}),
         (Publish, 1, {}),
@@ -88,7 +89,7 @@ def test_evidence_of_a_list_of_tokens_convicts_by_its_length(
 ) -> None:
     agreed = make(
         method={"name": "cross-silo", "sampling": "without-replacement"},
-        parties={"count": 5, "records": 20},
+        parties={"count": 5, "records": 20, "max_records": 20},
         summation="compute-nodes",
         roster=ROSTER,
     )
@@ -156,7 +157,9 @@ def test_what_is_not_genuine_proves_nothing(agreed: Study, change: dict[str, str
         unspoken.verify_evidence([one, other | change], agreed)
 
 
-@pytest.mark.parametrize("blamed", [["party:4\nConvicted: St Mary (party 2): it lied"], ["party:5"], [[1]], "party:4", 3])
+@pytest.mark.parametrize(
+    "blamed", [["party:4\nConvicted: St Mary (party 2): it lied"], ["party:5"], [[1]], "party:4", 3]
+)
 def test_a_file_that_blames_something_else_than_addresses_of_the_study_is_refused(agreed: Study, blamed: Any) -> None:
     """Text of somebody else's would stand among the findings, and pass for one."""
     shown = given_up(two_keys(agreed, 0)) | {"blamed": blamed}

@@ -101,7 +101,7 @@ def _addresses(blamed: Any, known: Mapping[str, str], source: str) -> list[str]:
     if blamed is None:
         return []
     if not isinstance(blamed, list) or not all(isinstance(who, str) and who in known for who in blamed):
-        raise EvidenceError(f'{source}: "blamed" is no list of addresses in this study; give the file as it was written.')
+        raise EvidenceError(f'{source}: "blamed" is no list of addresses in this study; give the file as it was.')
     return blamed
 
 

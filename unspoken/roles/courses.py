@@ -24,7 +24,8 @@ Vector = Callable[[Sequence[bytes]], Words]
 
 class Gate:
     """Where vectors leave a party. It is closed before a certificate is signed, so that this states all that is spent:
-    a coordinator could otherwise ask again afterwards. Another thread may be computing a vector meanwhile."""
+    a coordinator could otherwise ask again afterwards. It is also closed when a study was given up, so that no vector
+    is charged that nobody gets. Another thread may be computing one meanwhile."""
 
     def __init__(self) -> None:
         self._turn, self._is_closed = threading.Lock(), False
@@ -42,7 +43,7 @@ class Gate:
                 yield
                 return
         undo()
-        raise Refused("the study's certificate has come, and no vector leaves after it.")
+        raise Refused("the study is over (its certificate came, or it was given up), and no vector leaves after it.")
 
 
 def _made_already(seeds: Sequence[bytes]) -> Words:

@@ -165,6 +165,9 @@ class Party(Role[_State]):
         """The number of this party's vectors that have left for each total, by its name."""
         return dict(self._state.sent)
 
+    def leave(self) -> None:
+        self.gate.close()
+
     def _begin(self, ask: Ask) -> list[Envelope]:
         """Begin a new attempt, and send nothing more of the one before."""
         if ask.attempt <= self._state.last:
@@ -391,8 +394,7 @@ def _check_costs(ledger: Charges, run: Run, attempt: bytes, costs: Sequence[Even
 
 def _place(identity: Identity, roster: Roster) -> int:
     """The party's index: the roster has the identities in their order."""
-    public = identity.public
-    for index, listed in enumerate(roster.parties):
-        if bytes(listed) == public:
-            return index
-    raise ValueError("Expected an identity that is in the roster.")
+    listed = [bytes(known) for known in roster.parties]
+    if identity.public not in listed:
+        raise ValueError("Expected an identity that is in the roster.")
+    return listed.index(identity.public)

@@ -97,6 +97,9 @@ class Role(ABC, Generic[State]):
         self._last = incoming, envelopes
         return envelopes
 
+    def leave(self) -> None:
+        """The study is over for this participant: nothing that costs something leaves any more."""
+
     def _answer(self, message: Message) -> Reaction:
         match message:
             case Over():

@@ -116,7 +116,7 @@ class ReadyParty:
             given = (self.method, self.records, self.identity, self.roster)
             party = Party(*given, plan=self.plan, store=store, ledger=self.ledger)
             if self._has_signed():
-                party.gate.close()
+                party.leave()
             yield Participant(party, self.plan, self.identity, self.roster, lambda ending: self._agrees(ending, party))
 
     @property
@@ -129,7 +129,7 @@ class ReadyParty:
 
     def _agrees(self, ending: Ending, party: Party) -> bytes:
         """The signature of the certificate, or `Refused`. No vector leaves from now on, so that it has them all."""
-        party.gate.close()
+        party.leave()
         return self._signature(ending, party.sent)
 
     def _signature(self, ending: Ending, sent: Mapping[str, int]) -> bytes:

@@ -339,6 +339,8 @@ class Client:
                 return
             self._put(Countersigned(self._result.signature))
         else:
+            # A vector may be under way in another thread. It would be charged, and nobody would get it.
+            await asyncio.to_thread(self._role.leave)
             self._put(Countersigned(b""))
             is_signed = self._result is not None and self._result.signature
             self.finished = self._result if is_signed else Finished(said)
