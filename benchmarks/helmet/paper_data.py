@@ -30,6 +30,8 @@ class Size:
     rounds: int
     """Of DP-SGD and of federated learning"""
     each: int = 50
+    federated_runs: int | None = None
+    """Of federated learning, if fewer: all parties draw noise for all weights in every round"""
 
     @property
     def records(self) -> int:
@@ -62,9 +64,10 @@ class Images:
         return Images(self.name, self.size, _rows(self.train, slice(0, records)), self.public, self.test)
 
 
+PAPER = (0.05, 0.1, 0.36, 0.59, 1.18, 3.0)
 FULL = {
-    "cifar-10": Size((1, 10, 100, 900), 5_000, 10_000, (0.05, 0.1, 0.36, 0.59, 1.18, 3.0), 0.5885, 5, 400),
-    "fashion-mnist": Size((10, 100, 1_000), 10_000, 10_000, (0.05, 0.1, 0.36, 0.59, 1.18, 3.0), 0.5885, 5, 400),
+    "cifar-10": Size((1, 10, 100, 900), 5_000, 10_000, PAPER, 0.5885, 5, 400, federated_runs=1),
+    "fashion-mnist": Size((10, 100, 1_000), 10_000, 10_000, PAPER, 0.5885, 5, 400, federated_runs=1),
 }
 REDUCED = {
     "cifar-10": Size((1, 10, 100), 1_000, 2_000, (1.0, 3.0, 10.0), 5.0, 2, 40),

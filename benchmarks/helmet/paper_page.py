@@ -37,12 +37,18 @@ def sections(numbers: Numbers) -> Iterator[str]:
 def _data_set(numbers: Numbers, name: str) -> Iterator[str]:
     size = numbers[f"{name}-size"]
     reduced = (
-        f" **This is a {size['kind']} run**, with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
+        ""
+        if size["kind"] == "full"
+        else (
+            f" **This is a {size['kind']} run**, with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
+        )
     )
+    few = size.get("federated_runs", size["runs"])
+    fewer = "" if few == size["runs"] else f" ({few} of federated learning)"
     yield (
         f"### {_NAMES[name]}\n\n"
         f"{size['records']:,} records of parties, {size['public']:,} public ones, {size['test']:,} to test with; "
-        f"{size['runs']} runs a point; {size['rounds']} rounds of DP-SGD.{'' if size['kind'] == 'full' else reduced}"
+        f"{size['runs']} runs a point{fewer}; {size['rounds']} rounds of DP-SGD.{reduced}"
     )
     makers = {
         "figure3": _figure_3,

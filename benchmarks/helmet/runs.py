@@ -32,6 +32,7 @@ from unspoken.methods.helmet_rules import weight_noise
 from unspoken.simulation.tuning import tune_records
 
 LEARNERS = ("softmax", "svm")
+DP_FL = ("local", "fedsgd")
 GROUPS: tuple[Any, ...] = (1, 2, 5, 10, 50, "party")
 CROWDS = (1_000, 10_000, 200_000, 20_000_000)
 BIASED = (0.0025, 0.01, 0.03, 0.1, 0.3)
@@ -60,7 +61,9 @@ def main() -> None:
 def _size(data: Images, arguments: argparse.Namespace) -> dict[str, Any]:
     kind = "full" if arguments.full else "quick" if arguments.quick else "reduced"
     counts = {"records": len(data.train), "public": len(data.public), "test": len(data.test)}
-    return {"kind": kind, **counts, "runs": data.size.runs, "rounds": data.size.rounds, "parties": data.size.parties}
+    size, few = data.size, data.size.federated_runs or data.size.runs
+    times = {"runs": size.runs, "federated_runs": few, "rounds": size.rounds}
+    return {"kind": kind, **counts, **times, "parties": size.parties}
 
 
 # --- What a cell is --------------------------------------------------------------------------------------------------
@@ -86,14 +89,15 @@ def measured(data: Images, keys: dict[str, Any], parties: int, epsilon: float, *
         kept.watch(method)
     groups = split(kind, data.train.labels, parties, seed=0)
     federation = ArrayFederation(agreed, data.train, groups)
-    right = [_right(data, agreed, run(method, federation).release) for _ in range(data.size.runs)]
+    runs = (data.size.federated_runs if keys["name"] in DP_FL else None) or data.size.runs
+    right = [_right(data, agreed, run(method, federation).release) for _ in range(runs)]
     say(f"{data.name}: {keys}, {parties} parties, ε = {epsilon:g}: {np.mean(right):.1f}")
     return {
         "epsilon": epsilon,
         "parties": parties,
         "regularization": keys.get("regularization"),
         "accuracy": float(np.mean(right)),
-        "deviation": float(np.std(right)),
+        "deviation": float(np.std(right)) if runs > 1 else None,
     }
 
 
@@ -134,7 +138,7 @@ def federated(data: Images) -> list[dict[str, Any]]:
     """The same figure's federated learning, and DP-SGD on records in one place."""
     rows = []
     for parties in data.size.parties:
-        names = ("central",) if parties == 1 else ("local", "fedsgd")
+        names = ("central",) if parties == 1 else DP_FL
         for name, epsilon in [(name, epsilon) for name in names for epsilon in data.size.epsilons[-2:]]:
             cell = measured(data, _federated(data, name), parties, epsilon)
             rows.append({"method": name, **cell})
