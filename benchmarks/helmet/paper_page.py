@@ -36,13 +36,8 @@ def sections(numbers: Numbers) -> Iterator[str]:
 
 def _data_set(numbers: Numbers, name: str) -> Iterator[str]:
     size = numbers[f"{name}-size"]
-    reduced = (
-        ""
-        if size["kind"] == "full"
-        else (
-            f" **This is a {size['kind']} run**, with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
-        )
-    )
+    kind, smaller = size["kind"], "with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
+    reduced = "" if kind == "full" else f" **This is a {kind} run**, {smaller}"
     few = size.get("federated_runs", size["runs"])
     fewer = "" if few == size["runs"] else f" ({few} of federated learning)"
     yield (
