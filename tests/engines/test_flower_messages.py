@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from small_studies import KEY
-from unspoken.engines.flower.exchanges import AnsweringSide, AskingSide, Begins, Hello, Joins, Packet, Taken
+from unspoken.engines.flower.exchanges import AnsweringSide, AskingSide, Begins, Hello, Joins, Packet, Question, Taken
 from unspoken.engines.flower.session import _MOST_AHEAD, Session
 from unspoken.engines.network.frames import ENDING, PIECE_BYTES, Ending, Piece, Signatures, packed
 from unspoken.engines.network.link import WINDOW_BYTES, Link
 from unspoken.engines.network.participant import Told
-from unspoken.engines.network.sign_in import SignInRefused
+from unspoken.engines.network.sign_in import SignInRefused, series
 from unspoken.methods.parameters import Refused
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import COORDINATOR, Envelope
@@ -177,3 +178,13 @@ def test_a_study_without_a_result_ends_with_its_reason() -> None:
     assert taken.signature == b""
     assert session.finished is not None
     assert session.finished.ending.reason == "too few"
+
+
+def test_a_coordinator_of_another_version_is_refused_by_name(sides: tuple[AskingSide, AnsweringSide]) -> None:
+    asking, answering = sides
+    question = msgspec.msgpack.decode(asking.question(Hello())[0], type=Question)
+    for theirs in ("0.0.1", "9.9"):
+        with pytest.raises(SignInRefused, match=rf"and the coordinator has {theirs}, which may promise something else"):
+            answering.read(packed(msgspec.structs.replace(question, version=theirs)))
+    same = msgspec.structs.replace(question, version=f"{series(question.version)}.99")
+    assert answering.read(packed(same)) == Hello()

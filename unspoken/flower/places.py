@@ -24,6 +24,7 @@ from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
 from unspoken.engines.flower.site import Site, read_site
 from unspoken.engines.network.cards import find_identity, home
 from unspoken.engines.network.frames import Ending, packed
+from unspoken.engines.network.participant import agreeing
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.engines.outcome import FLOWER
 from unspoken.errors import UnspokenError
@@ -151,7 +152,9 @@ def _answer(content: bytes, named: object) -> bytes:
     try:
         with place.participant() as who:
             kept = b"" if isinstance(asked, Hello) else place.session()
-            told = sites.Told(line=_say, agrees=lambda ending: _signature(who, ending))
+            told = sites.Told(line=_say, agrees=lambda ending: _signature(who, ending), differs=who.differs)
+            if isinstance(asked, Hello):
+                agreeing(asked.plan, answering.theirs, told)
             session = Session(who.role, who.largest_ending, told, kept)
             answered = session.answer(asked)
             if session.finished is not None:

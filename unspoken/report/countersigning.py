@@ -84,6 +84,16 @@ def check_certificate(plan: Plan, content: bytes, sent: Mapping[str, int]) -> No
         raise Refused("the certificate says that less was spent than this participant has spent.")
 
 
+def differs(plan: Plan, content: bytes) -> str | None:
+    """Where the plan that a coordinator shows differs from one's own, in words; None if they agree but for the last
+    digits of fractions."""
+    try:
+        shown = parsed(content)
+    except (ValueError, TypeError, RecursionError):
+        return "it is malformed"
+    return difference("plan", shown, json.loads(canonical(plan.compared())))
+
+
 def _known(plan: Plan, shown: Mapping[str, Any]) -> dict[str, Any]:
     """What a participant knows of a certificate before it has seen it."""
     return plan.to_json() | {

@@ -27,7 +27,7 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import checked_plan, method_for
 from unspoken.privacy.ledger import Charges
-from unspoken.report.countersigning import check_certificate, largest_ending, received
+from unspoken.report.countersigning import check_certificate, differs, largest_ending, received
 from unspoken.report.endings import Joined
 from unspoken.report.promise_text import Seat
 from unspoken.roles.file_store import FileStore
@@ -205,6 +205,10 @@ class Participant:
     agrees: Callable[[Ending], bytes]
     """Signs the certificate, or raises `Refused` with the reason not to. Helpers check it, and sign nothing"""
 
+    def differs(self, plan: bytes) -> str | None:
+        """How a coordinator's plan differs from one's own, in words."""
+        return differs(self.plan, plan)
+
     @property
     def largest_ending(self) -> int:
         """The most bytes of a result."""
@@ -218,7 +222,7 @@ class Participant:
 
 
 def _take_part(who: Participant, where: CoordinatorAddress, told: Told, patience: float) -> Joined:
-    told = replace(told, agrees=who.agrees)
+    told = replace(told, agrees=who.agrees, differs=who.differs)
     told.planned(who.plan)
     client = Client(who.role, who.plan.study.digest(), who.identity, who.roster, where, told=told, patience=patience)
     client.largest = who.largest_ending

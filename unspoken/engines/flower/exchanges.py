@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 from unspoken.engines.network.frames import Done, Leaving, Piece, packed, unpacked, version_in
-from unspoken.engines.network.sign_in import NONCE_BYTES, SignInRefused
+from unspoken.engines.network.sign_in import NONCE_BYTES, SignInRefused, series
 from unspoken.errors import printable
 from unspoken.summation.base import Message, Roster, address_of
 from unspoken.summation.keys import Identity, is_signed
@@ -27,6 +27,9 @@ be reported: the tag and the first two fields of `Question`, and the tag and tex
 
 class Hello(Message, frozen=True, tag="flower/hello"):
     """Coordinator to node: who is there?"""
+
+    plan: bytes = b""
+    """The coordinator's plan as JSON, to be compared with one's own; nothing if it is larger than a piece"""
 
 
 class Packet(Message, frozen=True, tag="flower/packet"):
@@ -138,6 +141,8 @@ class AnsweringSide:
     def __init__(self, study: str, identity: Identity, roster: Roster) -> None:
         self._study, self._identity, self._coordinator = study, identity, roster.coordinator
         self._nonce = b""
+        self.theirs = ""
+        """The coordinator's version"""
 
     def read(self, content: bytes) -> Asked:
         """What is asked; `SignInRefused` with a reason that may be told to anyone if it is not to be answered."""
@@ -146,6 +151,11 @@ class AnsweringSide:
             raise SignInRefused(
                 f"it has unspoken {version('unspoken')} and speaks version {WIRE_VERSION} on the wire; the coordinator "
                 f"has unspoken {printable(theirs, 40)} and speaks {wire}. All need the same version"
+            )
+        if theirs and series(theirs) != series(version("unspoken")):
+            raise SignInRefused(
+                f"it has unspoken {version('unspoken')}, and the coordinator has {printable(theirs, 40)}, which may "
+                "promise something else for the same study. All need the same version"
             )
         question: Question = unpacked(content, Question)
         if not hmac.compare_digest(question.study.encode(), self._study.encode()):
@@ -159,7 +169,7 @@ class AnsweringSide:
         asked: Asked = unpacked(bytes(question.body), Hello | Packet)
         if isinstance(asked, Packet) and not question.key:
             raise SignInRefused("the question is for nobody")
-        self._nonce = question.nonce
+        self._nonce, self.theirs = question.nonce, question.version
         return asked
 
     def answer(self, answered: Answered) -> bytes:

@@ -142,7 +142,7 @@ class FlowerServer(Conductor[_Node]):
         known = {way.node for way in (*self._open.values(), *self._away.values())}
         for node in nodes - busy - known:
             if self._later.get(node, 0.0) <= time.monotonic():
-                await self._ask(node, Hello())
+                await self._ask(node, Hello(self._plan))
 
     async def _packet(self, address: str) -> Packet:
         """What can be sent now. If Flower does not take it, the answer to the next one says where to go on."""

@@ -35,7 +35,7 @@ from unspoken.engines.network.frames import (
 )
 from unspoken.engines.network.hosts import bad_proxy, is_host
 from unspoken.engines.network.link import WINDOW_BYTES, Arrived, Link
-from unspoken.engines.network.participant import Finished, Told, answers, checked, restrained
+from unspoken.engines.network.participant import Finished, Told, agreeing, answers, checked, restrained
 from unspoken.engines.network.reasons import why
 from unspoken.engines.network.server import PING_SECONDS, SIGN_IN_SECONDS
 from unspoken.engines.network.sign_in import PROCESS_BYTES, ClientSignIn, OtherServer, SignInRefused
@@ -244,6 +244,11 @@ class Client:
         except Rejected as reason:
             raise OtherServer(f"this is no coordinator of unspoken ({reason}).") from None
         accepted = sign_in.check(answer)
+        try:
+            agreeing(accepted.plan, challenge.version, self._told)
+        except SignInRefused as differs:
+            await socket.send(packed(Leaving("plan")))
+            raise SignInRefused(f"{self._where}: {differs}") from None
         if self._theirs and accepted.process != self._theirs:
             # The coordinator has begun again: it knows nothing of what is under way.
             self._link, self._done = self._new_link(), None

@@ -17,11 +17,12 @@ from contextlib import suppress
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from unspoken.engines.network.deadlines import Deadlines, Events
-from unspoken.engines.network.frames import Ending, Signatures, packed
+from unspoken.engines.network.frames import PIECE_BYTES, Ending, Signatures, packed
 from unspoken.engines.network.link import Arrived
 from unspoken.engines.network.relay import Relay, some_of
 from unspoken.engines.network.restraint import Restraint
 from unspoken.engines.network.status import Watch, duration
+from unspoken.engines.signing import canonical
 from unspoken.errors import UnspokenError
 from unspoken.roles.attempts import given_up
 from unspoken.roles.coordinator import Coordinator
@@ -30,7 +31,11 @@ from unspoken.summation.keys import Identity
 
 FAREWELL_SECONDS = 10.0
 """How long to wait for someone who is there and takes nothing of the result, or does not sign"""
-LEAVING = {"ledger": "its ledger does not allow more", "disk": "it could not keep its state"}
+LEAVING = {
+    "ledger": "its ledger does not allow more",
+    "disk": "it could not keep its state",
+    "plan": "it plans the study otherwise, so it has another version of something",
+}
 """Why a participant takes part no more, in words"""
 
 
@@ -63,6 +68,9 @@ class Conductor(Generic[Way]):
         addresses = [address_of(party) for party in range(len(roster.parties))] + self._helpers
         self.relay = Relay(coordinator, addresses)
         self.watch = Watch(coordinator, roster, lambda: self.relay.bytes)
+        plan = canonical(coordinator.plan.compared())
+        self._plan = plan if len(plan) <= PIECE_BYTES else b""
+        """Shown to everyone who signs in"""
         self._open: dict[str, Way] = {}
         """The connections to those who are there, by address"""
         self._gone: dict[str, float] = {}

@@ -66,6 +66,8 @@ class Accepted(Message, frozen=True, tag="net/accepted"):
     process: bytes
     expects: tuple[int, int]
     signature: bytes
+    plan: bytes = b""
+    """The coordinator's plan as JSON, to be compared with one's own; nothing if it is larger than a piece"""
 
 
 class Denied(Message, frozen=True, tag="net/denied"):
@@ -157,7 +159,7 @@ class Countersigned(Message, frozen=True, tag="net/countersigned"):
 class Leaving(Message, frozen=True, tag="net/leaving"):
     """Client to server: it takes no further part. The ledger's exact message is not sent."""
 
-    why: Literal["ledger", "disk"]
+    why: Literal["ledger", "disk", "plan"]
 
 
 ENDING = "ending"

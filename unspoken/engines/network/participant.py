@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from typing import Any
 
 from unspoken.engines.network.frames import Ending, News
 from unspoken.engines.network.link import Arrived
 from unspoken.engines.network.restraint import Restraint
+from unspoken.engines.network.sign_in import SignInRefused
+from unspoken.errors import printable
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.roles.messages import is_carried
@@ -24,6 +27,8 @@ class Told:
     line: Callable[[str], None] = lambda line: None
     news: Callable[[News], None] = lambda news: None
     planned: Callable[[Plan], None] = lambda plan: None
+    differs: Callable[[bytes], str | None] = lambda plan: None
+    """How the coordinator's plan differs from one's own, in words; None if it does not"""
     agrees: Callable[[Ending], bytes] = lambda ending: b""
     """Signs the certificate, or raises `Refused` with the reason not to"""
 
@@ -45,6 +50,18 @@ class Finished:
     """Why it has not signed"""
     signatures: Mapping[str, bytes] | None = None
     """All signatures, by addresses; None if they did not come"""
+
+
+def agreeing(plan: bytes, theirs: str, told: Told) -> None:
+    """`SignInRefused` if the coordinator, which has this version, plans the study otherwise.
+
+    Nobody could say then what was promised: parties would add other noise than the coordinator and the others count on.
+    """
+    if plan and (problem := told.differs(plan)) is not None:
+        raise SignInRefused(
+            f"the coordinator's unspoken {printable(theirs, 40)} plans the study otherwise than this one, "
+            f"{version('unspoken')}: {problem}; all need the same versions."
+        )
 
 
 def answers(role: Role[Any], arrived: Arrived, told: Told) -> list[Envelope]:

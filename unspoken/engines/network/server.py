@@ -140,7 +140,7 @@ class Server(Conductor[Presence]):
         # From here on this connection holds the participant's place: others with the same key have to wait for it.
         self._open[address] = connection
         try:
-            await socket.send(packed(sign_in.accepted(proof, self.relay.process, expects)))
+            await socket.send(packed(sign_in.accepted(proof, self.relay.process, expects, self._plan)))
         except BaseException:
             self._close(address, connection)
             raise

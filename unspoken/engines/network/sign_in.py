@@ -6,7 +6,8 @@ sign-in. The promise holds against it as against a coordinator that lies: what a
 sealed end to end by the roster's keys, and what others must not forge is signed by them.
 
 Versions must fit before anything is spent: on the wire, and in their first two numbers. Others may plan a study
-otherwise, or state its promise in other words, and then parties would not sign the certificate in the end.
+otherwise, or state its promise in other words, and then parties would not sign the certificate in the end. Whatever
+the numbers say, the coordinator also shows its plan, and who plans otherwise leaves (`participant.agreeing`).
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class ServerSignIn:
             raise SignInRefused("your signature does not match the identity that you claim.")
         return address
 
-    def accepted(self, proof: Proof, process: bytes, expects: tuple[int, int]) -> Accepted:
-        return Accepted(process, expects, self._identity.sign(self._said("server", proof)))
+    def accepted(self, proof: Proof, process: bytes, expects: tuple[int, int], plan: bytes = b"") -> Accepted:
+        return Accepted(process, expects, self._identity.sign(self._said("server", proof)), plan)
 
     def _said(self, side: str, proof: Proof) -> bytes:
         return _statement(side, self._study, (self._nonce, proof.nonce), self._identity.public, proof.identity)

@@ -363,6 +363,11 @@ class Plan:
             **self.facts,
         }
 
+    def compared(self) -> dict[str, Any]:
+        """What all participants must plan alike: the plan as it is told to people, and how numbers are encoded."""
+        encodings = {planned.name: vars(planned.encoding) for planned in self.sums}
+        return self.to_json() | {"encodings": encodings}
+
     def _sampling(self) -> dict[str, Any]:
         """The sampling of records, if there is one."""
         for planned in self.sums:
