@@ -81,7 +81,7 @@ def test_last_digits_are_no_difference(town: Town) -> None:
     assert differs(plan, canonical(less_sensitive(plan, 1 - 1e-9).compared())) is None
 
 
-@pytest.mark.parametrize(("name", "task"), list(methods_and_tasks()))
+@pytest.mark.parametrize(("name", "task"), list(dict(methods_and_tasks()).items()))
 def test_every_method_s_plan_is_its_own(name: str, task: str, tmp_path: Path) -> None:
     study = small(public_file(tmp_path), name, task)
     shown = canonical(plan_for(study).compared())
