@@ -279,7 +279,8 @@ def test_the_total_counts_what_was_spent_and_a_study_that_was_begun_once(town: T
         {**town.study.model_dump(mode="json", exclude_none=True), "study": {"name": "b", "task": "classification"}}
     )
     ledger.charge(plan.ledger_run("one"), "first", plan.costs)
-    assert refusal(policy, plan, ledger) is None, "it goes on"
+    assert refusal(policy, plan, ledger, 0, "one") is None, "it goes on"
+    assert "would come to" in (refusal(policy, plan, ledger, 0, "two") or ""), "a simulation is no beginning"
     assert "would come to" in (refusal(policy, plan_for(other), ledger) or "")
 
 

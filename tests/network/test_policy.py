@@ -9,12 +9,18 @@ from typing import Any
 import pytest
 
 from network.town import NAMES, Town
+from unspoken.cli.consent import ask
+from unspoken.engines.network.cards import read_identity
+from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
+from unspoken.report.ledger import after
 from unspoken.report.policy import refusal
+from unspoken.roles.party import run_name
+from unspoken.sites import prepare
 from unspoken.study import make_study
-from unspoken.study.policy import Policy, PolicyLimits
+from unspoken.study.policy import Policy, PolicyLimits, read_policy
 from unspoken.summation.keys import Identity
 
 
@@ -72,3 +78,25 @@ def test_the_total_is_that_of_a_data_set_and_the_refusal_names_it(content: dict[
     assert 'but all studies on "wards" together would come to' in (refusal(policy, next_one, spent) or "")
     assert refusal(policy, next_one, other) is None
     assert "on a data set" in (PolicyLimits.model_fields["total_epsilon"].description or "")
+
+
+@pytest.mark.parametrize("run", ["a simulation", None])
+def test_a_simulation_of_the_same_study_is_no_beginning_of_it(
+    run: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both cost the data set something: a party that had begun would otherwise have to leave in the middle."""
+    town = Town(tmp_path)
+    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "home"))
+    plan, ledger = plan_for(town.study), Ledger(tmp_path / "ledger", NAMES[0])
+    identity = read_identity(town.key(NAMES[0]))[1]
+    ledger.charge(plan.ledger_run(run or run_name(plan, identity)), "first", plan.costs)
+    rules = tmp_path / "rules.toml"
+    rules.write_text("refuse_uncovered = false\n[limits]\ntotal_epsilon = 2.5\ntotal_delta = 1e-5\n")
+    ready = prepare(town.study, tmp_path / f"{NAMES[0]}.npz", key=town.key(NAMES[0]))
+    if run is None:
+        ask(plan, ready.seat, ledger, rules=read_policy(rules), yes=True, as_json=True)
+        assert "it was begun before" in after(ledger, plan, 0, ready.seat.run)
+    else:
+        with pytest.raises(Refused, match="together would come to"):
+            ask(plan, ready.seat, ledger, rules=read_policy(rules), yes=True, as_json=True)
+        assert "all studies together would then have" in after(ledger, plan, 0, ready.seat.run)

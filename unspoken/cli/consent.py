@@ -50,7 +50,7 @@ def ask(plan: Plan, seat: Seat, account: Ledger, *, rules: Policy | None, yes: b
     problem = None
     if rules is not None:
         by = {"by": "policy", "policy": rules.source, "policy_sha256": rules.sha256}
-        problem = policy.refusal(rules, plan, account, seat.party)
+        problem = policy.refusal(rules, plan, account, seat.party, seat.run)
         if (limit := policy.total_limit(rules)) is not None:
             account.cap(limit)
     elif not yes:

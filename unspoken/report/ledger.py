@@ -76,16 +76,17 @@ def summary(ledger: Ledger) -> str:
     return f"“{ledger.dataset}” has spent {spent}. {limit_sentence(account.limit, total)}"
 
 
-def after(ledger: Ledger, plan: Plan, party: int) -> str:
-    """The largest cost of a study to one of its parties, and of all together then, in one line."""
-    account, run = ledger.account(), plan.ledger_run("after")
+def after(ledger: Ledger, plan: Plan, party: int, run: str = "") -> str:
+    """The largest cost of a study to one of its parties, and of all together then, in one line. `run` is the name of
+    the party's run in its ledger."""
+    account = ledger.account()
     cost = plan.guarantee_for(party)
     if not cost.is_promise:
         return "no limit to what it costs: nothing is promised"
     told = f"at most epsilon = {cost.epsilon:.4g} at delta = {cost.delta:g}, with every attempt that it may make"
-    if any(known.study_sha256 == run.study_sha256 for known in account.runs.values()):
+    if run in account.runs:
         return f"{told}; it was begun before, and a part of that is spent"
-    together = total_of(account, (run, plan.costs_of(party)))
+    together = total_of(account, (plan.ledger_run("after"), plan.costs_of(party)))
     delta = _delta(account, together, None)
     return f"{told}; all studies together would then have epsilon = {together.epsilon(delta):.4g} at delta = {delta:g}"
 

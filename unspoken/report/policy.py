@@ -35,9 +35,12 @@ def total_limit(policy: Policy) -> Limit | None:
     return Limit(limits.total_epsilon, limits.total_delta, limits.group)
 
 
-def refusal(policy: Policy, plan: Plan, ledger: Ledger, party: int | None = None) -> str | None:
-    """The first rule that refuses a study to this party (None: to any), in a sentence; None if all allow it."""
-    for rule in _rules(policy, plan, ledger, party):
+def refusal(policy: Policy, plan: Plan, ledger: Ledger, party: int | None = None, run: str = "") -> str | None:
+    """The first rule that refuses a study to this party (None: to any), in a sentence; None if all allow it.
+
+    `run` is the name of the party's run in its ledger.
+    """
+    for rule in _rules(policy, plan, ledger, party, run):
         place = where(policy.source, rule.place)
         if rule.value is None and policy.refuse_uncovered:
             return f"{place} is missing: the policy says nothing about it, and so refuses what it does not cover."
@@ -46,12 +49,12 @@ def refusal(policy: Policy, plan: Plan, ledger: Ledger, party: int | None = None
     return None
 
 
-def _rules(policy: Policy, plan: Plan, ledger: Ledger, party: int | None) -> Iterator[_Rule]:
+def _rules(policy: Policy, plan: Plan, ledger: Ledger, party: int | None, run: str) -> Iterator[_Rule]:
     yield from _people(policy, plan)
     yield from _studies(policy, plan)
     yield _data(policy, plan)
     yield from _limits(policy, plan, party)
-    yield _total(policy, plan, ledger, party)
+    yield _total(policy, plan, ledger, party, run)
 
 
 def _people(policy: Policy, plan: Plan) -> Iterator[_Rule]:
@@ -126,11 +129,11 @@ def _data(policy: Policy, plan: Plan) -> _Rule:
     return _Rule(("data", "columns"), allowed, not others, f"the study uses {', '.join(map(shown, others))} too")
 
 
-def _total(policy: Policy, plan: Plan, ledger: Ledger, party: int | None) -> _Rule:
-    """All studies together, with this one: once if it is in the ledger already, since it was begun."""
+def _total(policy: Policy, plan: Plan, ledger: Ledger, party: int | None, run: str) -> _Rule:
+    """All studies together, with this one. Its cost is not added if this very run was begun: the rest of it must keep
+    the limit vector by vector. Other runs of the same study, such as simulations, are no beginning of it."""
     account, limit = ledger.account(), total_limit(policy)
-    is_begun = any(run.study_sha256 == plan.study.digest() for run in account.runs.values())
-    more = () if is_begun else ((plan.ledger_run("policy"), plan.costs_of(party)),)
+    more = () if run in account.runs else ((plan.ledger_run("policy"), plan.costs_of(party)),)
     place = ("limits", "total_epsilon")
     if limit is None:
         return _Rule(place, None, True, "")

@@ -28,6 +28,8 @@ class Seat(NamedTuple):
     party: int
     """Its index among the parties"""
     records: int
+    run: str = ""
+    """The name of its run of the study in its ledger"""
 
 
 def promise_rows(plan: Plan, seat: Seat, account: Ledger) -> Iterator[Row]:
@@ -46,7 +48,7 @@ def promise_rows(plan: Plan, seat: Seat, account: Ledger) -> Iterator[Row]:
     yield from _people(plan)
     yield "you are", f"{seat.name}, with {seat.records:,} records, which stay here"
     yield "your ledger", ledgers.summary(account)
-    yield "would cost", ledgers.after(account, plan, seat.party)
+    yield "would cost", ledgers.after(account, plan, seat.party, seat.run)
 
 
 def _people(plan: Plan) -> Iterator[Row]:

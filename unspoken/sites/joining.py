@@ -32,7 +32,7 @@ from unspoken.report.endings import Joined
 from unspoken.report.promise_text import Seat
 from unspoken.roles.file_store import FileStore
 from unspoken.roles.helper import Helper
-from unspoken.roles.party import Party, check_limit, check_new
+from unspoken.roles.party import Party, check_limit, check_new, run_name
 from unspoken.roles.role import Role
 from unspoken.sites.states import check_helpers, explaining_full_disks, has_state, store_of
 from unspoken.study import Study
@@ -98,7 +98,8 @@ class ReadyParty:
     def seat(self) -> Seat:
         """Its place in the study, for whoever is asked."""
         section, count = self.plan.study.roster, int(self.records.counts[0])
-        return Seat(section.name_of(self.identity.public.hex()) if section else "", self.index, count)
+        name = section.name_of(self.identity.public.hex()) if section else ""
+        return Seat(name, self.index, count, run_name(self.plan, self.identity))
 
     def join(self, where: CoordinatorAddress, *, told: Told | None = None, patience: float = PATIENCE) -> Joined:
         """Take part."""
