@@ -68,12 +68,8 @@ def measure(experiment: Experiment, runs: int, kept: Kept, before: Before | None
     rows = []
     for epsilon, goal in zip(experiment.epsilons, experiment.goals, strict=True):
         cell = partial(_cell, experiment, epsilon, runs, kept)
-        row: dict[str, Any] = {"epsilon": epsilon, "goal": goal, "now": cell({}, None)}
         old = {"name": "moments"} if before else {"function": experiment.before}
-        if epsilon in experiment.listed:
-            row["before"] = {"mean": experiment.listed[epsilon], "error": 0.0}
-        else:
-            row["before"] = cell(old, before)
+        row: dict[str, Any] = {"epsilon": epsilon, "goal": goal, "now": cell({}, None), "before": cell(old, before)}
         if not is_classes:
             tried = [{**cell({**old, **keys}, before), "setting": keys} for keys in SETTINGS]
             row["best"] = max(tried, key=lambda each: each["mean"])

@@ -140,7 +140,7 @@ class Running:
         if self._size != 0:
             agreed = with_public(agreed, rows.public[: self._size])
         self._agreed, self._method = agreed, method_for(agreed)
-        groups = deal(len(rows.train), self._setting.parties)
+        groups = deal(len(rows.train), self._setting.count(self._keys))
         self._federation = ArrayFederation(agreed, rows.train, groups, self._method.directions)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,13 +46,20 @@ class Setting:
     sizes: tuple[int | None, ...] = (None,)
     """The numbers of public rows that are tried; None: all"""
     repeats: int = 20
+    fewer: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of parties, by method, where `parties` of them would take too long"""
+
+    def count(self, method: dict[str, Any]) -> int:
+        """The number of parties."""
+        return self.fewer.get(method["name"], self.parties)
 
     def sections(self, rows: Rows, epsilon: float, method: dict[str, Any]) -> dict[str, Any]:
         """The study without public records, as a dictionary."""
-        each = len(rows.train) // self.parties
+        count = self.count(method)
+        each = len(rows.train) // count
         return sections(
             {"features": rows.public.shape[1], "classes": self.classes, "intercept": self.intercept},
-            {"count": self.parties, "records": each, "max_records": each + 1},
+            {"count": count, "records": each, "max_records": each + 1},
             {"epsilon": epsilon, "delta": 1e-5, "colluding": self.colluding},
             method,
         )
@@ -77,7 +85,7 @@ def settings(arguments: argparse.Namespace) -> dict[str, Setting]:
         return found
     found |= {
         "breast cancer": _table(load_breast_cancer, 5, (0.1, 0.3, 1.0, 3.0, 10.0)),
-        "wine": _table(load_wine, 5, (0.5, 1.0, 3.0, 10.0)),
+        "wine": _table(load_wine, 5, (0.5, 1.0, 3.0, 10.0), 60),
     }
     if arguments.adult is not None:
         adult = adult_rows(arguments.adult)
@@ -86,7 +94,7 @@ def settings(arguments: argparse.Namespace) -> dict[str, Setting]:
     epsilons = (0.1, 0.36, 0.59, 1.18, 3.0)
     if arguments.cifar is not None:
         cifar = _set_aside(images.cifar_features(arguments.cifar))
-        found["cifar-10"] = Setting(cifar, 10, 1000, epsilons, **several)
+        found["cifar-10"] = Setting(cifar, 10, 1000, epsilons, fewer={"cape": 100, "cross-silo": 100}, **several)
     if arguments.scattering is not None:
         # A map of so many features takes minutes, so there is one split.
         fashion = _set_aside(_scattered(arguments.scattering))(0)
@@ -127,12 +135,13 @@ def _digits(seed: int) -> Rows:
     return _split(as_floats(centred(flat(found.train))), found.labels, seed)
 
 
-def _table(load: Callable[..., Any], parties: int, epsilons: tuple[float, ...]) -> Setting:
+def _table(load: Callable[..., Any], parties: int, epsilons: tuple[float, ...], repeats: int = 20) -> Setting:
     features, labels = load(return_X_y=True)
     low, high = features.min(axis=0), features.max(axis=0)
     scaled = (features - low) / (high - low) * 2.0 - 1.0
     classes = int(labels.max()) + 1
-    return Setting(lambda seed: _split(scaled, labels, seed), classes, parties, epsilons, intercept=True)
+    split = partial(_split, scaled, labels)
+    return Setting(split, classes, parties, epsilons, intercept=True, repeats=repeats)
 
 
 def _split(features: Floats, labels: Any, seed: int) -> Rows:

@@ -72,6 +72,11 @@ def test_bounds_that_are_far_too_wide_could_be_narrower() -> None:
     ]
 
 
+def test_bounds_that_rounded_are_the_study_s_own_are_not_proposed() -> None:
+    found = unspoken.check(AGREED, table(visited=["2010-03-01", "2010-03-09"] * 50))
+    assert (column(found, "visited").proposed, found.remarks) == (None, [])
+
+
 def test_what_the_study_would_refuse_is_said_all_at_once() -> None:
     wrong = table(sex=["f", "x", "y", None] * 25, died=["no", "maybe"] * 50, age=[None, 1] * 50)
     found = unspoken.check(AGREED, wrong)
@@ -81,7 +86,7 @@ def test_what_the_study_would_refuse_is_said_all_at_once() -> None:
         'missing (50 %): give them, or let the study say what they mean: missing = "indicator", or a public value in '
         "their place",
         "row 1, column 'sex': is 'x', but the study's categories are: f, m; 50 of 100 values are unfit (50 %): correct "
-        "the value or the study",
+        "the value or the study, or let the study have other = true",
         "row 3, column 'sex': is 'nan', but the study's categories are: f, m; 25 of 100 values are missing (25 %): "
         'give them, or let the study say what they mean: missing = "category", or a public value in their place',
         "row 1, column 'died': is 'maybe', but the study's classes are: no, yes; 50 of 100 values are unfit (50 %): "

@@ -240,12 +240,21 @@ def _proposed(column: Column, numbers: Floats) -> tuple[str, str] | None:
     clipped = float(((numbers < column.low) | (numbers > column.high)).mean())
     if clipped < _FEW and high - low >= _NARROW * (column.high - column.low):
         return None
+    below, above = _rounded(column, low, high)
+    if clipped < _FEW and above - below > 0.5 * (column.high - column.low):
+        return None  # Rounded, they are hardly narrower.
+    return column.shown(below), column.shown(above)
+
+
+def _rounded(column: Column, low: float, high: float) -> tuple[float, float]:
+    """These bounds, outwards to whole years or to steps of a twentieth to a fifth of the range or so: rounded bounds say
+    less about single records."""
     if column.kind == "date":
-        return f"{date.fromordinal(int(low)).year}-01-01", f"{date.fromordinal(int(high)).year}-12-31"
-    # Outwards to steps of a twentieth to a fifth of the range or so: rounded bounds say less about single records.
+        first, last = (date.fromordinal(int(bound)).year for bound in (low, high))
+        return date(first, 1, 1).toordinal(), date(last, 12, 31).toordinal()
     step = 2.0 * 10.0 ** (math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-90))) - 1)
     below, above = math.floor(low / step), math.ceil(high / step)
-    return f"{below * step:.6g}", f"{max(above, below + 1) * step:.6g}"
+    return below * step, max(above, below + 1) * step
 
 
 def _concluded(study: Study, seen: Check, lengths: Floats | None) -> Check:

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>"})
 """The texts that mean that there is no value, in any case, unless the study has a category of that name"""
+_COMMAS = re.compile(r"[-+]?\d[\d.]*(,\d+)+(\.\d+)?")
+"""Numbers with a comma before decimals or between thousands, which nobody can tell apart"""
+_REPAIR = "repair or remove the record"
 _TRUTH = {"true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
 
 
@@ -237,14 +240,17 @@ class ColumnPlace:
         kind = "a day, as 2019-01-31" if column.kind == "date" else number
         return f"should be {kind} {bounds_of(column, 'label_bounds' if self.key == 'label' else 'bounds')}"
 
-    @staticmethod
-    def _remedy(column: Column, value: Any) -> str:
+    def _remedy(self, column: Column, value: Any) -> str:
         known = [str(category) for category in column.categories or [] if alike(category) == alike(value)]
         if known:
             return f"write it as {known[0]!r}, letter by letter"
         if column.kind == "category" and _is_inexact(value):
             return 'give the column as text or as "Int64", as a float does not hold a number of so many digits'
-        return "repair or remove the record" if column.kind == "number" else "correct the value or the study"
+        if column.kind == "number":
+            is_comma = _COMMAS.fullmatch(str(value).strip()) is not None
+            return "write it with a point before decimals and nothing between thousands" if is_comma else _REPAIR
+        other = ", or let the study have other = true" if column.kind == "category" and self.key != "label" else ""
+        return f"correct the value or the study{other}"
 
     def _problem(self, given: pd.Series[Any], rows: Flags, problem: str) -> str:
         row = int(np.flatnonzero(rows)[0])
