@@ -247,8 +247,8 @@ def _proposed(column: Column, numbers: Floats) -> tuple[str, str] | None:
 
 
 def _rounded(column: Column, low: float, high: float) -> tuple[float, float]:
-    """These bounds, outwards to whole years or to steps of a twentieth to a fifth of the range or so: rounded bounds say
-    less about single records."""
+    """Bounds that say less about single records: outwards to whole years, or steps of a twentieth to a fifth of the
+    range or so."""
     if column.kind == "date":
         first, last = (date.fromordinal(int(bound)).year for bound in (low, high))
         return date(first, 1, 1).toordinal(), date(last, 12, 31).toordinal()
