@@ -110,6 +110,15 @@ def records(seed: int) -> pd.DataFrame:
     return pd.DataFrame({**columns, "target": target})
 
 
+def policy_for(keys: dict[str, str]) -> str:
+    """The page's policy with the keys of those whom it names."""
+    found = BLOCKS[1]
+    for name, key in keys.items():
+        found, times = re.subn(rf'^"{name}" = .*$', f'"{name}" = "{key}"', found, flags=re.MULTILINE)
+        assert times == 1, name
+    return found
+
+
 def prepare(sites: dict[str, Site], folder: Path) -> None:
     """Keys, a roster, records and policies, as the page has them."""
     cards = {name: site.keys() for name, site in sites.items()}
@@ -120,12 +129,10 @@ def prepare(sites: dict[str, Site], folder: Path) -> None:
     roster = ["roster", str(study), *parties, "--coordinator", str(cards["coordinator"]), *helpers]
     done = CliRunner().invoke(app, roster)
     assert done.exit_code == 0, done.output
-    key = read_card(cards["coordinator"]).key
-    policy = re.sub(r'^"Registry" = .*$', f'"coordinator" = "{key}"', BLOCKS[1], flags=re.MULTILINE)
-    for kind in ("Node", "Hospital"):
-        for each in (1, 2, 3):
-            known = read_card(cards[f"{kind.lower()}{each}"]).key
-            policy = re.sub(rf'^"{kind} {each}" = .*$', f'"{kind} {each}" = "{known}"', policy, flags=re.MULTILINE)
+    shown = {"Registry": "coordinator"} | {
+        f"{kind.title()} {each}": f"{kind}{each}" for kind in ("hospital", "node") for each in (1, 2, 3)
+    }
+    policy = policy_for({name: read_card(cards[site]).key for name, site in shown.items()})
     for number, name in enumerate(HOSPITALS):
         records(number).to_csv(sites[name].home / "records.csv", index=False)
         (sites[name].home / "policy.toml").write_text(policy, "utf-8")

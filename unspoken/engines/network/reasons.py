@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import socket
 import ssl
 from urllib.request import getproxies, proxy_bypass
 
@@ -30,4 +32,13 @@ def why(error: Exception, host: str, encrypted: bool) -> str:
             return f"{said}; this is a web server, but no coordinator"
         case OSError() if getproxies().get("https") and not proxy_bypass(host):
             return f"{said}; by way of the proxy in https_proxy"
+        case socket.gaierror():
+            return f"{error.strerror}; the name of the machine may be wrong"
+        case OSError() if _is_refused(said):
+            return "nobody listens there; the coordinator may not have begun, or have another address"
     return said
+
+
+def _is_refused(said: str) -> bool:
+    """Whether all addresses of a host, one or more, refuse a connection. Of several, asyncio has their texts alone."""
+    return 0 < said.count("[Errno ") == said.count(f"[Errno {errno.ECONNREFUSED}]")
