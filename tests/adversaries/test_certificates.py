@@ -28,6 +28,7 @@ from unspoken.summation.base import Aborted
 
 CASES = [
     ("helmet", "classification", {}, "compute-nodes"),
+    ("moments", "regression", {}, "compute-nodes"),
     ("cape", "classification", {"function": "network", "steps": 2, "hidden": 3}, "compute-nodes"),
     ("voting", "classification", {}, "tally"),
 ]
@@ -50,7 +51,7 @@ def test_parties_sign_no_certificate_that_has_forgotten_what_they_spent(
     """One attempt of two comes to nothing after vectors have left. A coordinator that leaves it out, or states a
     smaller ε than all vectors of a party can have cost, gets no signature; an honest one does."""
     study = small(public_file(tmp_path), method, task, keys=keys, summation=protocol, attempts=2, dropouts=1)
-    cast, name = Cast(study), "voted" if method == "voting" else "summed" if method == "helmet" else "collected"
+    cast, name = Cast(study), {"voting": "voted", "cape": "collected"}.get(method, "summed")
     made, left = getattr(Totals, name), [Aborted("bad luck")]
 
     def unlucky(totals: Totals, *given: Any) -> Any:
@@ -72,6 +73,7 @@ def test_parties_sign_no_certificate_that_has_forgotten_what_they_spent(
             content_of(cast, {}),
             honest | {"happened": honest["happened"] | {"epsilon": smaller}},
             honest | {"happened": honest["happened"] | {"epsilon": 0.0}},
+            honest | {"happened": honest["happened"] | {"attempts": sums}},
         ):
             with pytest.raises(Refused, match=r"less was spent than this participant has spent|attempts cost at least"):
                 check_certificate(plan, canonical(lie), party.sent)

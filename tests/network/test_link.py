@@ -71,7 +71,7 @@ def test_no_more_than_a_window_is_under_way() -> None:
 def test_what_is_dropped_is_skipped() -> None:
     sender, receiver = pair()
     sender.put("party:0", bytes(250))
-    receiver.take(next(sender.pieces()))
+    sender.acknowledge(receiver.take(next(sender.pieces()))[0])
     sender.drop()
     sender.put("party:0", b"new")
     (only,) = sender.pieces()
