@@ -15,7 +15,7 @@ from unspoken.engines.flower.exchanges import AnsweringSide, Joins
 from unspoken.engines.flower.server import NotReached
 from unspoken.engines.network.deadlines import Deadlines
 from unspoken.noise.stream import SecretStream
-from unspoken.roles.party import LimitReached
+from unspoken.roles.charging import LimitReached
 from unspoken.roles.store import StoreError
 from unspoken.summation.base import Aborted, Envelope
 from unspoken.summation.keys import Identity

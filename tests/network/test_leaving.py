@@ -11,7 +11,7 @@ from websockets.asyncio.server import serve
 from network.test_coming_back import HUB, accepts, client_of
 from unspoken.engines.network import client, tls
 from unspoken.engines.network.frames import Got, Leaving, Piece, packed, unpacked
-from unspoken.roles.party import LimitReached
+from unspoken.roles.charging import LimitReached
 from unspoken.summation.base import COORDINATOR, Envelope
 
 REQUEST = packed(Piece(0, COORDINATOR, 1, 0, memoryview(b"x")))

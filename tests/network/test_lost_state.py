@@ -15,7 +15,7 @@ from unspoken import sites
 from unspoken.cli import app
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
-from unspoken.roles.party import run_name
+from unspoken.roles.charging import run_name
 
 
 @pytest.fixture
@@ -54,9 +54,23 @@ def charge(town: Town) -> Path:
     return home
 
 
+def announce(town: Town) -> None:
+    """Have the attempt in the party's state that will be charged."""
+    with sites.prepare(town.study, town.folder / f"{NAMES[0]}.npz", key=town.key(NAMES[0])).participant() as who:
+        who.role._keeper.note(bytes(1))
+
+
+def test_a_party_whose_state_is_older_than_a_charge_is_not_asked(town: Town) -> None:
+    """As after both of its files were put back from a copy."""
+    assert join().exit_code == 3
+    charge(town)
+    check_not_asked(town, "the ledger has charges for a vector that it has forgotten")
+
+
 def test_a_party_whose_coordinator_is_gone_is_told_what_it_has_spent(town: Town) -> None:
     said = join()
     assert (said.exit_code, said.stderr.count("Of this study nothing is spent.")) == (3, 1)
+    announce(town)
     charge(town)
     told = json.loads(join("--yes", "--json").stdout)
     assert (told["outcome"], told["spent"]["vectors"]) == ("aborted", 1)

@@ -243,7 +243,7 @@ def join(
     from unspoken.engines.network.client import Unreachable
     from unspoken.methods.parameters import Refused
     from unspoken.report.remarks import on_records
-    from unspoken.roles.party import run_name
+    from unspoken.roles.charging import run_name
     from unspoken.sites import prepare
     from unspoken.study import read_study
 

@@ -23,13 +23,13 @@ When a store is opened, these are recognised:
 No message ever depended on records beyond those that the witness counts. A crash may have torn or lost some of them:
 the first that is not whole, and all that follow, are dropped.
 
-Not recognised: copies of journal and witness from the same moment, if both are put back together. Keep the two files
-apart, and leave both out of backups and machine snapshots. If both go back to an earlier moment, the role repeats
-itself from there. Attempts that it begins then are new: their keys, noise and masks are drawn anew. But it does not
-know what it has spent since, so a lying coordinator gets more totals than planned; and an attempt that was under way at
-that moment goes on with its old keys and noise, so it can be made to send the same noisy vector under other masks, and
-the difference of the two totals shows what the others contributed. Of other parties, at most the planned number of
-totals opens.
+Not recognised: copies of journal and witness from the same moment, if both are put back together (except by a party's
+ledger, if that was charged since: `roles.charging`). Keep the two files apart, and leave both out of backups and
+machine snapshots. If both go back to an earlier moment, the role repeats itself from there. Attempts that it begins
+then are new: their keys, noise and masks are drawn anew. But it does not know what it has spent since, so a lying
+coordinator gets more totals than planned; and an attempt that was under way goes on with its old keys and noise, so it
+can be made to send the same noisy vector under other masks, and the difference of the two totals shows what the others
+contributed. Of other parties, at most the planned number of totals opens.
 
 If both files are gone, the role has forgotten all that it spent. Only a party's ledger that was charged recognises this
 (`Party`), so whoever loses both files must leave the study.

@@ -5,9 +5,10 @@ has it: the name, the turn by the party's own count, an attempt that was never u
 bounds. It counts in how many attempts its vector left, and sends no more than planned. It never fails because of what
 is in its records. What must survive a crash is in its store before a message leaves.
 
-With a ledger, a vector leaves only after its cost is on disk in the ledger. The order is: charge, store the state,
-send. After a crash in between, the party repeats the same attempt, which is not charged twice; if it never does, the
-charge stays.
+With a ledger, a vector leaves only after its cost is on disk in the ledger. The order is: store which attempt will be
+charged, charge, store the state, send. After a crash in between, the party repeats the same attempt, which is not
+charged twice; if it never does, the charge stays. A charge that the state has not announced shows that the state is an
+old copy.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.noise.stream import KEY_BYTES, SecretStream
-from unspoken.privacy.events import Event
-from unspoken.privacy.ledger import Charges, OverLimit, Run
+from unspoken.privacy.ledger import Charges, OverLimit
 from unspoken.roles.attempts import check_clock
+from unspoken.roles.charging import LimitReached, check_costs, check_new, check_newest, place_of, run_name
 from unspoken.roles.contributor import Contributor, PartyInput
 from unspoken.roles.courses import Course, Gate, Shuffling, Summing
 from unspoken.roles.messages import Ask, Carried, Over, request_of
@@ -45,10 +46,6 @@ from unspoken.roles.store import Store, StoreError
 from unspoken.summation.base import Envelope, Roster, address_of
 from unspoken.summation.keys import Identity
 from unspoken.types import Words
-
-
-class LimitReached(Refused):
-    """The ledger's limit does not allow this request, nor any later one: the party leaves the study."""
 
 
 class _Attempt(msgspec.Struct):
@@ -101,6 +98,8 @@ class _State(msgspec.Struct):
     """The name of this run in the ledger. Nobody else can choose or guess it."""
     charged: bool = False
     """Whether the ledger was charged in this run"""
+    announced: bytes = b""
+    """The last attempt that was to be charged. It is stored before the charge, so the ledger has none after it."""
 
 
 class Party(Role[_State]):
@@ -124,7 +123,7 @@ class Party(Role[_State]):
         an attempt's secret root: the operating system's randomness, unless a test injects another. `plan` may be given
         to save the time to make it again."""
         self._records, self._identity, self._roster = records, identity, roster
-        self._index = _place(identity, roster)
+        self._index = place_of(identity, roster)
         self._plan = plan or method.agreed_plan
         if ledger is not None:
             self._plan.check_masked()  # what leaves in the clear has no cost that could be charged
@@ -145,7 +144,7 @@ class Party(Role[_State]):
             begun = "another ledger, or another data set" if is_other else "a ledger" if state.run else "no ledger"
             raise StoreError(f"the study was begun with {begun}: go on with the same, so that no spend is missed.")
         if ledger is not None and state.run:
-            _check_newest(ledger.attempts(state.run), state.last)
+            check_newest(ledger.attempts(state.run), state.announced)
         if ledger is not None and not state.run:
             check_new(self._plan, self._identity, ledger)
             state.run = run_name(self._plan, self._identity)
@@ -287,7 +286,7 @@ class Party(Role[_State]):
             return
         plan, index = self._plan, self._index
         costs = plan.costs_of_a_vector(request.name, index) if self._state.charged else plan.costs_of(index)
-        _check_costs(self._ledger, plan.ledger_run(self._state.run, seat=True), attempt, costs)
+        check_costs(self._ledger, plan.ledger_run(self._state.run, seat=True), attempt, costs)
 
     def _charge(self, current: _Attempt) -> None:
         """Charge the ledger for a vector that is about to leave. Common noise and tokens cost nothing by themselves."""
@@ -296,6 +295,9 @@ class Party(Role[_State]):
             return
         costs = self._plan.costs_of_a_vector(request.name, self._index)
         run = self._plan.ledger_run(self._state.run, seat=True)
+        if current.ask.attempt > self._state.announced:
+            self._keeper.note(current.ask.attempt)
+            self._state.announced = current.ask.attempt
         try:
             self._ledger.charge(run, current.ask.attempt.hex(), costs)
         except OverLimit as error:
@@ -339,62 +341,8 @@ class Party(Role[_State]):
 
     def _load(self) -> tuple[bytes, list[Envelope]]:
         self._course, self._largest = None, self._largest_request
+        self._state.announced = max(self._state.announced, self._keeper.noted)
         if (current := self._state.current) is None:
             return b"", []
         self._open(current).endpoint.load(current.endpoint)
         return current.asked, current.answer
-
-
-def run_name(plan: Plan, identity: Identity) -> str:
-    """The name of a party's run of a study in its ledger.
-
-    It depends on the identity and the study alone. So the ledger recognises a party whose state is gone, also under
-    another data set's name.
-    """
-    return identity.name_for(f"run of {plan.study.digest()}")
-
-
-def check_new(plan: Plan, identity: Identity, ledger: Charges) -> None:
-    """`StoreError` if the ledger was charged for the study but the party has no state: it is not new, it has lost its
-    state."""
-    if ledger.knows(run_name(plan, identity)):
-        raise StoreError(
-            "the ledger has charges of this study, but the state of this party in it is gone: it has forgotten "
-            "what it sent. Put the state back if it was moved; otherwise leave this study."
-        )
-
-
-def _check_newest(charged: Sequence[str], last: bytes) -> None:
-    """`StoreError` if the ledger was charged for attempts after the last one that the state knows.
-
-    A crash between a charge and the state that follows it leaves one such attempt, whose vector did not leave. Two show
-    that state and witness were both put back from an old copy.
-    """
-    if (later := sum(bytes.fromhex(attempt) > last for attempt in charged)) > 1:
-        raise StoreError(
-            f"the state of this party is old: the ledger has charges for {later} vectors that it has forgotten. Put "
-            "its newest copy back, or leave this study."
-        )
-
-
-def check_limit(plan: Plan, identity: Identity, ledger: Charges) -> None:
-    """`LimitReached` if the ledger does not allow this study, which has not begun: the whole study would exceed the
-    limit, or the data set already takes part in it as another party."""
-    run = plan.ledger_run(run_name(plan, identity), seat=True)
-    if not ledger.holds(run.identifier):
-        _check_costs(ledger, run, b"", plan.costs_of(_place(identity, Roster.of(plan.study))))
-
-
-def _check_costs(ledger: Charges, run: Run, attempt: bytes, costs: Sequence[Event]) -> None:
-    try:
-        ledger.check(run, attempt.hex(), costs)
-    except OverLimit as error:
-        raise LimitReached(str(error)) from None
-
-
-def _place(identity: Identity, roster: Roster) -> int:
-    """The party's index: the roster has the identities in their order."""
-    listed = [bytes(known) for known in roster.parties]
-    if identity.public not in listed:
-        raise ValueError("Expected an identity that is in the roster.")
-    return listed.index(identity.public)

@@ -22,7 +22,7 @@ MOST_MESSAGES = 1 << 14
 LARGE = 1 << 16
 """Messages that need no answer and have more bytes than this are stored by name only"""
 _BEGINNING, _END = 1024, 64
-_ANSWERED, _UNANSWERED, _NAMED = b"a", b"u", b"n"
+_ANSWERED, _UNANSWERED, _NAMED, _NOTED = b"a", b"u", b"n", b"c"
 
 
 class StoreError(UnspokenError):
@@ -105,15 +105,19 @@ class Keeper(Generic[State]):
         """`names`: store only the names of large messages that need no answer."""
         self._store, self._kind, self._messages = store, kind, 0
         self._largest = LARGE if names else None
+        self.noted = b""
+        """The last note since the last snapshot"""
 
     def read(self) -> tuple[State, list[Taken]]:
         """The last snapshot, or the state of a role that has only begun; and the messages that were taken since."""
-        records = self._store.read()
-        self._messages = max(0, len(records) - 1)
-        if not records:
-            return self._kind(), []
-        taken = [Taken(record[1:], record[:1] == _NAMED, record[:1] == _ANSWERED) for record in records[1:]]
-        return msgspec.msgpack.decode(records[0], type=self._kind), taken
+        snapshot, *records = self._store.read() or [b""]
+        self._messages, taken, self.noted = len(records), list[Taken](), b""
+        for kind, content in ((record[:1], record[1:]) for record in records):
+            if kind == _NOTED:
+                self.noted = content
+            else:
+                taken.append(Taken(content, kind == _NAMED, kind == _ANSWERED))
+        return msgspec.msgpack.decode(snapshot, type=self._kind) if snapshot else self._kind(), taken
 
     @property
     def is_long(self) -> bool:
@@ -124,7 +128,14 @@ class Keeper(Generic[State]):
         """Put a snapshot in place of all records. `answered`: a message that depends on it leaves next, so it is made
         safe first."""
         (self._store.replace if answered else self._store.put)(msgspec.msgpack.encode(state))
-        self._messages = 0
+        self._messages, self.noted = 0, b""
+
+    def note(self, content: bytes) -> None:
+        """Keep something that has to be known before the state changes. It is safe when this returns; the next snapshot
+        has to contain it."""
+        self._store.append(_NOTED + content)
+        self._store.sync()
+        self._messages, self.noted = self._messages + 1, content
 
     def append(self, message: bytes, *, answered: bool) -> None:
         """Add a message that was taken. If it is answered, all messages so far are made safe before the answer

@@ -30,9 +30,10 @@ from unspoken.privacy.ledger import Charges
 from unspoken.report.countersigning import check_certificate, differs, largest_ending, received
 from unspoken.report.endings import Joined
 from unspoken.report.promise_text import Seat
+from unspoken.roles.charging import check_limit, check_new, run_name
 from unspoken.roles.file_store import FileStore
 from unspoken.roles.helper import Helper
-from unspoken.roles.party import Party, check_limit, check_new, run_name
+from unspoken.roles.party import Party
 from unspoken.roles.role import Role
 from unspoken.sites.states import check_helpers, explaining_full_disks, has_state, store_of
 from unspoken.study import Study

@@ -23,7 +23,7 @@ from unspoken.engines.network.link import WINDOW_BYTES, Arrived, Link
 from unspoken.engines.network.participant import Finished, Told, answers, checked, restrained
 from unspoken.engines.network.sign_in import PROCESS_BYTES
 from unspoken.privacy.ledger import LedgerError
-from unspoken.roles.party import LimitReached
+from unspoken.roles.charging import LimitReached
 from unspoken.roles.role import Role
 from unspoken.roles.store import StoreError
 from unspoken.summation.base import Rejected

@@ -40,7 +40,7 @@ from unspoken.engines.network.reasons import why
 from unspoken.engines.network.server import PING_SECONDS, SIGN_IN_SECONDS
 from unspoken.engines.network.sign_in import PROCESS_BYTES, ClientSignIn, OtherServer, SignInRefused
 from unspoken.errors import UnspokenError
-from unspoken.roles.party import LimitReached
+from unspoken.roles.charging import LimitReached
 from unspoken.roles.role import Role
 from unspoken.summation.base import Envelope, Rejected, Roster
 from unspoken.summation.keys import Identity

@@ -14,8 +14,8 @@ from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.errors import printable
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
+from unspoken.roles.charging import LimitReached
 from unspoken.roles.messages import is_carried
-from unspoken.roles.party import LimitReached
 from unspoken.roles.role import Role
 from unspoken.summation.base import COORDINATOR, Aborted, Envelope, Rejected
 
