@@ -17,7 +17,7 @@ from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.ledger import after
 from unspoken.report.policy import refusal
-from unspoken.roles.party import run_name
+from unspoken.roles.charging import run_name
 from unspoken.sites import prepare
 from unspoken.study import make_study
 from unspoken.study.policy import Policy, PolicyLimits, read_policy
