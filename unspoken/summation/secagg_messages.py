@@ -138,9 +138,13 @@ def dealt_statement(label: str, dealer: int, marks: bytes, commitments: list[byt
 
 def masked_statement(label: str, sender: int, dealers: bytes) -> bytes:
     """The statement that a party signs with its vector: it is masked among these dealers."""
-    return f"masked/{label}/{sender}/".encode() + dealers
+    return f"masked/{label}/{sender}/".encode() + hashlib.sha256(dealers).digest()
 
 
 def agreed_statement(label: str, dealers: bytes, survivors: bytes) -> bytes:
-    """The statement of the quorum: vectors are masked among these dealers, and the total is over these survivors."""
-    return f"agreed/{label}/".encode() + dealers + survivors
+    """The statement of the quorum: vectors are masked among these dealers, and the total is over these survivors.
+
+    It has a digest of both lists, so that it is as short for 10,000 parties as for ten, and a simulation can remember
+    that a signature is valid. Both lists have one bit a party, so there is one way to divide what is digested.
+    """
+    return f"agreed/{label}/".encode() + hashlib.sha256(dealers + survivors).digest()
