@@ -61,6 +61,7 @@ def test_everyone_has_the_same_model_and_the_certificate_with_all_signatures(tow
     with socket.create_server(("127.0.0.1", 0)) as taken:
         later = sites.serve(town.study, sites.Entrance(*taken.getsockname()), key=town.key("hub"))
     assert (later.is_old, later.certificate) == (True, served.certificate), "what has ended needs no port"
+    assert later.outcome.bytes == served.outcome.bytes
 
 
 def test_helpers_need_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,7 +154,10 @@ def served_before(server: Conductor[Any], roster: Roster, identity: Identity) ->
     if ended is None or not ended.certificate:
         raise Aborted(f"this study has ended before, without a result: {ended.reason if ended else ''}")
     signatures = _signatures(server, roster, sign(identity, ended.certificate), ended.certificate)
-    return _served(server, _outcome(server, server.relay.coordinator, 0.0), ended, signatures, is_old=True)
+    # The log has what was moved before the last total, the certificate all of it.
+    moved = int(json.loads(ended.certificate)["happened"]["bytes"])
+    outcome = replace(_outcome(server, server.relay.coordinator, 0.0), bytes=moved)
+    return _served(server, outcome, ended, signatures, is_old=True)
 
 
 def _served(
