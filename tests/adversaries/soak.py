@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from adversaries import lying_votes, random_nodes, test_random_coordinator
+from adversaries import lying_votes, random_asks, random_nodes, test_random_coordinator
 from adversaries.on_disk import SCENES, Crashing, OnDisk, decoded
 from adversaries.said import Said
 from cast import VICTIM, Cast, honest, study_of
@@ -176,6 +176,11 @@ def lies_to_talliers(seed: int) -> str:
     return "counted" if lying_votes.play(seed).begun else "nothing counted"
 
 
+def asks(seed: int) -> str:
+    """One party is asked for anything, and has a ledger."""
+    return "vectors left" if random_asks.play(seed).left else "nothing left"
+
+
 def faults(name: str, seed: int) -> str:
     return test_faults.play(name, seed)[0]
 
@@ -184,6 +189,7 @@ KINDS: dict[str, tuple[int, Callable[[int], str]]] = {
     "lies-to-parties": (3, lies_to_parties),
     "lies-to-nodes": (6, lies_to_nodes),
     "lies-to-talliers": (3, lies_to_talliers),
+    "asks": (1, asks),
     "replays": (1, replays),
     "crashes": (2, crashes),
     "stale": (2, stale),

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from adversaries import random_asks
 from adversaries.on_disk import HELPED, SCENE, SCENES, decoded, recount
 from cast import VICTIM, Cast, study_of
 from small_studies import small
@@ -21,6 +23,7 @@ from unspoken.methods.base import Cancel, Collect, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.roles.messages import Ask, Assist, Carried, ask_for
+from unspoken.roles.party import Party
 from unspoken.summation.base import Aborted, Envelope, Rejected
 
 
@@ -231,3 +234,16 @@ def test_a_list_of_tokens_whose_seed_has_left_is_spent(public: Path) -> None:
     assert isinstance(cast.coordinator.request, Tokens)
     with pytest.raises(Refused, match=r"more often than planned|is over"):
         cast.parties[VICTIM].receive(recount(cast, current.ask))
+
+
+def test_whatever_a_party_is_asked_its_ledger_has_what_left_and_no_more_than_planned_does(
+    seeds: Callable[[int, int], range],
+) -> None:
+    played = [random_asks.play(seed) for seed in seeds(2, 60)]
+    assert any(len(each.left) > 1 for each in played)
+
+
+def test_the_check_notices_a_vector_that_is_not_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Party, "_charge", lambda party, current: None)
+    with pytest.raises(AssertionError, match="seed 0: a vector left that was not charged"):
+        random_asks.play(0)
