@@ -34,11 +34,13 @@ do not edit.
 - `moments` without the file on CIFAR-10, and what stands beside it, are those of [moments.md](moments.md): learnt from
   the same rows, but tested with all 10,000. On Fashion-MNIST it was measured when it took half as many steps there as
   it does now.
-- `cape` and `cross-silo` on CIFAR-10 have 100 parties of 500 records and one run for each number: with 1,000 parties
-  they take several times as long. The noise depends on the share of colluders, not on how many parties there are.
+- `cape` on CIFAR-10 has 100 parties of 500 records, and one run for each number: with 1,000 parties it takes several
+  times as long. The noise depends on the share of colluders, not on how many parties there are. `cross-silo` was not
+  measured there.
 - Wine has 35 records to test with, so that a mean of 20 splits may be five points off. It has 60 splits, because 20 of
   them, measured twice, put `helmet` with the file at ε = 0.5 at 72.3 and 82.1 % with the same settings, and `moments`
-  8 points behind version 0.1. In 60 splits that difference is 2 ± 3.
+  8 points behind version 0.1. In 60 splits that difference is 2 ± 3. (The first 20 runs of `helmet` and of version 0.1
+  are those of before; all others are new.)
 - Without privacy is scikit-learn's logistic regression of the same splits, with the best of four C from 1 to 1,000 by
   cross-validation on the training rows. Version 0.1 is that version itself, with its defaults; it made no use of public
   records."""
