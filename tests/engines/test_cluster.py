@@ -9,54 +9,44 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import unspoken
-from factories import maker
+from cluster_runs import (
+    PARTIES,
+    SECONDS,
+    agreed_on,
+    assert_gone,
+    descendants,
+    named,
+    records,
+    run,
+    sentences,
+    start,
+    start_python,
+    study,
+    with_a,
+)
 from unspoken.comparison import Comparison, run_comparison
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
-from unspoken.data.files import Records
 from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
 from unspoken.engines.cluster.session import Cluster
-from unspoken.engines.conditions import Conditions
 from unspoken.engines.journal import Journal
-from unspoken.engines.outcome import Outcome
 from unspoken.errors import UnspokenError
-from unspoken.methods.registry import method_for
-from unspoken.noise.stream import SecretStream
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.verification import verify
 from unspoken.study import Study
 from unspoken.types import Integers
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
-
-KEY = bytes(range(32))
-PARTIES = 40
-SECONDS = 300.0
-"""How long a busy machine may take for what takes a few seconds."""
-study = maker(data={"features": 6, "classes": 3}, method={"regularization": 0.1})
-
-
-def records(count: int = 400) -> tuple[Records, Integers]:
-    rng = np.random.default_rng(0)
-    return Records(rng.normal(size=(count, 6)), rng.integers(0, 3, count)), np.arange(count) % PARTIES
-
-
-def agreed_on(protocol: str = "compute-nodes", **said: Any) -> Study:
-    return study(parties=PARTIES, summation=protocol, colluding=10, dropouts=4, **said)
 
 
 class Troubled(ArrayFederation):
@@ -76,13 +66,6 @@ class Troubled(ArrayFederation):
             if self._trouble == "fails":
                 raise ArithmeticError("broken")
         return super().block(parties)
-
-
-def run(on: Callable[..., Outcome], agreed: Study, federation: Any = None, **how: Any) -> Any:
-    """The weights of the released model."""
-    method = method_for(agreed)
-    federation = federation or ArrayFederation(agreed, *records())
-    return on(method, method.plan(), federation, Conditions(secrets=SecretStream(KEY), drop=3, **how)).release.weights
 
 
 @pytest.mark.parametrize("protocol", ["compute-nodes", "secagg+", "ideal"])
@@ -204,18 +187,6 @@ def listening(process: int) -> set[str]:
     return {line[1].split(":")[0] for line in lines if line[3] == "0A" and line[9] in sockets}
 
 
-def descendants(process: int) -> list[int]:
-    found = [int(child) for tasks in Path(f"/proc/{process}/task").glob("*/children") for child in _read(tasks).split()]
-    return [*found, *(grandchild for child in found for grandchild in descendants(child))]
-
-
-def _read(file: Path) -> str:
-    try:
-        return file.read_text()
-    except OSError:
-        return ""
-
-
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
@@ -230,65 +201,6 @@ def test_a_cluster_of_our_own_listens_on_loopback_only_and_wants_a_token(ray_clu
     assert os.environ["RAY_USAGE_STATS_ENABLED"] == "0"
 
 
-@pytest.fixture
-def files(tmp_path: Path) -> list[str]:
-    """The arguments of a simulation."""
-    train, groups = records()
-    np.savez(tmp_path / "train.npz", X=train.features, y=train.labels, party=groups)
-    text = json.dumps(agreed_on().model_dump(exclude_none=True, include={"study", "data", "parties", "privacy"}))
-    content = json.loads(text)
-    lines = [f"[{name}]\n" + "\n".join(f"{key} = {json.dumps(value)}" for key, value in section.items())
-             for name, section in content.items()]  # fmt: skip
-    (tmp_path / "study.toml").write_text("\n".join(lines) + '\n[summation]\nprotocol = "compute-nodes"\n')
-    data = ["--data", str(tmp_path / "train.npz"), "--parties-by", "party", "--output", str(tmp_path)]
-    return ["simulate", str(tmp_path / "study.toml"), *data, "--engine", "ray"]
-
-
-def start(arguments: list[str], home: Path) -> subprocess.Popen[str]:
-    return start_python(["-m", "unspoken", *arguments], home)
-
-
-def start_python(arguments: list[str], home: Path) -> subprocess.Popen[str]:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    # Whoever runs the tests in the background ignores interrupts, and so would what they start.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    return subprocess.Popen(
-        [sys.executable, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**environment, "HOME": str(home), "TMPDIR": str(home)},
-        start_new_session=True,
-    )
-
-
-def sentences(errors: str) -> list[str]:
-    """Without notes on records and noise."""
-    return [line for line in errors.splitlines() if not line.startswith("unspoken: note: ")]
-
-
-def assert_gone(processes: list[int]) -> None:
-    until = time.monotonic() + SECONDS
-    while any(map(_is_running, processes)) and time.monotonic() < until:
-        time.sleep(0.1)
-    assert not [process for process in processes if _is_running(process)]
-
-
-def _is_running(process: int) -> bool:
-    return _read(Path(f"/proc/{process}/stat")).rpartition(")")[2].split()[:1] not in ([], ["Z"])
-
-
-@pytest.fixture
-def home() -> Any:
-    """A folder with a short name: Ray's sockets are in it."""
-    import shutil
-    import tempfile
-
-    folder = Path(tempfile.mkdtemp(prefix="u"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 def test_the_command_starts_a_cluster_and_stops_it_and_leaves_nothing(files: list[str], home: Path) -> None:
     process = start([*files, "--json"], home)
     printed, errors = process.communicate(timeout=SECONDS)
@@ -297,20 +209,6 @@ def test_the_command_starts_a_cluster_and_stops_it_and_leaves_nothing(files: lis
     assert said["survivors"] == PARTIES
     assert "one cluster" in json.loads(Path(said["files"]["certificate"]).read_text())["statement"]
     assert not list(home.iterdir())
-
-
-def with_a(kind: str, process: subprocess.Popen[str]) -> list[int]:
-    """The processes of a command, once one of them is of this kind."""
-    found: list[int] = []
-    until = time.monotonic() + SECONDS
-    while time.monotonic() < until and not named(kind, found) and process.poll() is None:
-        time.sleep(0.02)
-        found = descendants(process.pid)
-    return found
-
-
-def named(kind: str, processes: list[int]) -> list[int]:
-    return [process for process in processes if kind in _read(Path(f"/proc/{process}/comm"))]
 
 
 @pytest.mark.parametrize(

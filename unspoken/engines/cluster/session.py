@@ -138,19 +138,18 @@ def _first_line(error: Exception) -> str:
 def connected(address: str | None = None, workers: int | None = None) -> Iterator[Cluster]:
     """Be connected to the cluster at an address, or to a new one of so many workers (by default one for each core).
 
-    Within a connection this is the same one.
+    Within a connection this is the same one. Who is connected by other means keeps that connection, too.
     """
-    if address is not None and address != "auto" and not _ADDRESS.fullmatch(address):
-        raise UnspokenError(
-            f'the address is "{address}", but should be HOST:PORT of the cluster\'s head, or auto; run this on one of '
-            "the cluster's machines."
-        )
+    if address is not None and address != "auto":
+        _check_form(address)
     if _connections:
         yield _connections[-1]
         return
     with ExitStack() as stack:
         if not _is_connected():
             stack.enter_context(_own(workers) if address is None else _joined(address))
+        elif address is not None:
+            _check_same(address)
         _connections.append(Cluster())
         try:
             yield _connections[-1]
@@ -166,13 +165,44 @@ def _is_connected() -> bool:
     return "ray" in sys.modules and bool(ray().is_initialized())
 
 
+def _check_form(address: str) -> None:
+    if not _ADDRESS.fullmatch(address):
+        raise UnspokenError(
+            f'the address is "{address}", but should be HOST:PORT of the cluster\'s head, or auto; run this on one of '
+            "the cluster's machines."
+        )
+
+
+def _check_same(address: str) -> None:
+    """Refuse an address if this program is connected to another cluster already, by `ray.init`."""
+    current: str = ray().get_runtime_context().gcs_address
+    if address != "auto" and not _is_same(address, current):
+        raise UnspokenError(
+            f'address is "{address}", but this program is connected to the cluster at {current}; leave the address out '
+            "to use that one, or call ray.shutdown() first."
+        )
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Whether two addresses may be the same cluster's: a machine has several names.
+
+    >>> _is_same("localhost:6379", "192.0.2.1:6379"), _is_same("127.0.0.1:6380", "127.0.0.1:6379")
+    (True, False)
+    """
+    if _is_loopback(one) or _is_loopback(other):
+        return one.rpartition(":")[2] == other.rpartition(":")[2]
+    return one == other
+
+
 @contextmanager
 def _joined(address: str) -> Iterator[None]:
-    here = {_INTERFACES: "0"} if _is_loopback(address) else {}
-    with _environment(_SILENT | here), ends_cleanly(ray()):
+    with _environment(_SILENT), ends_cleanly(ray()), ExitStack() as stack:
         try:
-            _check_answers(address)
-            ray().init(address=address, log_to_driver=False, logging_level="ERROR")
+            found = _found(address)
+            if _is_loopback(found):
+                stack.enter_context(_environment({_INTERFACES: "0"}))
+            _check_answers(found)
+            ray().init(address=found, log_to_driver=False, logging_level="ERROR")
         except Exception as error:  # Ray's own are of no kind in particular
             raise UnspokenError(
                 f'address is "{address}", but no cluster answers there ({_first_line(error)}); start one with ray '
@@ -182,6 +212,16 @@ def _joined(address: str) -> Iterator[None]:
             yield
         finally:
             ray().shutdown()
+
+
+def _found(address: str) -> str:
+    """The HOST:PORT that an address means. `auto` is what $RAY_ADDRESS says, or a cluster of this machine."""
+    if address != "auto":
+        return address
+    services: Any = import_module("ray._private.services")
+    found: str = services.get_ray_address_from_environment(address, None)
+    _check_form(found)
+    return found
 
 
 def _is_loopback(address: str) -> bool:
@@ -195,10 +235,12 @@ def _is_loopback(address: str) -> bool:
 
 
 def _check_answers(address: str) -> None:
-    """Raise what keeps this machine from talking to an address. Ray itself would try for minutes."""
+    """Raise what keeps this machine from talking to a cluster at an address. Ray itself would try for minutes."""
     host, _, port = address.rpartition(":")
-    if address != "auto":
-        socket.create_connection((host.strip("[]"), int(port)), _ANSWERING).close()
+    socket.create_connection((host.strip("[]"), int(port)), _ANSWERING).close()
+    with _environment({"RAY_py_gcs_connect_timeout_s": str(round(_ANSWERING))}):
+        # Something listens there: is it a cluster? Several attempts of some seconds each are made.
+        import_module("ray._raylet").GcsClient(address=address)
 
 
 @contextmanager
