@@ -62,11 +62,14 @@ ENGINES: dict[str, Engine] = {
 }
 ELSEWHERE = ("network", "flower")
 """Engines whose participants are elsewhere, which take more time"""
-EACH = [
-    pytest.param(name, marks=[pytest.mark.cluster] if engine.is_cluster else [])
-    for name, engine in ENGINES.items()
-    if not engine.only
-]
+
+
+def marked(engine: str, *more: object) -> Any:
+    """A parameter of a test, which asks for a cluster if the engine does."""
+    return pytest.param(engine, *more, marks=[pytest.mark.cluster] if ENGINES[engine].is_cluster else [])
+
+
+EACH = [marked(name) for name, engine in ENGINES.items() if not engine.only]
 ALLOWED = 2
 """How many parties may drop out."""
 
@@ -173,12 +176,20 @@ def test_a_cluster_agrees_bit_for_bit(
         assert outcome.survivors == (plan.senders or PARTIES - drop)
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.method in ("helmet", "cape")], ids=str)
-@pytest.mark.parametrize("engine", EACH)
+ABORTS = [
+    marked(name, case)
+    for name, engine in ENGINES.items()
+    for case in CASES
+    if case.method in ("helmet", "cape") or case.protocol == "tally"
+    if engine.only in ("", case.protocol)
+]
+
+
+@pytest.mark.parametrize(("engine", "case"), ABORTS, ids=str)
 def test_too_many_dropouts_end_in_an_abort(
     engine: str, case: Case, public: Path, runs: Callable[[int, int], int]
 ) -> None:
-    if engine in ELSEWHERE and not runs(case.protocol == "secagg+", 1):
+    if engine in ELSEWHERE and not runs(case.protocol in ("secagg+", "tally"), 1):
         pytest.skip("runs with --soak")
     with pytest.raises(Aborted):
         run(engine, public, case, prepared(public, case)[0].dropouts + 1 + (case.method == "cape"))
