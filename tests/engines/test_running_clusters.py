@@ -26,6 +26,9 @@ pytestmark = [pytest.mark.cluster(of_its_own=True), pytest.mark.timeout(900)]
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", **ALIKE}
 """On loopback addresses, without reports"""
 
+_STARTS = 3
+"""Ray waits 30 seconds for a machine to start, and a busy one may take longer"""
+
 
 @dataclass(frozen=True)
 class Head:
@@ -42,16 +45,17 @@ def head() -> Iterator[Head]:
     here = ["--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--temp-dir", str(folder / "r")]
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", "--num-cpus", "2"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [*command, *ports, *here], stdout=log, stderr=log, env={**environment, **QUIET, "HOME": str(folder)}
-        )
-    try:
-        until = time.monotonic() + SECONDS
-        while b"Ray runtime started" not in (folder / "log").read_bytes():
-            assert process.poll() is None, (folder / "log").read_text()
-            assert time.monotonic() < until
+    for _ in range(_STARTS):
+        with (folder / "log").open("wb") as log:
+            process = subprocess.Popen(
+                [*command, *ports, *here], stdout=log, stderr=log, env={**environment, **QUIET, "HOME": str(folder)}
+            )
+        while not (started := b"Ray runtime started" in (folder / "log").read_bytes()) and process.poll() is None:
             time.sleep(0.1)
+        if started:
+            break
+    try:
+        assert started, (folder / "log").read_text()
         yield Head(process, (folder / "r" / "ray_current_cluster").read_text())
     finally:
         children = descendants(process.pid)
@@ -172,7 +176,7 @@ def test_a_program_s_own_connection_is_used_and_left_as_it_was(home: Path, head:
     assert head.process.poll() is None
 
 
-LOSES = """
+LOSES = '''
 import os, signal
 import ray
 from ray.cluster_utils import Cluster
@@ -180,10 +184,20 @@ from cluster_runs import agreed_on, run
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
 
-machines = Cluster(True, head_node_args={"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"})
+def patiently(make, **how):
+    """Ray waits 30 seconds for a machine to start, and a busy one may take longer."""
+    for left in reversed(range(4)):
+        try:
+            return make(**how)
+        except Exception:
+            if not left:
+                raise
+
+head = {"num_cpus": 1, "include_dashboard": False, "node_ip_address": "127.0.0.1"}
+machines = patiently(Cluster, initialize_head=True, head_node_args=head)
 ray.init(address=machines.address, log_to_driver=False, logging_level="ERROR")
 for protocol, moment in (("compute-nodes", "training"), ("secagg+", "exchanging keys and shares (2/3)")):
-    machine = machines.add_node(num_cpus=1)
+    machine = patiently(machines.add_node, num_cpus=1)
     lost = []
 
     def progress(what, done, parties):
@@ -198,9 +212,9 @@ for protocol, moment in (("compute-nodes", "training"), ("secagg+", "exchanging 
 print("machines lost:", [node["Alive"] for node in ray.nodes()].count(False))
 ray.shutdown()
 machines.shutdown()
-"""
-DETECTED = {"initial_delay_ms": "0", "period_ms": "500", "timeout_ms": "2000", "failure_threshold": "2"}
-"""How soon a lost machine is missed"""
+'''
+DETECTED = {"initial_delay_ms": "0", "period_ms": "1000", "timeout_ms": "20000", "failure_threshold": "4"}
+"""How soon a lost machine is missed, and how long one that is only slow is waited for"""
 
 
 def test_a_lost_machine_costs_a_retry_and_not_the_run(home: Path) -> None:
