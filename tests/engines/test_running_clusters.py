@@ -228,6 +228,7 @@ def test_a_lost_machine_costs_a_retry_and_not_the_run(home: Path) -> None:
 
 
 def program(home: Path, text: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
-    (home / "program.py").write_text(text)
-    tests = {"PYTHONPATH": str(Path(__file__).parents[1])}
-    return start_python([str(home / "program.py"), *arguments], home, **(tests | QUIET | environment))
+    """Start a program that finds what tests share. (What it starts itself does not: Ray has modules of such names.)"""
+    begin = f"import sys\nsys.path.insert(0, {str(Path(__file__).parents[1])!r})\n"
+    (home / "program.py").write_text(begin + text)
+    return start_python([str(home / "program.py"), *arguments], home, **(QUIET | environment))

@@ -82,7 +82,7 @@ def test_a_projection_and_its_lift_are_the_identity_on_average(kind: Vectors, di
 def test_layers_projected_and_lifted_are_the_identity_on_average(size: int, runs: Callable[[int, int], int]) -> None:
     """False alarms: 1 in 1,000 for each case (1,521 entries at 5 deviations)."""
     products = []
-    for turn in range(runs(400, 4_000)):
+    for turn in range(runs(400, 1_500)):
         columns = layer_matrix(LayerProjection(SHAPES, size, 7, turn))
         products.append(columns @ columns.T)
     assert_mean_is_identity(products)
@@ -256,7 +256,7 @@ def test_norms_of_projected_layers_concentrate_and_the_spread_is_as_stated(runs:
     gradients = [rng.normal(size=shape) for shape in shapes]
     back, inputs = rng.normal(size=(1, 30)), rng.normal(size=(1, 40))
     norms, spreads = [], []
-    for turn in range(runs(1_000, 4_000)):
+    for turn in range(runs(1_000, 1_500)):
         projected = LayerProjection(shapes, 60, 5, turn)
         lifted = projected.lift(project_layers(projected, gradients))
         spreads.append([np.sum(part**2) / np.sum(full**2) for part, full in zip(lifted, gradients, strict=True)])

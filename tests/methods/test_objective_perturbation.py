@@ -57,7 +57,7 @@ def test_the_budget_pays_for_the_largest_change_of_volume_and_for_no_more(
     method = perturbation(task, epsilon=epsilon, method={"regularization": regularization})
     source = np.random.default_rng(0)
     nearest = 0.0
-    for _ in range(runs(1000, 6000)):
+    for _ in range(runs(1000, 2000)):
         count = int(source.integers(1, 40))
         directions = source.normal(size=(count + 1, 3))
         lengths = source.uniform(size=count + 1) ** source.choice([0.2, 1.0, 30.0])

@@ -80,7 +80,7 @@ KINDS = ("random", "small", "negative", "extreme", "equal", "one apart")
 def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, runs: Callable[[int, int], int]) -> None:
     """All kinds of totals in one vote: what is computed for a query has nothing to do with the others."""
     kinds = [(kind, seed) for kind in KINDS for seed in range(5 if kind == "equal" else 2)]
-    each = runs(40, 500)
+    each = runs(40, 150)
     totals = np.concatenate([totals_of(kind, each, classes, seed) for kind, seed in kinds])
     winners = run_in_process(shared_out(totals, 4, 0), talliers=talliers)
     assert_largest(winners, totals)
