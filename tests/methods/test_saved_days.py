@@ -33,6 +33,15 @@ def test_a_time_has_its_day_s_number(text: str) -> None:
     assert found[0, 0] == (day_of(text) or date.min).toordinal()
 
 
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_days_and_times_of_a_data_frame_need_not_be_texts(zone: str | None) -> None:
+    times = pd.Series(pd.to_datetime(["2019-01-31 23:30", None]).tz_localize(zone))
+    number = date(2019, 1, 31).toordinal()
+    for values in (times, times.astype(object), pd.Series([date(2019, 1, 31), None], dtype=object)):
+        found = day_numbers("day", 5.5).transform(pd.DataFrame({"day": values}))
+        assert found.tolist() == [[number, 0.0], [5.5, 1.0]]
+
+
 @pytest.mark.parametrize(
     "text",
     [

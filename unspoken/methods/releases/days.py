@@ -20,7 +20,7 @@ _DAY = (
 )
 """A day of the calendar, also with a time behind it"""
 _START = rf"(?a)^\s*(?={_DAY})"
-_MISSING = r"^(?=\s*(?i:na|n/a|nan|null|none|<na>)?\s*$)()"
+_MISSING = r"^(?=\s*(?i:na|n/a|nan|nat|null|none|<na>)?\s*$)()"
 
 
 class _Part(NamedTuple):
@@ -46,8 +46,9 @@ def day_numbers(name: str, missing: float | None) -> Any:
     from sklearn.preprocessing import OneHotEncoder
 
     parts = list(_parts(missing))
+    # A data frame may have days and times that are no texts; as texts they begin with the day.
     finders = [
-        (f"part{at}", CountVectorizer(token_pattern=part.pattern, lowercase=False, vocabulary=list(part.numbers)), 0)
+        (f"part{at}", CountVectorizer(preprocessor=str, token_pattern=part.pattern, vocabulary=list(part.numbers)), 0)
         for at, part in enumerate(parts)
     ]
     words = ColumnTransformer(finders).fit(pd.DataFrame({name: ["2000-01-01"]}, dtype=object))
