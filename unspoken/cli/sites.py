@@ -148,7 +148,7 @@ def _check_helpers(study: Study, path: Path, given: int) -> None:
     from unspoken.methods.registry import plan_for
 
     plan = plan_for(study)
-    plan.check_masked()
+    plan.check_apart()
     if (needed := len(plan.helper_addresses)) == given:
         return
     cards = {0: "no card is", 1: "1 card is"}.get(given, f"{given} cards are")

@@ -63,7 +63,7 @@ def prepare(
     file, identity = find_identity(study, {bytes(known).hex() for known in roster.parties}, key)
     method = method_for(study)
     plan = checked_plan(method)
-    plan.check_masked()
+    plan.check_apart()
     records = read_records(data, study) if isinstance(data, Path) else data
     block = party_block(study, records, method.directions)
     ready = ReadyParty(method, plan, block, identity, roster, file)

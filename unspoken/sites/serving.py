@@ -110,7 +110,7 @@ def _checked(study: Study, key: Path | None, events: Events) -> _Ready:
     file, identity = find_identity(study, {roster.coordinator.hex()}, key)
     method = method_for(study)
     plan = method.agreed_plan
-    plan.check_masked()
+    plan.check_apart()
     events.planned(plan)
     check_helpers(study, plan, roster)
     method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)
