@@ -146,9 +146,10 @@ def _replaced(path: Path, text: str) -> Study:
 def _check_helpers(study: Study, path: Path, given: int) -> None:
     """Refuse more or fewer helpers' cards than the study's protocol has helpers."""
     from unspoken.methods.registry import plan_for
+    from unspoken.sites.states import check_apart
 
     plan = plan_for(study)
-    plan.check_apart()
+    check_apart(plan)
     if (needed := len(plan.helper_addresses)) == given:
         return
     cards = {0: "no card is", 1: "1 card is"}.get(given, f"{given} cards are")

@@ -35,7 +35,7 @@ from unspoken.roles.file_store import FileStore
 from unspoken.roles.helper import Helper
 from unspoken.roles.party import Party
 from unspoken.roles.role import Role
-from unspoken.sites.states import check_helpers, explaining_full_disks, has_state, store_of
+from unspoken.sites.states import check_apart, check_helpers, explaining_full_disks, has_state, store_of
 from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Roster, address_of
 from unspoken.summation.keys import Identity
@@ -63,7 +63,7 @@ def prepare(
     file, identity = find_identity(study, {bytes(known).hex() for known in roster.parties}, key)
     method = method_for(study)
     plan = checked_plan(method)
-    plan.check_apart()
+    check_apart(plan)
     records = read_records(data, study) if isinstance(data, Path) else data
     block = party_block(study, records, method.directions)
     ready = ReadyParty(method, plan, block, identity, roster, file)

@@ -34,7 +34,7 @@ from unspoken.report.results import ResultFile
 from unspoken.roles.attempts import EARLIEST
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.coordinator_log import Ended
-from unspoken.sites.states import check_helpers, has_state, store_of
+from unspoken.sites.states import check_apart, check_helpers, has_state, store_of
 from unspoken.study import Study
 from unspoken.summation.base import COORDINATOR, Aborted, Roster
 from unspoken.summation.keys import Identity
@@ -110,7 +110,7 @@ def _checked(study: Study, key: Path | None, events: Events) -> _Ready:
     file, identity = find_identity(study, {roster.coordinator.hex()}, key)
     method = method_for(study)
     plan = method.agreed_plan
-    plan.check_apart()
+    check_apart(plan)
     events.planned(plan)
     check_helpers(study, plan, roster)
     method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)

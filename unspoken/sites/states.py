@@ -24,6 +24,17 @@ def check_helpers(study: Study, plan: Plan, roster: Roster) -> None:
         )
 
 
+def check_apart(plan: Plan) -> None:
+    """Refuse what cannot be run by parties on machines of their own: records would leave, with noise or without."""
+    plan.check_masked()
+    if plan.is_pooled:
+        raise plan.study.error(
+            "method.name",
+            f'is "{plan.method}", for which somebody must have all records: it is a baseline for simulations; choose a '
+            'method that parties run together, such as "moments"',
+        )
+
+
 @contextmanager
 def explaining_full_disks() -> Iterator[None]:
     """Say in one sentence if the disk takes no more."""

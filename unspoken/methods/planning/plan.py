@@ -125,16 +125,6 @@ class Plan:
                 'noise: it is for simulations; choose one that hides them, such as "secagg+" (for votes, "tally")',
             )
 
-    def check_apart(self) -> None:
-        """Refuse what cannot be run by parties on machines of their own: it would send records, or leave them bare."""
-        self.check_masked()
-        if self.is_pooled:
-            raise self.study.error(
-                "method.name",
-                f'is "{self.method}", for which somebody must have all records: it is a baseline for simulations; '
-                'choose a method that parties run together, such as "moments"',
-            )
-
     @property
     def is_pooled(self) -> bool:
         """Whether someone sees all records. Then it is a baseline, and its summation does not matter."""
