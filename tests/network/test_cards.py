@@ -102,7 +102,7 @@ def test_whom_a_caller_has_told_stays_its_own(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(joining, "Client", client)
     who: Any = SimpleNamespace(agrees=lambda ending: b"mine", role=None, identity=None, roster=None)
-    who.plan = SimpleNamespace(study=SimpleNamespace(digest=lambda: "00"))
+    who.plan, who.differs = SimpleNamespace(study=SimpleNamespace(digest=lambda: "00")), lambda plan: None
     where: Any = None
     with pytest.raises(InterruptedError):
         joining._take_part(who, where, given, 1.0)
