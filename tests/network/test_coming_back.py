@@ -38,8 +38,8 @@ class Role:
         pass
 
 
-async def accepts(socket: Any, study: str = STUDY, then: bytes = b"") -> None:
-    """The coordinator: it says one thing, and ends the connection."""
+async def accepts(socket: Any, study: str = STUDY, then: bytes = b"") -> tuple[int, int]:
+    """The coordinator: it says one thing, and ends the connection. What the participant expects next."""
     sign_in = ServerSignIn(study, ROSTER, [], HUB)
     await socket.send(packed(sign_in.challenge()))
     proof = sign_in.read(await socket.recv())
@@ -47,6 +47,7 @@ async def accepts(socket: Any, study: str = STUDY, then: bytes = b"") -> None:
     if then:
         await socket.send(then)
         await asyncio.sleep(0.2)
+    return proof.expects
 
 
 async def ends(socket: Any) -> None:

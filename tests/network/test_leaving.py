@@ -27,16 +27,18 @@ class Spent:
 
 
 async def left(cuts: int, patience: float = 20.0) -> list[Leaving]:
-    """What a coordinator hears whose first connections are cut, each without a word, when it has asked for something
-    or after it was signed in."""
+    """What a coordinator hears whose first connections are cut, each without a word, when it has asked for something.
+
+    What was asked may be lost with the connection, so it is asked again over the next one.
+    """
     heard: list[Leaving] = []
     came = 0
 
     async def handle(socket: Any) -> None:
         nonlocal came
         came += 1
-        await accepts(socket)
-        if came == 1:
+        expects = await accepts(socket)
+        if expects == (0, 0):
             await socket.send(REQUEST)
         if came <= cuts:
             socket.transport.abort()
