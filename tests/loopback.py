@@ -17,6 +17,7 @@ from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Ending
 from unspoken.engines.network.server import Server
 from unspoken.engines.outcome import Outcome
+from unspoken.errors import UnspokenError
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
@@ -43,6 +44,9 @@ class Vanishes:
             return []
         envelopes = self._role.receive(body)
         return self._gone.sent(self._address, envelopes, self._role.has_sent) if envelopes else envelopes
+
+    def leave(self) -> None:
+        self._role.leave()
 
 
 class Loopback:
@@ -80,9 +84,10 @@ class Loopback:
             await asyncio.wait(tasks, timeout=5.0)
             for task in [watching, *tasks]:
                 task.cancel()
-            await asyncio.gather(watching, *tasks, return_exceptions=True)
+            _, *ends = await asyncio.gather(watching, *tasks, return_exceptions=True)
             listening.close()
             await listening.wait_closed()
+        assert not [end for end in ends if isinstance(end, Exception) and not isinstance(end, UnspokenError)]
 
     def vanishing(self, vanishing: list[int]) -> tuple[Vanishing, dict[str, Any]]:
         """All roles by address, some of which vanish when their time has come."""
