@@ -12,6 +12,7 @@ import pytest
 
 from record_files import MATRIX, assert_same, complaint, study
 from unspoken.data.files import DataError, read_features, read_records
+from unspoken.data.tables import check_names
 from unspoken.study import Study
 
 ROWS = {"age": [0, 110, 55], "sex": ["f", "m", "m"], "died": ["no", "yes", "no"]}
@@ -103,6 +104,13 @@ def test_a_column_that_was_an_index_in_pandas_is_still_a_column(tmp_path: Path) 
     path = tmp_path / "heart.parquet"
     pd.DataFrame(ROWS).set_index("age").to_parquet(path)
     assert read_records(path, table_study()).features[:, 0].tolist() == [-1.0, 1.0, 0.0]
+
+
+def test_a_column_that_the_study_uses_is_not_proposed_for_another() -> None:
+    with pytest.raises(DataError, match=r'lacks the column .wards. .*did you mean "words"\?'):
+        check_names("t.csv", ["ward", "words"], ["ward", "wards"])
+    with pytest.raises(DataError, match=r"'wards' .*; correct the file or the study\.$"):
+        check_names("t.csv", ["ward", "age"], ["ward", "wards"])
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -14,14 +13,6 @@ from unspoken import sites
 from unspoken.engines.network.door import CannotListen
 from unspoken.errors import UnspokenError
 from unspoken.sites import serving
-
-
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
-    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "home"))
-    made = Town(tmp_path)
-    yield made
-    made.stop()
 
 
 @pytest.fixture

@@ -32,12 +32,6 @@ from unspoken.report.countersigning import differs
 from unspoken.summation.base import Roster
 
 
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Town:
-    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "home"))
-    return Town(tmp_path)
-
-
 def less_sensitive(plan: Plan, by: float = 0.999) -> Plan:
     """The plan of a version that has proved a smaller sensitivity, and would make do with less noise."""
     return replace(plan, sums=tuple(replace(planned, sensitivity=by * planned.sensitivity) for planned in plan.sums))

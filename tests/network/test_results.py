@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,14 +24,6 @@ from unspoken.roles.file_store import Disk
 from unspoken.roles.party import Party
 from unspoken.roles.store import StoreError
 from unspoken.summation.base import Aborted, Rejected
-
-
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
-    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "home"))
-    found = Town(tmp_path)
-    yield found
-    found.stop()
 
 
 def files_of(files: dict[str, str]) -> tuple[bytes, dict[str, Any]]:

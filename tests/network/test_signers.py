@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,13 +20,6 @@ from unspoken.methods.registry import plan_for
 from unspoken.report.endings import Joined
 from unspoken.sites import Told
 from unspoken.summation.keys import Identity
-
-
-@pytest.fixture
-def town(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Town]:
-    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "home"))
-    with closing(Town(tmp_path)) as found:
-        yield found
 
 
 def forked(body: bytes, address: str, hub: Identity) -> bytes:

@@ -101,9 +101,10 @@ def check_names(source: str, present: list[Any], names: list[str], who: str = "t
             raise DataError(f"{source}: has the column {name!r} {present.count(name)} times; rename the others.")
         if name not in present:
             there = [str(other) for other in present]
+            unused = [other for other in there if other not in names]
             raise DataError(
                 f"{source}: lacks the column {name!r} {who}; the file has: {_listed(there)}"
-                + (_other_separator(name, there) or suggestion(name, there) or "; correct the file or the study.")
+                + (_other_separator(name, there) or suggestion(name, unused) or "; correct the file or the study.")
             )
 
 

@@ -297,7 +297,7 @@ class RosterSection(Section):
         return f"{self.name_of(key)} ({fingerprint(key)})"
 
 
-PLAIN = "1 to 60 characters, no brackets, and single spaces between others only"
+PLAIN = "1 to 60 characters, no brackets, no two spaces in a row, and no space at its ends"
 
 
 def is_plain(name: str) -> bool:

@@ -76,9 +76,7 @@ class Roster:
     def of(cls, study: Study) -> Roster:
         """The study's roster, which is part of the digest that every message is bound to."""
         if study.roster is None:
-            raise study.error(
-                "roster", "is missing; list the public keys of the parties, the coordinator and the helpers"
-            )
+            raise study.error("roster", "is missing; `unspoken roster` writes it, from everyone's cards")
         parties = tuple(bytes.fromhex(key) for key in study.roster.parties)
         helpers = tuple(bytes.fromhex(key) for key in study.roster.helpers)
         return cls(parties, bytes.fromhex(study.roster.coordinator), helpers)

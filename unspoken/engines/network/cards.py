@@ -76,7 +76,7 @@ def check_name(name: str) -> None:
     """Refuse a name that could not stand in a file, in a roster or on a screen."""
     if not is_plain(name) or not name.isprintable() or set(name) & set('"\\/') or name.strip(".") != name:
         raise CardError(
-            f"the name is {name!r}, but should have {PLAIN}; and no quotes or slashes, and no dots at its ends."
+            f"the name is {name!r}, but should have {PLAIN}; also no quotes or slashes, and no dots at its ends."
         )
 
 
