@@ -18,7 +18,7 @@ from unspoken.summation.keys import Channel, seal
 from unspoken.summation.secagg_messages import (
     SHARE_BYTES,
     Begin,
-    Relay,
+    DealtShares,
     Survivors,
     Unmask,
     agreed_statement,
@@ -48,7 +48,7 @@ def neighbours_of_one(endpoints: SimulatedEndpoints[Any], step: Callable[[bytes]
         seal(sealing_key(others[other].state.cipher_secret, mine.cipher_key, label, other, 0), int(other > 0), share)
         for other in dealers
     ]
-    say(Relay(dealers, sealed, b"".join(marks_of(label, other, 0, share) for other in dealers)))
+    say(DealtShares(dealers, sealed, b"".join(marks_of(label, other, 0, share) for other in dealers)))
     everyone = bitmap(np.ones(agreed.parties, dtype=np.bool_))
     say(Begin(everyone))
     say(Survivors(everyone))

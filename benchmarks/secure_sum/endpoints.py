@@ -27,9 +27,9 @@ from unspoken.summation.secagg_messages import (
     Begin,
     Checked,
     Deal,
+    DealtShares,
     Masked,
     Opened,
-    Relay,
     Survivors,
     Unmask,
     agreed_statement,
@@ -86,7 +86,7 @@ def time_client(protocol: SecAggPlus) -> dict[str, float]:
         for other in dealers
     ]
     marks = b"".join(marks_of(label, other, 0, share) for other in dealers)
-    send("shares", Relay(dealers, sealed, marks))
+    send("shares", DealtShares(dealers, sealed, marks))
     everyone = bitmap(np.ones(agreed.parties, dtype=np.bool_))
     send("shares", Begin(everyone))
     vector = np.zeros(agreed.length, dtype=np.uint64)

@@ -28,10 +28,10 @@ from unspoken.summation.secagg_messages import (
     Begin,
     Checked,
     Deal,
+    DealtShares,
     FromParty,
     Masked,
     Opened,
-    Relay,
     Survivors,
     Unmask,
     agreed_statement,
@@ -146,7 +146,7 @@ class Stage:
             [introduced(self.adverts[other]) for other in chosen], [introduced(self.adverts[o]) for o in choosers]
         )
 
-    def relay(self, party: int, dealers: set[int] | None = None) -> Relay:
+    def relay(self, party: int, dealers: set[int] | None = None) -> DealtShares:
         size = (2 + self.agreed.components) * MARK_BYTES
         senders, sealed, marks = [], [], []
         for dealer in sorted(self.deals if dealers is None else dealers & self.deals.keys()):
@@ -158,7 +158,7 @@ class Stage:
                 senders.append(dealer)
                 sealed.append(self.deals[dealer].sealed[place])
                 marks.append(self.deals[dealer].marks[place * size : (place + 1) * size])
-        return Relay(senders, sealed, b"".join(marks))
+        return DealtShares(senders, sealed, b"".join(marks))
 
     def begin(self, dealers: set[int]) -> Begin:
         return Begin(self.listed(dealers))
@@ -246,4 +246,4 @@ def flags(listed: bytes, parties: int) -> Any:
     return np.unpackbits(np.frombuffer(listed, dtype=np.uint8))[:parties].astype(bool)
 
 
-__all__ = ["Begin", "Checked", "Introduce", "Opened", "Relay", "Stage", "Survivors", "Unmask", "flags", "session"]
+__all__ = ["Begin", "Checked", "DealtShares", "Introduce", "Opened", "Stage", "Survivors", "Unmask", "flags", "session"]

@@ -12,7 +12,7 @@ import numpy as np
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.ballots import (
     Framed,
-    Relay,
+    PeerMessage,
     address,
 )
 from unspoken.summation.base import (
@@ -68,8 +68,8 @@ class Liar:
     def send(self, envelopes: Iterable[Envelope]) -> None:
         """Hand on what a tallier says to another one; what it says to the coordinator is heard."""
         for envelope in envelopes:
-            if isinstance(relay := self.vote.read(envelope), Relay):
-                handed = Relay(sender(envelope), relay.number, relay.body)
+            if isinstance(relay := self.vote.read(envelope), PeerMessage):
+                handed = PeerMessage(sender(envelope), relay.number, relay.body)
                 envelope = Envelope(address(relay.peer), self.vote.frame(relay.peer, handed))
                 self.pending.append(envelope)
                 self.known.append(envelope)

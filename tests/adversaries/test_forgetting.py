@@ -169,7 +169,7 @@ def test_the_shares_that_a_party_held_are_gone_from_its_store_when_it_has_opened
             seen.update([state.cipher_secret, *state.inbox.values()])
             return
         assert len(seen) > len(cast.parties) - 1
-        assert cast.role._course.endpoint._agreed is None
+        assert cast.role._course.endpoint._channel_key is None
         assert not [secret for secret in seen if secret in kept]
         looks += 1
 

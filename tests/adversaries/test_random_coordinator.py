@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from adversaries.lying import Begin, Introduce, Relay, Stage, Survivors, flags, session
+from adversaries.lying import Begin, DealtShares, Introduce, Stage, Survivors, flags, session
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Message, Rejected
@@ -109,9 +109,9 @@ class RandomCoordinator:
             case 4:
                 return stage.certificate(stage.parties[party].state.dealers or self.listed(), self.listed())
             case _:
-                return Introduce([], []) if self.rng.random() < 0.5 else Relay([party], [b""], b"")
+                return Introduce([], []) if self.rng.random() < 0.5 else DealtShares([party], [b""], b"")
 
-    def garbled(self, relay: Relay) -> Relay:
+    def garbled(self, relay: DealtShares) -> DealtShares:
         """Some shares are no shares."""
         sealed = [part if self.rng.random() < 0.9 else self.rng.bytes(len(part)) for part in relay.sealed]
         return msgspec.structs.replace(relay, sealed=sealed)

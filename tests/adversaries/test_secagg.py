@@ -11,7 +11,7 @@ import itertools
 import msgspec
 import pytest
 
-from adversaries.lying import Begin, Relay, Stage, Survivors, session
+from adversaries.lying import Begin, DealtShares, Stage, Survivors, session
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import Aborted, Rejected, Unsuitable
@@ -186,7 +186,7 @@ def test_nothing_of_one_attempt_is_worth_anything_in_another() -> None:
     third = Stage(session(7, 1, 2), {6}, keys=SecretStream(keys))
     for party in range(7):
         third.say(party, third.introduction(party))
-    checked = third.say(0, Relay(relayed.senders, relayed.sealed, relayed.marks))
+    checked = third.say(0, DealtShares(relayed.senders, relayed.sealed, relayed.marks))
     assert checked is not None
     assert checked.complaints == relayed.senders  # type: ignore[union-attr]
     everyone = first.listed(set(range(7)))
@@ -239,7 +239,7 @@ def test_withheld_keys_of_chosen_neighbours_are_noticed_when_the_dealers_are_nam
     party = stage.parties[0]
     hidden = party.state.chosen[0]
     stage.say(0, stage.introduction(0, set(range(40)) - {hidden}))
-    stage.say(0, Relay([], [], b""))
+    stage.say(0, DealtShares([], [], b""))
     with pytest.raises(Aborted, match=f"party {hidden} is among the dealers, but its keys were not introduced"):
         party._begin(Begin(stage.listed(set(range(40)))))
 

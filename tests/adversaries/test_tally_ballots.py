@@ -23,7 +23,7 @@ from unspoken.summation.ballots import (
     Ballot,
     Held,
     Introduction,
-    Relay,
+    PeerMessage,
     address,
     explicit_part,
     sealing_key,
@@ -134,7 +134,7 @@ def test_a_tallier_with_an_invalid_key_is_named_by_the_others(talliers: int, ind
     peer = (index + 1) % talliers
     body = vote.tallier(index)._introductions[peer].wrap(msgspec.msgpack.encode(Introduction(key, bytes(32))))
     with pytest.raises(Aborted, match=f"tallier:{index} introduced itself with an invalid key") as raised:
-        vote.tallier(peer).step(vote.frame(peer, Relay(index, messages.INTRODUCTION, memoryview(body))))
+        vote.tallier(peer).step(vote.frame(peer, PeerMessage(index, messages.INTRODUCTION, memoryview(body))))
     assert raised.value.blamed == (address(index),)
 
 

@@ -20,7 +20,7 @@ from unspoken.summation.ballots import (
     Agreement,
     Ballot,
     Framed,
-    Relay,
+    PeerMessage,
     address,
 )
 from unspoken.summation.base import (
@@ -114,7 +114,7 @@ def test_a_tallier_that_was_set_back_never_uses_a_nonce_twice() -> None:
     sealed = {
         bytes(relay.body)
         for envelope in [*rewound.seen, *again]
-        if envelope.to == COORDINATOR and isinstance(relay := rewound.read(envelope), Relay)
+        if envelope.to == COORDINATOR and isinstance(relay := rewound.read(envelope), PeerMessage)
         if (sender(envelope), relay.peer, relay.number) == (1, 2, messages.AGREEMENT)
     }
     assert len(sealed) == len({body[:12] for body in sealed}) == 2

@@ -17,7 +17,7 @@ from scipy import stats
 
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import ballots as messages
-from unspoken.summation.ballots import Poll, Relay, address
+from unspoken.summation.ballots import PeerMessage, Poll, address
 from unspoken.summation.base import (
     Rejected,
 )
@@ -167,4 +167,4 @@ def test_the_channels_between_talliers_are_not_those_to_the_coordinator() -> Non
         SecretStream().key(), agreement_key(vote.protocol.keys.roster.helpers[0]), "", address(1), address(0)
     ).wrap(body)
     with pytest.raises(Rejected, match="from tallier:1 failed authentication"):
-        vote.tallier(0).step(vote.frame(0, Relay(1, 0, memoryview(forged))))
+        vote.tallier(0).step(vote.frame(0, PeerMessage(1, 0, memoryview(forged))))

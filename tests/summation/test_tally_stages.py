@@ -10,7 +10,7 @@ import pytest
 
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import ballots as messages
-from unspoken.summation.ballots import Agreement, Count, Framed, Opening, Relay, address
+from unspoken.summation.ballots import Agreement, Count, Framed, Opening, PeerMessage, address
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
@@ -171,7 +171,7 @@ def test_when_a_tallier_dies_there_are_no_winners_and_it_is_named(talliers: int,
             return [envelope]
         if msgspec.msgpack.decode(envelope.body, type=Framed).tallier != index:
             return [envelope]
-        if isinstance(vote.read(envelope), Relay):
+        if isinstance(vote.read(envelope), PeerMessage):
             said += 1
         return [envelope] if said <= heard else []
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from damaging import damage
 from unspoken.noise.stream import SecretStream
 from unspoken.summation import ballots as messages
-from unspoken.summation.ballots import Ballot, Opening, Relay, address
+from unspoken.summation.ballots import Ballot, Opening, PeerMessage, address
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
@@ -182,7 +182,7 @@ def test_a_talliers_own_words_cannot_be_turned_back_to_it(talliers: int, index: 
     assert len(sent) == talliers - 1
     for envelope in sent:
         relay = vote.read(envelope)
-        assert isinstance(relay, Relay)
+        assert isinstance(relay, PeerMessage)
         with pytest.raises(Rejected, match=f"message of tallier:{relay.peer} cannot be decrypted"):
             vote.tallier(index).step(vote.frame(index, relay))
 
@@ -220,7 +220,7 @@ def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataO
     def relayed_first(envelope: Envelope) -> list[Envelope]:
         nonlocal counted
         relay = vote.read(envelope)
-        if envelope.to == COORDINATOR or not isinstance(relay, Relay):
+        if envelope.to == COORDINATOR or not isinstance(relay, PeerMessage):
             return [envelope]
         if counted == attacked:
             index = int(envelope.to[-1])
@@ -233,7 +233,7 @@ def test_what_the_coordinator_alters_between_talliers_is_rejected(data: st.DataO
             body = memoryview(damage(bytes(relay.body), data) if kind == "body" else bytes(relay.body))
             before = vote.tallier(index).dump()
             with pytest.raises(Rejected):
-                vote.tallier(index).step(vote.frame(index, Relay(peer, number, body)))
+                vote.tallier(index).step(vote.frame(index, PeerMessage(peer, number, body)))
             assert vote.tallier(index).dump() == before
         counted += 1
         return [envelope]
@@ -271,9 +271,9 @@ def test_only_the_coordinator_can_ask_a_tallier() -> None:
 @pytest.mark.parametrize(
     ("message", "complaint"),
     [
-        (Relay(1, 2, memoryview(b"")), "not another tallier"),
-        (Relay(3, 2, memoryview(b"")), "not another tallier"),
-        (Relay(-1, 2, memoryview(b"")), "not another tallier"),
+        (PeerMessage(1, 2, memoryview(b"")), "not another tallier"),
+        (PeerMessage(3, 2, memoryview(b"")), "not another tallier"),
+        (PeerMessage(-1, 2, memoryview(b"")), "not another tallier"),
         (messages.Held(0, [(5, b"", b"")]), "not in the study"),
         (messages.Held(0, [(-1, b"", b"")]), "not in the study"),
         (messages.Held(0, [(4, b"", b"")] * 2), "two of one"),

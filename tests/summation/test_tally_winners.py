@@ -21,7 +21,7 @@ from scipy import stats
 
 from streams import fixed
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.ballots import MOST, TALLIERS, Opening, Relay
+from unspoken.summation.ballots import MOST, TALLIERS, Opening, PeerMessage
 from unspoken.summation.base import (
     COORDINATOR,
     Aborted,
@@ -206,7 +206,7 @@ def test_messages_may_overtake_each_other_and_come_twice(talliers: int, seed: in
     def twice() -> None:
         nonlocal rejected
         envelope = vote.seen[-1]
-        if envelope.to == COORDINATOR or not isinstance(vote.read(envelope), Relay | None):
+        if envelope.to == COORDINATOR or not isinstance(vote.read(envelope), PeerMessage | None):
             return
         with pytest.raises(Rejected):
             vote.endpoints[envelope.to].step(envelope.body)

@@ -42,7 +42,7 @@ class LedgerFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._turn = threading.RLock()
+        self._lock = threading.RLock()
         self._book, self._read, self._chain = Book(), 0, b""
         self._seen = (0, b"")
         """The last page that this process has read or written: its number and its digest"""
@@ -94,7 +94,7 @@ class LedgerFile:
 
         When the block ends, what was added is on disk. If anything fails, nothing is added.
         """
-        with self._turn, self._explained(), self._connected() as base:
+        with self._lock, self._explained(), self._connected() as base:
             base.execute("BEGIN IMMEDIATE")
             try:
                 self._prepare(base)

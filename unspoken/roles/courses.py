@@ -28,17 +28,17 @@ class Gate:
     is charged that nobody gets. Another thread may be computing one meanwhile."""
 
     def __init__(self) -> None:
-        self._turn, self._is_closed = threading.Lock(), False
+        self._lock, self._is_closed = threading.Lock(), False
 
     def close(self) -> None:
         """Let no further vector out. One that is passing has been counted when this returns."""
-        with self._turn:
+        with self._lock:
             self._is_closed = True
 
     @contextmanager
     def passed(self, undo: Callable[[], None]) -> Iterator[None]:
         """For the time in which a vector is charged and counted; if the gate is closed, `undo` and `Refused`."""
-        with self._turn:
+        with self._lock:
             if not self._is_closed:
                 yield
                 return

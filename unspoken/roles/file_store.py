@@ -61,8 +61,8 @@ _MAC_BYTES = 32
 _LENGTH_BYTES = 4
 _MOST_WAITING = 1 << 20
 """The number of bytes that may wait in memory"""
-_PLACES = (0, 512)
-"""The two places in the witness, in different sectors of a disk"""
+_SLOTS = (0, 512)
+"""Where the two slots of the witness begin, in different sectors of a disk"""
 _REMEDY = "put its own newest copy back, or leave the study and join another under a new identity"
 
 
@@ -304,7 +304,7 @@ class _Witness:
     """The file that records the point that a journal has reached."""
 
     def __init__(self, path: Path, secret: bytes, purpose: str, disk: Disk) -> None:
-        self.path, self._disk, self._turn, self._file = path, disk, 0, -1
+        self.path, self._disk, self._slot, self._file = path, disk, 0, -1
         self._key = _derived(secret, 32, None, f"witness/{purpose}")
         self.mark, self.is_there = _BEGINNING, path.exists()
         if self.is_there:
@@ -320,14 +320,14 @@ class _Witness:
         self._file = _put(self.path, self._authentic(_BEGINNING), 0, self._disk)
         _lock(self._file, self.path)
         self._disk.sync_folder(self.path.parent)
-        self._turn, self.is_there = 1, True
+        self._slot, self.is_there = 1, True
 
     def write(self, mark: Mark) -> None:
         """Keep the point that the journal has reached."""
-        os.lseek(self._file, _PLACES[self._turn], os.SEEK_SET)
+        os.lseek(self._file, _SLOTS[self._slot], os.SEEK_SET)
         self._disk.write(self._file, self._authentic(mark))
         self._disk.sync(self._file)
-        self.mark, self._turn = mark, 1 - self._turn
+        self.mark, self._slot = mark, 1 - self._slot
 
     def _authentic(self, mark: Mark) -> bytes:
         return mark.packed() + hmac.digest(self._key, mark.packed(), "sha256")
@@ -339,17 +339,17 @@ class _Witness:
 
     def _read(self) -> None:
         content, found = self.path.read_bytes(), dict[int, Mark]()
-        for turn, place in enumerate(_PLACES):
+        for slot, place in enumerate(_SLOTS):
             packed, mac = content[place : place + _MARK_BYTES], content[place + _MARK_BYTES :][:_MAC_BYTES]
             if len(packed) == _MARK_BYTES and hmac.compare_digest(hmac.digest(self._key, packed, "sha256"), mac):
-                found[turn] = Mark.unpacked(packed)
+                found[slot] = Mark.unpacked(packed)
         if not found:
             raise StoreError(
                 f"{self.path}: is no witness of this participant in this study (another identity, study or role, or "
                 f"a damaged file); {_REMEDY}."
             )
-        newest = max(found, key=lambda turn: found[turn].records)
-        self.mark, self._turn = found[newest], 1 - newest
+        newest = max(found, key=lambda slot: found[slot].records)
+        self.mark, self._slot = found[newest], 1 - newest
 
 
 def _derived(secret: bytes, length: int, salt: bytes | None, purpose: str) -> bytes:

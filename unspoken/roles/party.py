@@ -71,7 +71,7 @@ class _Tokens(msgspec.Struct):
     seed: str
 
 
-class _Turn(msgspec.Struct):
+class _TurnCounts(msgspec.Struct):
     """The numbers of attempts at one turn."""
 
     turn: int = 0
@@ -86,7 +86,7 @@ class _State(msgspec.Struct):
 
     last: bytes = b""
     """The last attempt that was answered. A new attempt must be larger."""
-    turns: dict[str, _Turn] = {}
+    turns: dict[str, _TurnCounts] = {}
     """The last turn that was answered, by the name of the request. Earlier turns are over."""
     sent: dict[str, int] = {}
     """The number of vectors that have left for each total, by its name"""
@@ -177,8 +177,8 @@ class Party(Role[_State]):
             check_clock(ask.attempt)
         self._check_limit(request, ask.attempt)
         self._state.last = ask.attempt
-        turn = self._turn(request, ask.turn)
-        self._state.turns[request.counted_as] = msgspec.structs.replace(turn, begun=turn.begun + 1)
+        counts = self._counts_of(request, ask.turn)
+        self._state.turns[request.counted_as] = msgspec.structs.replace(counts, begun=counts.begun + 1)
         self._state.current = current = _Attempt(ask, self._root_of(ask.attempt))
         self._open(current)
         return self._step(b"").envelopes
@@ -186,10 +186,10 @@ class Party(Role[_State]):
     def _check(self, request: Request, ask: Ask) -> None:
         """Refuse a request unless the plan has it at this point."""
         # A party that was away may have missed turns; it never goes back to one.
-        known = self._state.turns.get(request.counted_as, _Turn())
+        known = self._state.turns.get(request.counted_as, _TurnCounts())
         turn = max(known.turn + (known.spent >= self._plan.attempts), ask.turn)
         most = self._plan.attempts + FREE_ATTEMPTS
-        if self._turn(request, ask.turn).begun >= most:
+        if self._counts_of(request, ask.turn).begun >= most:
             raise Refused(f'turn {ask.turn} of "{ask.name}" was begun {most} times, which is as often as planned.')
         if isinstance(request, Tokens | ZeroSum | Cancel):
             check_planned(self._plan, request, turn)
@@ -201,10 +201,10 @@ class Party(Role[_State]):
             self._contributor.check(request, turn)
             self._check_before(request)
 
-    def _turn(self, request: Request, turn: int) -> _Turn:
+    def _counts_of(self, request: Request, turn: int) -> _TurnCounts:
         """The numbers of attempts at this turn so far."""
-        known = self._state.turns.get(request.counted_as, _Turn())
-        return known if known.turn == turn else _Turn(turn)
+        known = self._state.turns.get(request.counted_as, _TurnCounts())
+        return known if known.turn == turn else _TurnCounts(turn)
 
     def _check_before(self, request: PartyRequest) -> None:
         """Refuse a request that is not for this party, or whose preparation (noise, tokens) is missing."""

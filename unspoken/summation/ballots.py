@@ -147,7 +147,7 @@ class Agreed(Message, frozen=True, tag="tally/agreed"):
     counted: bytes
 
 
-class Relay(Message, frozen=True, tag="tally/relay"):
+class PeerMessage(Message, frozen=True, tag="tally/relay"):
     """Tallier to tallier through the coordinator; `peer` is the receiver, and after the relay the sender."""
 
     peer: int
@@ -178,8 +178,8 @@ class Agreement(Message, frozen=True, tag="tally/agreement"):
     keys: list[bytes]
 
 
-ToTallier: TypeAlias = Roll | Count | Relay
-FromTallier: TypeAlias = Held | Agreed | Relay | Opening
+ToTallier: TypeAlias = Roll | Count | PeerMessage
+FromTallier: TypeAlias = Held | Agreed | PeerMessage | Opening
 
 
 def address(tallier: int) -> str:

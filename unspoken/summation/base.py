@@ -379,7 +379,7 @@ class Protocol(ABC):
     def coordinator(self, identity: Identity, secrets: SecretStream) -> Coordinator:
         """The endpoint of the coordinator."""
 
-    def load(self) -> None:  # noqa: B027 (most have nothing to load)
+    def warm_up(self) -> None:  # noqa: B027 (most have nothing to compile)
         """Compile the code that endpoints use ahead of time."""
 
     def convicts(self, evidence: Sequence[SignedStatement]) -> dict[str, str]:

@@ -145,7 +145,8 @@ class NeighbourParty(Party):
     def __init__(self, session: Session, roster: Roster, graph: Graph, index: int, identity: Identity) -> None:
         self._session, self._roster, self._graph, self._index = session, roster, graph, index
         self._identity, self._label = identity, session.label()
-        self._agreed: tuple[bytes, bytes] | None = None
+        self._channel_key: tuple[bytes, bytes] | None = None
+        """The key of the channel to the coordinator, after the secret that it was agreed on with"""
 
     def _draw(self, secrets: SecretStream) -> list[int]:
         return self._graph.draw(self._index, self._label, secrets)
@@ -218,10 +219,10 @@ class NeighbourParty(Party):
     def _channel(self) -> Channel:
         """The channel to the coordinator. Its key is agreed on once; the channel itself is larger, and not kept."""
         me, secret = address_of(self._index), self.state.cipher_secret
-        if self._agreed is None or self._agreed[0] != secret:
+        if self._channel_key is None or self._channel_key[0] != secret:
             peer = agreement_key(self._roster.coordinator)
-            self._agreed = secret, channel_key(secret, peer, self._label, me, COORDINATOR)
-        return Channel.with_key(self._agreed[1], me, COORDINATOR)
+            self._channel_key = secret, channel_key(secret, peer, self._label, me, COORDINATOR)
+        return Channel.with_key(self._channel_key[1], me, COORDINATOR)
 
 
 class MeetingState(msgspec.Struct):

@@ -130,7 +130,7 @@ class SecAgg(NeighbourProtocol):
             raise self._beyond_threshold(*facts)
         super().__init__(session, options, self._graph(session), roster)
 
-    def load(self) -> None:
+    def warm_up(self) -> None:
         shamir.warm_up()
 
     def _beyond_threshold(self, parties: int, colluding: int, dropouts: int) -> Unsuitable:

@@ -25,10 +25,10 @@ from unspoken.summation.secagg_messages import (
     Begin,
     Checked,
     Deal,
+    DealtShares,
     FromParty,
     Masked,
     Opened,
-    Relay,
     Survivors,
     Unmask,
     agreed_statement,
@@ -103,7 +103,7 @@ class SecAggCoordinator(NeighbourCoordinator):
             case "shares":
                 check_survivors(len(state.deals), self._session)
                 state.stage = "checks"
-                envelopes = [self._to(party, self._relay(party)) for party in sorted(state.deals)]
+                envelopes = [self._to(party, self._dealt_to(party)) for party in sorted(state.deals)]
                 # The sealed shares are where they belong; the marks stay, to tell who is at fault if some do not fit.
                 state.deals = {party: msgspec.structs.replace(deal, sealed=[]) for party, deal in state.deals.items()}
                 return envelopes
@@ -368,14 +368,14 @@ class SecAggCoordinator(NeighbourCoordinator):
             for other in survivors
         ]
 
-    def _relay(self, party: int) -> Relay:
+    def _dealt_to(self, party: int) -> DealtShares:
         dealers = [dealer for dealer in self._choosers_of(party) if dealer in self.state.deals]
         size, sealed, marks = self._secrets * MARK_BYTES, [], []
         for dealer in dealers:
             deal, place = self.state.deals[dealer], self._place(dealer, party)
             sealed.append(deal.sealed[place])
             marks.append(deal.marks[place * size : (place + 1) * size])
-        return Relay(dealers, sealed, b"".join(marks))
+        return DealtShares(dealers, sealed, b"".join(marks))
 
     def _place(self, dealer: int, receiver: int) -> int:
         """The receiver's place among those to whom a party dealt."""

@@ -31,7 +31,7 @@ class Deal(Message, frozen=True, tag="secagg/deal"):
     signature: bytes
 
 
-class Relay(Message, frozen=True, tag="secagg/relay"):
+class DealtShares(Message, frozen=True, tag="secagg/relay"):
     """Coordinator to party: the shares that others dealt to it, with their marks."""
 
     senders: list[int]
@@ -92,7 +92,7 @@ class Opened(Message, frozen=True, tag="secagg/opened"):
     gone_shares: bytes
 
 
-ToParty: TypeAlias = Introduce | Relay | Begin | Survivors | Unmask
+ToParty: TypeAlias = Introduce | DealtShares | Begin | Survivors | Unmask
 FromParty: TypeAlias = Deal | Checked | Masked | Agreed | Opened
 
 

@@ -19,9 +19,9 @@ from unspoken.summation.secagg_messages import (
     Begin,
     Checked,
     Deal,
+    DealtShares,
     Masked,
     Opened,
-    Relay,
     Survivors,
     ToParty,
     Unmask,
@@ -96,7 +96,7 @@ class SecAggParty(NeighbourParty):
         match message:
             case Introduce():
                 return [self._wrapped(self._meet(message, self._deal))]
-            case Relay():
+            case DealtShares():
                 return [self._wrapped(self._receive(message))]
             case Begin():
                 self._begin(message)
@@ -145,21 +145,21 @@ class SecAggParty(NeighbourParty):
         """The key that seals the shares between this party and another."""
         return sealing_key(self.state.cipher_secret, self.state.keys[other][0], self._label, self._index, other)
 
-    def _receive(self, relay: Relay) -> Checked:
+    def _receive(self, dealt: DealtShares) -> Checked:
         """Keep the shares that are what their dealers marked, and complain about the others."""
-        state, senders = self.state, relay.senders
+        state, senders = self.state, dealt.senders
         if not state.introduced:
             raise Rejected("shares came before the neighbours were introduced")
         if state.relayed:
             raise Rejected("shares came twice")
         size = (2 + self._session.components) * MARK_BYTES
-        if len(senders) != len(relay.sealed) or len(relay.marks) != size * len(senders):
+        if len(senders) != len(dealt.sealed) or len(dealt.marks) != size * len(senders):
             raise Rejected("shares came without their senders or their marks")
         if len(set(senders)) != len(senders) or not state.keys.keys() >= set(senders):
             raise Aborted("shares came twice from the same party, or from one that is not a neighbour")
         complaints = []
-        for position, (sender, sealed) in enumerate(zip(senders, relay.sealed, strict=True)):
-            marks = relay.marks[position * size : (position + 1) * size]
+        for position, (sender, sealed) in enumerate(zip(senders, dealt.sealed, strict=True)):
+            marks = dealt.marks[position * size : (position + 1) * size]
             if (share := self._unsealed(sender, sealed)) and marks_of(self._label, sender, self._index, share) == marks:
                 state.inbox[sender] = share
             else:
@@ -270,7 +270,7 @@ class SecAggParty(NeighbourParty):
         state = self.state
         state.cipher_secret = state.mask_secret = state.sharing = state.self_seed = b""
         state.noise_seeds, state.inbox, state.masks, state.keys = [], {}, [], {}
-        state.answered, self._agreed = True, None
+        state.answered, self._channel_key = True, None
 
 
 def _part(share: bytes, number: int) -> bytes:

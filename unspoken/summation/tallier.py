@@ -29,8 +29,8 @@ from unspoken.summation.ballots import (
     Held,
     Introduction,
     Opening,
+    PeerMessage,
     Poll,
-    Relay,
     Roll,
     ToTallier,
     address,
@@ -128,7 +128,7 @@ class Tallier(AbortableEndpoint):
                 return self._begin() + self._held()
             case Count():
                 return self._count(request)
-            case Relay():
+            case PeerMessage():
                 return self._hear(request)
 
     def _begin(self) -> list[Envelope]:
@@ -139,7 +139,7 @@ class Tallier(AbortableEndpoint):
         mine = Introduction(public_key(self.state.secret), commitment(self._label, self._index, self.state.seed))
         body = msgspec.msgpack.encode(mine)
         return [
-            self._answer(Relay(peer, INTRODUCTION, memoryview(channel.wrap(body))))
+            self._answer(PeerMessage(peer, INTRODUCTION, memoryview(channel.wrap(body))))
             for peer, channel in self._introductions.items()
         ]
 
@@ -220,27 +220,27 @@ class Tallier(AbortableEndpoint):
     def _contribution(self, group: Group) -> bytes:
         return hmac.digest(self.state.root, f"group/{self._label}/{group}".encode(), "sha256")
 
-    def _hear(self, relay: Relay) -> list[Envelope]:
+    def _hear(self, message: PeerMessage) -> list[Envelope]:
         """Decrypt another tallier's message, and continue if it was awaited."""
-        state, peer, number = self.state, relay.peer, relay.number
+        state, peer, number = self.state, message.peer, message.number
         if peer not in self._introductions:
             raise Rejected(f"tallier {self._index} got a message from tallier {peer}, which is not another tallier")
         if state.opening:
             raise Rejected(f"message {number} of {address(peer)} came after the winners were opened")
         if number == INTRODUCTION:
-            return self._meet(peer, relay.body)
+            return self._meet(peer, message.body)
         last = FIRST_ROUND + self._poll.rounds - 1 if peer in self._after else AGREEMENT
         if peer not in state.peers or not AGREEMENT <= number <= last:
             raise Rejected(f"message {number} of {address(peer)} came when it was not due")
-        turn = number - FIRST_ROUND
-        known = 0 <= turn < len(state.received) or peer in state.early.get(turn, {})
+        place = number - FIRST_ROUND
+        known = 0 <= place < len(state.received) or peer in state.early.get(place, {})
         if known or (number == AGREEMENT and peer in state.agreements):
             raise Rejected(f"message {number} of {address(peer)} came twice")
-        plain = unseal_anew(self._pair_key("seal", peer, self._index), number, bytes(relay.body), address(peer))
+        plain = unseal_anew(self._pair_key("seal", peer, self._index), number, bytes(message.body), address(peer))
         if number == AGREEMENT:
             state.agreements[peer] = _from_peer(peer, plain, Agreement)
         else:
-            state.early.setdefault(turn, {})[peer] = plain
+            state.early.setdefault(place, {})[peer] = plain
         return self._go_on()
 
     def _meet(self, peer: int, body: memoryview) -> list[Envelope]:
@@ -374,7 +374,7 @@ class Tallier(AbortableEndpoint):
 
     def _to_peer(self, peer: int, number: int, plain: bytes) -> Envelope:
         sealed = seal_anew(self._pair_key("seal", self._index, peer), number, plain)
-        return self._answer(Relay(peer, number, memoryview(sealed)))
+        return self._answer(PeerMessage(peer, number, memoryview(sealed)))
 
     def _answer(self, message: FromTallier) -> Envelope:
         return self._framed(msgspec.msgpack.encode(message))

@@ -17,8 +17,8 @@ from unspoken.summation.ballots import (
     FromTallier,
     Held,
     Opening,
+    PeerMessage,
     Poll,
-    Relay,
     Roll,
     ToTallier,
     address,
@@ -123,7 +123,7 @@ class TallyCoordinator(Coordinator):
             raise Rejected(f"a message came from tallier {framed.tallier}; there are {len(self._talliers)}")
         message: FromTallier = decode(self._channels[framed.tallier].unwrap(framed.body), FromTallier)
         match message:
-            case Relay():
+            case PeerMessage():
                 return self._relay(framed.tallier, message)
             case Held():
                 self._gather(framed.tallier, message)
@@ -196,11 +196,11 @@ class TallyCoordinator(Coordinator):
         state.counted = count.counted
         return count
 
-    def _relay(self, sender: int, relay: Relay) -> list[Envelope]:
-        if relay.peer not in self._talliers or relay.peer == sender:
-            raise Rejected(f"{address(sender)} wrote to tallier {relay.peer}, which is not another tallier")
+    def _relay(self, sender: int, message: PeerMessage) -> list[Envelope]:
+        if message.peer not in self._talliers or message.peer == sender:
+            raise Rejected(f"{address(sender)} wrote to tallier {message.peer}, which is not another tallier")
         self.state.relayed[sender] = self.state.relayed.get(sender, 0) + 1
-        return [self._to(relay.peer, Relay(sender, relay.number, relay.body))]
+        return [self._to(message.peer, PeerMessage(sender, message.number, message.body))]
 
     def _gather(self, tallier: int, held: Held) -> None:
         """Settle on the parties whose ballots all talliers hold, each under one key."""

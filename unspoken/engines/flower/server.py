@@ -147,7 +147,7 @@ class FlowerServer(Conductor[_Node]):
     async def _packet(self, address: str) -> Packet:
         """What can be sent now. If Flower does not take it, the answer to the next one says where to go on."""
         # The relay may be at work in another thread.
-        async with self._turn:
+        async with self._lock:
             peer = self.relay.peers[address]
             return Packet(peer.process, peer.link.expects, tuple(peer.link.pieces()))
 
@@ -243,7 +243,7 @@ class FlowerServer(Conductor[_Node]):
     async def _take(self, address: str, taken: Taken) -> None:
         peer = self.relay.peers[address]
         way = self._open.get(address) or self._away[address]
-        async with self._turn:
+        async with self._lock:
             peer.link.resume(taken.expects)
         way.more = taken.more
         for piece in taken.pieces:

@@ -85,14 +85,14 @@ class Conductor(Generic[Way]):
         """For lines that others cause"""
         self._helped = self._since
         """When a helper's message was taken the last time"""
-        self._turn = asyncio.Lock()
+        self._lock = asyncio.Lock()
         """The relay does one thing at a time. What may take long runs in a thread, so that the event loop can answer
         pings"""
 
     async def run(self) -> None:
         """Wait for everyone, then drive the study to its end. `Aborted` if it ends without a release."""
         await self._gather()
-        async with self._turn:
+        async with self._lock:
             self._woken(await asyncio.to_thread(self.relay.start))
         while self.relay.coordinator.stage != "done":
             await self._stage()
@@ -152,7 +152,7 @@ class Conductor(Generic[Way]):
 
         The end of an attempt is dealt with here before the next one begins, and is never taken for the next one's.
         """
-        async with self._turn:
+        async with self._lock:
             ended, self._failed = self._failed, None
             if ended is None:
                 self.watch.closes()
@@ -172,7 +172,7 @@ class Conductor(Generic[Way]):
 
         While a message is taken in, its sender is no longer missing, and those that it wakes are not yet.
         """
-        async with self._turn:
+        async with self._lock:
             missing = self.relay.coordinator.missing
         last = time.monotonic() - self._deadlines.grace_seconds
         return self._failed is None and any(self._gone.get(address, last + 1) > last for address in missing)
@@ -247,7 +247,7 @@ class Conductor(Generic[Way]):
 
     async def _message(self, address: str, arrived: Arrived) -> None:
         try:
-            async with self._turn:
+            async with self._lock:
                 self._woken(await asyncio.to_thread(self.relay.arrived, address, arrived))
             if address in self._helpers:
                 self._helped = time.monotonic()

@@ -16,7 +16,7 @@ def warm_up(plan: Plan, *, writes: bool = False) -> None:
     Right after an installation this takes some seconds.
     """
     if plan.is_summed:
-        agreed_protocol(plan.study, plan.trust, plan.sums).load()
+        agreed_protocol(plan.study, plan.trust, plan.sums).warm_up()
     # Nothing of this is used.
     discrete_gaussian.sample(1.0, 1, SecretStream(bytes(KEY_BYTES)))
     if writes:

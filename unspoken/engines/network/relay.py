@@ -50,7 +50,7 @@ class Peer:
     """What was sent since the participant's last answer"""
     sent: int = 0
     """Bytes of messages that came from it"""
-    _turn: threading.RLock = field(default_factory=threading.RLock)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def put(self, sender: str, body: bytes) -> None:
         """Queue a message.
@@ -60,7 +60,7 @@ class Peer:
         (for example the end of a list of tokens), unless it was to hear that this attempt is over.
         """
         begins = not is_carried(body)
-        with self._turn:
+        with self._lock:
             if begins:
                 self._drop_unheard()
             self.kept.append(_Kept(sender, body, self.link.put(sender, body), begins))
@@ -75,18 +75,18 @@ class Peer:
 
     def next_piece(self) -> Piece | None:
         """What to send now; None: nothing for the time being."""
-        with self._turn:
+        with self._lock:
             return next(self.link.pieces(), None)
 
     def acknowledge(self, got: Got) -> None:
         """The participant has so much of a message. `Rejected` if it cannot have."""
-        with self._turn:
+        with self._lock:
             self.link.acknowledge(got)
 
     @property
     def left(self) -> int:
         """The number of bytes that are for the participant and have not arrived."""
-        with self._turn:
+        with self._lock:
             return self.link.left
 
     def waiting_of(self, sender: str) -> int:
@@ -95,12 +95,12 @@ class Peer:
 
     def end(self, body: bytes) -> None:
         """Queue what is said when the study is over. It is kept: a process that has begun again gets it again."""
-        with self._turn:
+        with self._lock:
             self.kept.append(_Kept(ENDING, body, self.link.put(ENDING, body)))
 
     def begin(self, process: bytes, expects: tuple[int, int], largest: Callable[[], int]) -> None:
         """A connection begins: go on where it was cut, or begin again with a process that has not been here."""
-        with self._turn:
+        with self._lock:
             if process == self.process:
                 self.link.resume(expects)
                 return
@@ -110,7 +110,7 @@ class Peer:
 
     def done(self, done: Done) -> None:
         """The participant needs nothing again that came before its last answer."""
-        with self._turn:
+        with self._lock:
             self.kept = [kept for kept in self.kept if kept.number > done.answered]
 
 
