@@ -39,7 +39,7 @@ class Ready(Message, frozen=True, tag="process/ready"):
     """Tallier to stand-in: the setup is understood."""
 
 
-class Answer(Message, frozen=True, tag="process/answer"):
+class Stepped(Message, frozen=True, tag="process/answer"):
     """Tallier to stand-in: envelopes to send, and whether shares of the result have been opened."""
 
     envelopes: list[Envelope]
@@ -64,7 +64,7 @@ class Refusal(Message, frozen=True, tag="process/refusal"):
         return Rejected(self.text) if self.rejected else Aborted(self.text, self.blamed, self.evidence)
 
 
-Reply: TypeAlias = Ready | Answer | Refusal
+Reply: TypeAlias = Ready | Stepped | Refusal
 
 
 @typing.runtime_checkable
@@ -117,7 +117,7 @@ class HelperProcess(Endpoint):
         reply = self._ask(incoming, self._deadline)
         if isinstance(reply, Refusal):
             raise reply.error()
-        if not isinstance(reply, Answer):
+        if not isinstance(reply, Stepped):
             self._fail("sent an answer to another question")
         if reply.opened:
             self._opened.add(self._name)
@@ -208,7 +208,7 @@ def serve(connection: socket.socket) -> None:
         reply: Reply
         try:
             envelopes = tallier.step(incoming)
-            reply = Answer(envelopes, bool(tallier.state.opening))
+            reply = Stepped(envelopes, bool(tallier.state.opening))
         except (Rejected, Aborted) as error:
             reply = Refusal.of(error)
         _send(connection, msgspec.msgpack.encode(reply))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from unspoken import sites, writing
-from unspoken.engines.flower.server import FlowerServer, Grid
+from unspoken.engines.flower.server import AnyGrid, FlowerServer
 from unspoken.engines.network.cards import home
 from unspoken.errors import UnspokenError
 from unspoken.report import terminal
@@ -21,7 +21,7 @@ _DEADLINES = {"stage": 1800.0, "join": 86400.0, "grace": 120.0}
 """How long to wait, in seconds, unless the run's configuration says otherwise: an exchange takes some of them"""
 
 
-def coordinate(grid: Grid, config: Mapping[str, Any]) -> sites.Served:
+def coordinate(grid: AnyGrid, config: Mapping[str, Any]) -> sites.Served:
     """Coordinate a study, from everyone's joining to the signed certificate. `config` is the run's configuration."""
     if (folder := _path(config, "home")) is not None:
         os.environ["UNSPOKEN_HOME"] = str(folder)

@@ -2,7 +2,7 @@
 
 The coordinator says what to send, in which stage it is, and whether everyone has answered in this stage (`complete`).
 The engine ends a stage by `close_stage`, when it is complete or when time is up. When an attempt ends in `Aborted`,
-`retry` opens another one if the plan allows it; otherwise `end` tells everyone that the study is over.
+`retry` opens another one if the plan allows it. In the end `end` tells everyone that the study is over.
 
 With a store, the coordinator can go on after its process was stopped (`roles.coordinator_log`): `start` then opens the
 next attempt.
@@ -212,7 +212,7 @@ class Coordinator:
         self.evidence += tuple(each for each in evidence if each not in self.evidence)
 
     def end(self) -> list[Envelope]:
-        """Give up the study: tell everyone that it is over, so that they forget their secrets."""
+        """The study is over, with a release or without: tell everyone, so that they forget their secrets."""
         self._stages = None
         return self._over(self._attempt, set())
 

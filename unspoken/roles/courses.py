@@ -64,7 +64,7 @@ class Course(ABC):
     @property
     @abstractmethod
     def spent(self) -> bool:
-        """Whether something has left the party that makes this attempt count as a planned one."""
+        """Whether something has left the party that makes this attempt a spent one."""
 
     def positions(self) -> TokenPositions | None:
         """The positions of the party's tokens, if this is a shuffle that has ended."""

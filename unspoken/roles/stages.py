@@ -32,7 +32,7 @@ class Stages(ABC):
     @property
     @abstractmethod
     def left(self) -> bool:
-        """Whether something may have left a party that makes this attempt count as a planned one."""
+        """Whether something may have left a party that makes this attempt a spent one."""
 
     @property
     @abstractmethod

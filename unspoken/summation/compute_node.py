@@ -99,11 +99,7 @@ class ComputeNode(AbortableEndpoint):
         if message.node != self._node:
             raise Rejected(f"a message for node {message.node} came to node {self._node}")
         request: ToNode = decode(self._channel.unwrap(message.body), ToNode)
-        try:
-            return [self._enveloped(self._answer(request))]
-        except Aborted:
-            self._forget()
-            raise
+        return [self._enveloped(self._answer(request))]
 
     def _answer(self, request: ToNode) -> FromNode:
         match request:

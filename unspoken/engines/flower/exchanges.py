@@ -79,8 +79,8 @@ class Begins(Message, frozen=True, tag="flower/begins"):
     """Node to coordinator: it does not know this session, and must be greeted again."""
 
 
-class Answer(Message, frozen=True, tag="flower/answer"):
-    """The node's message, on the wire."""
+class SignedAnswer(Message, frozen=True, tag="flower/answer"):
+    """The node's message, on the wire: the answer to a `Question`."""
 
     key: bytes
     body: memoryview
@@ -120,7 +120,7 @@ class AskingSide:
 
     def answer(self, content: bytes, nonce: bytes) -> tuple[str, Answered]:
         """The sender of an answer and its content; `SignInRefused` if the sender is not in the roster, or declines."""
-        given: Any = unpacked(content, Answer | Declines)
+        given: Any = unpacked(content, SignedAnswer | Declines)
         if isinstance(given, Declines):
             raise SignInRefused(printable(given.reason, 400))
         address = self._addresses.get(given.key)
@@ -176,4 +176,4 @@ class AnsweringSide:
         """The bytes that answer the question."""
         body, mine = packed(answered), self._identity.public
         signature = self._identity.sign(_statement("answer", self._study, self._nonce, (self._coordinator, mine), body))
-        return packed(Answer(mine, memoryview(body), signature))
+        return packed(SignedAnswer(mine, memoryview(body), signature))

@@ -37,8 +37,8 @@ class NotReached(UnspokenError):
     """Flower does not take or give messages now."""
 
 
-class Grid(Protocol):
-    """What is asked of Flower. `NotReached` if it cannot be done now."""
+class AnyGrid(Protocol):
+    """What is asked of Flower's `Grid`, or of what stands for it. `NotReached` if it cannot be done now."""
 
     def nodes(self) -> set[int]:
         """The nodes that are there."""
@@ -89,7 +89,7 @@ class FlowerServer(Conductor[_Node]):
         identity: Identity,
         roster: Roster,
         deadlines: Deadlines,
-        grid: Grid,
+        grid: AnyGrid,
         events: Events,
     ) -> None:
         super().__init__(coordinator, identity, roster, deadlines, events)
