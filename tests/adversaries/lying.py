@@ -215,8 +215,9 @@ class Stage:
     def sums(self) -> list[set[int]]:
         """The sets of honest parties whose sum the adversary knows.
 
-        A mask of two honest parties is unknown unless one of their mask keys is known. Vectors that share an unknown
-        mask open together or not at all, and a mask that only one vector has never goes away.
+        A mask of two honest parties is unknown unless one of their mask keys is known. Two vectors that share an
+        unknown mask open together or not at all, and one with an unknown mask that no other vector has opens in no sum.
+        (It stands in nobody's way, unless it shares another mask with them.)
         """
         keys, seeds = self.known_keys(), self.known_seeds()
         unknown = {
@@ -230,13 +231,10 @@ class Stage:
             while more:
                 party = more.pop()
                 group.add(party)
-                more |= {other for other in unknown.get(party, set()) if other in unknown} - group
-                more |= {other for other in unknown if party in unknown[other]} - group
+                more |= {other for other in unknown[party] if party in unknown.get(other, ())} - group
             left -= group
             hidden = group - seeds
-            lonely = any(
-                other not in group or party not in unknown[other] for party in group for other in unknown[party]
-            )
+            lonely = any(party not in unknown.get(other, ()) for party in group for other in unknown[party])
             if not hidden and not lonely:
                 found.append(group)
         return found

@@ -28,12 +28,16 @@ def crowd(dropouts: int = 2) -> Stage:
     """All colluders choose the victim as a neighbour."""
     stage = Stage(session(PARTIES, 4, dropouts), set(COLLUDERS), graph=ChosenGraph(PARTIES, Degree(14, 10)))
     for colluder in COLLUDERS:
-        party = stage.parties[colluder]
-        others = [other for other in party.state.chosen if other != VICTIM][:13]
-        party.state.chosen = sorted([VICTIM, *others])
-        framed = msgspec.msgpack.decode(party.step(b"")[0].body, type=Framed)
-        stage.adverts[colluder] = msgspec.msgpack.decode(framed.body, type=Advertise)
+        others = [other for other in stage.parties[colluder].state.chosen if other != VICTIM][:13]
+        choose(stage, colluder, sorted([VICTIM, *others]))
     return stage
+
+
+def choose(stage: Stage, party: int, chosen: list[int]) -> None:
+    """A party chooses these neighbours, and no others."""
+    stage.parties[party].state.chosen = chosen
+    framed = msgspec.msgpack.decode(stage.parties[party].step(b"")[0].body, type=Framed)
+    stage.adverts[party] = msgspec.msgpack.decode(framed.body, type=Advertise)
 
 
 def sum_up(stage: Stage, survivors: set[int]) -> list[set[int]]:
@@ -72,15 +76,35 @@ def test_a_victim_that_is_shown_its_choosers_among_colluders_alone_is_not_opened
     assert sum_up(stage, set(stage.parties)) == []
 
 
+@pytest.mark.parametrize(("choosers", "falls"), [({26}, True), ({7}, False)], ids=["a colluder", "an honest party"])
+def test_a_survivor_is_left_out_unnoticed_only_if_no_other_honest_party_chose_it(
+    choosers: set[int], falls: bool
+) -> None:
+    """Those whom it chose are not told, so they mask without it, and all sign that it survived: noise is opened for one
+    party more than is in the sum. An honest party that chose it masks with it, and so spoils this."""
+    stage = Stage(session(PARTIES, 4, 2), set(COLLUDERS), graph=ChosenGraph(PARTIES, Degree(14, 10)))
+    for party in range(1, PARTIES):
+        others = [other for other in range(1, PARTIES) if other != party]
+        some = np.random.default_rng(party).permutation(others)[: 14 - (party in choosers)].tolist()
+        choose(stage, party, sorted([*some, *([VICTIM] if party in choosers else [])]))
+    for party in stage.parties:
+        shown = stage.introduction(party)
+        stage.say(party, Introduce(shown.chosen, [each for each in shown.choosers if each.sender != VICTIM]))
+    for party in stage.parties:
+        stage.say(party, stage.relay(party, set(stage.parties[party].state.keys)))
+    for party in stage.parties:
+        stage.say(party, stage.begin(set(stage.parties)))
+    assert VICTIM in stage.vectors
+    assert sum_up(stage, set(stage.parties)) == ([set(stage.honest) - {VICTIM}] if falls else [])
+
+
 def test_the_messages_of_a_victim_that_everyone_chooses_are_within_the_stated_size() -> None:
     """Also those that it gets: nobody can have an honest party's messages refused by choosing it."""
     agreed = session(PARTIES, 4, 2)
     stage = crowd()
     for party in range(1, PARTIES):
         others = [other for other in range(1, PARTIES) if other != party][:13]
-        stage.parties[party].state.chosen = [VICTIM, *others]
-        framed = msgspec.msgpack.decode(stage.parties[party].step(b"")[0].body, type=Framed)
-        stage.adverts[party] = msgspec.msgpack.decode(framed.body, type=Advertise)
+        choose(stage, party, [VICTIM, *others])
     protocol = SecAgg(agreed, stage.options)
     protocol.graph = stage.simulated.protocol.graph
     stage.set_up()
