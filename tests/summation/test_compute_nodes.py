@@ -150,7 +150,8 @@ def test_what_is_left_of_a_party_that_has_sent_is_nothing() -> None:
     other.submit(np.ones(8, dtype=np.uint64))
     other.forget_vector()
     assert party.dump() == other.dump()
-    assert party.submit(np.arange(8, dtype=np.uint64)) == []
+    with pytest.raises(Aborted, match="sent and deleted"):
+        party.submit(np.arange(8, dtype=np.uint64))
 
 
 def test_what_is_left_of_a_node_that_has_revealed_its_part_is_that_part() -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import (
     COORDINATOR,
+    Aborted,
     Coordinator,
     Endpoint,
     Envelope,
@@ -23,8 +25,11 @@ from unspoken.summation.base import (
     Protocol,
     Rejected,
     Session,
+    VoteShape,
     address_of,
 )
+from unspoken.summation.collection import Collection
+from unspoken.summation.collection import Options as CollectionOptions
 from unspoken.summation.registry import PROTOCOLS, open_session
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 from unspoken.types import Words
@@ -152,6 +157,29 @@ def test_a_party_that_sends_twice_is_counted_once(name: str) -> None:
             with pytest.raises(Rejected):
                 network.deliver([envelope])
     assert (network.finish() == expected(rows, agreed)).all()
+
+
+@pytest.mark.parametrize(
+    "name", ["collection", *(name for name, kind in PROTOCOLS.items() if not kind.reveals_contributions)]
+)
+def test_one_vector_leaves_and_is_repeated_until_it_is_forgotten(name: str) -> None:
+    """Two vectors under one mask, or one common noise, would reveal their difference."""
+    if name == "collection":
+        endpoints: Any = SimulatedEndpoints(Collection(session(), CollectionOptions()), SecretStream())
+    elif name == "tally":
+        vote = replace(session(), length=6, vote=VoteShape(2, 3))
+        endpoints = SimulatedEndpoints(open_session(make(parties=6, summation=name), vote), SecretStream())
+    else:
+        endpoints = opened(name, session())
+    network, rows = Network(endpoints), np.arange(12, dtype=np.uint64).reshape(2, 6)
+    network.set_up()
+    party, rows = network.parties[0], rows[:, : endpoints.session.length]
+    first = party.submit(rows[0])
+    assert first
+    assert party.submit(rows[1]) == first
+    party.forget_vector()
+    with pytest.raises(Aborted, match="sent and deleted"):
+        party.submit(rows[1])
 
 
 @EACH

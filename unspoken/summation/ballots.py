@@ -46,7 +46,6 @@ class Poll:
     classes: int
     bound: int
     """The largest absolute value of a total"""
-    colluding: int = 0
     talliers: int = TALLIERS[0]
     attempt: bytes = NO_ATTEMPT
     """The identifier of this attempt at the vote"""
@@ -65,8 +64,8 @@ class Poll:
     def session(self) -> Session:
         name = f"vote/{self.name}/{self.queries}x{self.classes}/{self.bound}/{self.talliers}"
         length = self.queries * self.classes
-        facts = (self.study, name, self.parties, self.colluding, self.least_survivors)
-        return Session(*facts, length, 64, attempt=self.attempt)
+        # What a vote reveals depends on talliers that collude, not on parties: its label names none.
+        return Session(self.study, name, self.parties, 0, self.least_survivors, length, 64, attempt=self.attempt)
 
     @cached_property
     def sharing(self) -> Sharing:

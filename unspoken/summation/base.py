@@ -213,10 +213,10 @@ class Party(Endpoint):
 
     @abstractmethod
     def submit(self, vector: Words) -> list[Envelope]:
-        """Send the vector in protected form."""
+        """Send the vector in protected form. Asked again, it repeats the same bytes, whatever it is given then."""
 
     def forget_vector(self) -> None:
-        """Delete the vector after it was sent, so that many parties fit in one process."""
+        """Delete the vector after it was sent, so that many parties fit in one process. `submit` then aborts."""
 
 
 class Coordinator(Endpoint):

@@ -46,6 +46,7 @@ from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.study import Section
 from unspoken.summation import sizes
 from unspoken.summation.base import (
+    Aborted,
     Envelope,
     Openable,
     Party,
@@ -120,6 +121,8 @@ class ComputeNodesParty(Party):
         """Send the shares. If asked again, repeat the same bytes: two vectors under one mask would reveal their
         difference."""
         state, session = self.state, self._session
+        if state.sent and not state.submitted:
+            raise Aborted("a party was asked for its vector again after it was sent and deleted")
         if not state.sent:
             secrets = self._secrets_for(vector)
             key, masks = secrets.key(), [secrets.key() for _ in self._nodes[1:]]

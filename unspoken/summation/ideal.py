@@ -34,7 +34,7 @@ class PartyState(msgspec.Struct):
 
 
 class IdealParty(Party):
-    """Sends its vector in the clear. The roster only gives the number of parties: nobody signs."""
+    """Sends its vector in the clear, any number of times. The roster only gives the number of parties: nobody signs."""
 
     def __init__(self, session: Session, roster: Roster, index: int) -> None:
         if not 0 <= index < len(roster.parties):
