@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ast
+import logging
 import tomllib
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -41,3 +44,18 @@ def test_the_extra_brings_the_flower_that_the_page_speaks_of() -> None:
     extra = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]["flower"]
     assert extra == ["flwr>=1.41,<1.42"]
     assert "Flower 1.41" in (ROOT / "docs" / "flower.md").read_text()
+
+
+@pytest.mark.flower
+def test_a_run_without_a_result_is_told_in_one_sentence_and_no_traceback() -> None:
+    """Flower logs the error that a run ends with as the standard library's logging does."""
+    from unspoken.flower import apps
+
+    nobody: Any = None
+    try:
+        with nullcontext():
+            apps.run_study(nobody, SimpleNamespace(run_config={"study": "/nowhere.toml"}))  # type: ignore[arg-type]
+    except Exception as error:
+        logged = logging.Formatter().formatException((type(error), error, error.__traceback__))
+    assert logged.startswith("unspoken.flower.apps.NotDone: /nowhere.toml: there is no such file")
+    assert "\n" not in logged

@@ -22,6 +22,7 @@ from unspoken.flower import places
 from unspoken.privacy.ledger import Ledger
 from unspoken.privacy.ledger_pages import Charged
 from unspoken.report import consents
+from unspoken.study import read_study
 from unspoken.summation.base import Aborted
 
 
@@ -66,11 +67,15 @@ def test_everyone_has_the_same_signed_result_and_has_paid_for_it(
     assert "Signed by the coordinator and 3 of 3 parties." in capsys.readouterr().out
 
 
-def test_a_study_that_has_ended_is_not_run_again(towns: Callable[..., SiteTown]) -> None:
+def test_a_study_that_has_ended_is_not_run_again(
+    towns: Callable[..., SiteTown], capsys: pytest.CaptureFixture[str]
+) -> None:
     town = towns()
     first = town.run()
     asked = [node.questions for node in town.grid.there.values()]
+    assert "ended before" not in capsys.readouterr().out
     again = town.run()
+    assert "This study has ended before; its results are there." in capsys.readouterr().out
     assert again.is_old
     assert again.certificate == first.certificate
     assert [node.questions for node in town.grid.there.values()] == asked
@@ -83,11 +88,12 @@ def test_where_nobody_says_yes_a_party_takes_no_part_and_tells_only_its_own_peop
     town.site("St Mary", yes=False)
     town.greet()
     said = capsys.readouterr()
-    assert "nobody answered the question" in said.err
+    place = town.home("St Mary")
+    assert f"let {place / 'policy.toml'} decide, or write yes = true in {place / 'site.toml'}; nothing was" in said.err
     assert "its own log says why" in said.out
-    assert "nobody answered" not in said.out
-    (entry,) = consents.read(town.home("St Mary") / "consent.jsonl")
-    assert entry["answer"] == "refused"
+    assert "nobody can be asked" not in said.out
+    (entry,) = consents.read(place / "consent.jsonl")
+    assert (entry["answer"], entry["by"]) == ("refused", "nobody")
     pages = Ledger(town.home("St Mary") / "ledger.sqlite", "St Mary").account().pages
     assert not [page for page in pages if isinstance(page, Charged)]
 
@@ -139,7 +145,7 @@ def test_a_copy_of_the_study_that_was_changed_is_refused_on_both_sides(
     town.greet()
     said = capsys.readouterr()
     assert "its copy of the study differs" in said.out
-    assert "its copy of the study differs" in said.err
+    assert f"{changed} (digest {read_study(changed).digest()[:16]}): this site takes no part: its copy" in said.err
 
 
 def test_a_study_file_that_is_not_the_pinned_one_is_refused(towns: Callable[..., SiteTown]) -> None:

@@ -36,10 +36,20 @@ def policy_for(given: Path | None) -> Policy | None:
     return read_policy(given or usual)
 
 
-def ask(plan: Plan, seat: Seat, account: Ledger, *, rules: Policy | None, yes: bool, as_json: bool) -> None:
+def ask(
+    plan: Plan,
+    seat: Seat,
+    account: Ledger,
+    *,
+    rules: Policy | None,
+    yes: bool,
+    as_json: bool,
+    unasked: str | None = None,
+) -> None:
     """Show what would be agreed to, have it answered, and write the answer down; `Refused` if it is no.
 
-    If there is a policy, it answers, even if `yes` is given: `yes` only means that no person is asked.
+    If there is a policy, it answers, even if `yes` is given: `yes` only means that no person is asked. Where none can
+    be, `unasked` says what would have to answer.
     """
     from unspoken.methods.parameters import Refused
     from unspoken.report import consents, policy
@@ -54,7 +64,7 @@ def ask(plan: Plan, seat: Seat, account: Ledger, *, rules: Policy | None, yes: b
         if (limit := policy.total_limit(rules)) is not None:
             account.cap(limit)
     elif not yes:
-        by, problem = {"by": "person"}, _asked()
+        by, problem = ({"by": "person"}, _asked()) if unasked is None else ({"by": "nobody"}, unasked)
     told = {"answer": "refused" if problem else "agreed", **by, **({"reason": problem} if problem else {})}
     promise = plan.guarantee_for(seat.party).to_json()
     study = {"study": plan.study.name, "study_sha256": plan.study.digest()}

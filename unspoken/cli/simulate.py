@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -81,6 +82,7 @@ def simulate(
             f"--split is {split!r}, but with --ledger it should be iid: where records go to parties by their labels, "
             "one replaced record moves others, and the run costs more than is charged; leave one of them out."
         )
+    from unspoken.data.digests import with_digest
     from unspoken.data.files import read_records
     from unspoken.methods.registry import answerable, plan_for
     from unspoken.report import terminal
@@ -89,8 +91,9 @@ def simulate(
 
     check_engine(engine, address)
     planned = plan_for(study)
-    account = None if ledger is None else ledger_for(ledger, dataset, data)
-    found = _found(study, data, parties_by, split, seed)
+    read = partial(_found, study, data, parties_by, split, seed)
+    found, digest = (read(), None) if ledger is None else with_digest(data, study, read)
+    account = None if ledger is None else ledger_for(ledger, dataset, data, digest=digest)
     held_out = None if test is None else read_records(test, study)
     remark(before_a_run(planned, None if found is None else found[0]))
     with terminal.progress_bar(quiet=as_json) as progress, leaving(_left(account, checkpoint)):

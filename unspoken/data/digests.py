@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from unspoken.data.files import DataError, Records, checked_path, read_records
 from unspoken.data.folders import files_in
 from unspoken.study import Study
+
+Result = TypeVar("Result")
 
 
 def digest_of(files: Sequence[Path]) -> str:
@@ -21,17 +24,30 @@ def digest_of(files: Sequence[Path]) -> str:
 
 
 def read_with_digest(path: Path, study: Study) -> tuple[Records, str]:
-    """A party's records, and the digest of the very file that they were read from; `DataError` if it changed
-    meanwhile. Otherwise other records could be charged to a data set than those that leave their mark."""
-    path = checked_path(path, study)
-    before = digest_of([path])
-    records = read_records(path, study)
-    if digest_of([path]) != before:
-        raise DataError(f"{path}: was changed while it was read; wait until it is whole, and begin again.")
-    return records, before
+    """A party's records, and the digest of the very file that they were read from."""
+    return with_digest([path], study, lambda: read_records(path, study))
+
+
+def with_digest(paths: Sequence[Path], study: Study, read: Callable[[], Result]) -> tuple[Result, str]:
+    """What is read from files, and their digest; `DataError` if they changed meanwhile. Otherwise other records could
+    be charged to a data set than those that leave their mark.
+
+    Files are read once more for each digest, which takes less than a second for a gigabyte. A folder's files are read
+    later, one after the other.
+    """
+    files = [checked_path(path, study) for path in paths if not path.is_dir()]
+    before = digest_of(paths)
+    found = read()
+    if len(files) == len(paths) and digest_of(paths) != before:
+        names = ", ".join(map(str, paths))
+        raise DataError(f"{names}: was changed while it was read; wait until it is whole, and begin again.")
+    return found, before
 
 
 def _digest(path: Path) -> str:
+    if not path.is_file():
+        # A pipe would be waited for without end.
+        raise DataError(f"{path}: there is no such file; name one that holds records.")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

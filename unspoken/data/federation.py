@@ -91,6 +91,9 @@ class Federation(ABC):
         for parties in self.layout(most):
             yield parties, self.block(parties)
 
+    def check(self) -> None:  # noqa: B027
+        """Refuse records that do not fit the study, before anything is spent. Those in memory were checked."""
+
     def digest(self, into: Hash) -> None:
         """Put all that is known of parties and records into a digest."""
         for indices, block in self.blocks():
@@ -173,7 +176,7 @@ def padded(bounded: Floats, known: Labels, counts: Integers) -> Block:
     """A block of bounded rows and their labels, which are in the order of its parties."""
     real = np.arange(int(counts.max())) < counts[:, None]
     if real.all():
-        return Block(bounded.reshape(*real.shape, -1), known.reshape(real.shape), counts)
+        return Block(bounded.reshape(*real.shape, bounded.shape[1]), known.reshape(real.shape), counts)
     features: Floats = np.zeros((*real.shape, bounded.shape[1]))
     labels: Any = np.zeros(real.shape, dtype=known.dtype)
     features[real], labels[real] = bounded, known

@@ -271,29 +271,51 @@ def _read_parquet(path: Path, names: list[str], more: tuple[str, ...]) -> pd.Dat
     try:
         with ParquetFile(path) as file:
             _check_all(path, file.schema_arrow.names, names, more)
-            # Without pandas' own metadata, a former index is a column too. With a missing value, whole numbers would
-            # become floats, and long ones others: one record would change how all are read.
-            table: pd.DataFrame = file.read(columns=list(dict.fromkeys([*names, *more]))).to_pandas(
-                ignore_metadata=True, integer_object_nulls=True
-            )
-            return table
+            table = file.read(columns=list(dict.fromkeys([*names, *more])))
     except (pyarrow.ArrowException, OSError) as error:
         raise _no_parquet(path, error) from None
+    try:
+        table.validate(full=True)  # else text that is none would fail wherever it is looked at
+        # Without pandas' own metadata, a former index is a column too. With a missing value, whole numbers would
+        # become floats, and long ones others: one record would change how all are read.
+        frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, integer_object_nulls=True)
+    except pyarrow.ArrowException as error:
+        raise _no_text(path, table) or _no_parquet(path, error) from None
+    return frame
 
 
-def rows_of_parquet(path: Path) -> int:
-    """The number of rows of a Parquet file. No value is looked at."""
+def rows_of_parquet(path: Path, study: Study) -> int:
+    """The number of rows of a Parquet file, which must have the study's columns. No value is looked at."""
     import pyarrow
     from pyarrow.parquet import read_metadata
 
+    checked_path(path, study)
     try:
-        return int(read_metadata(path).num_rows)
+        found = read_metadata(path)
+        present = found.schema.to_arrow_schema().names
     except (pyarrow.ArrowException, OSError) as error:
         raise _no_parquet(path, error) from None
+    _check_all(path, present, names_of(study), ())
+    return int(found.num_rows)
 
 
 def _no_parquet(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: is not a Parquet file ({_one_line(error)}); write it again.")
+
+
+def _no_text(path: Path, table: Any) -> DataError | None:
+    """The message about the first text of a table that is not encoded as text is, if there is one."""
+    for name in table.column_names:
+        for row, value in enumerate(table[name]):
+            try:
+                value.as_py()
+            except UnicodeDecodeError as error:
+                shown = f"{bytes(error.object[:60])!r}"
+                return DataError(
+                    f"{path}, row {row + 1}, column {name!r}: is {shown}, but text should be UTF-8; write the file "
+                    "again."
+                )
+    return None
 
 
 def _check_all(path: Path, present: list[str], names: list[str], more: tuple[str, ...]) -> None:

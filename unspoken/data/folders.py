@@ -25,7 +25,7 @@ from unspoken.data.federation import (
 from unspoken.data.files import DataError, Records, read_records, rows_of_parquet
 from unspoken.data.loading import joined, other_count
 from unspoken.study import Study
-from unspoken.types import Integers
+from unspoken.types import Integers, Labels
 
 _SUFFIXES = (".parquet", ".pq")
 
@@ -40,13 +40,19 @@ class FolderFederation(Federation):
                 "name an NPZ file."
             )
         self._study, self.mapped = study, mapped
-        self._files = _files_of(folder)
+        # The processes of a cluster may work elsewhere.
+        self._files = _files_of(folder.absolute())
         self.parties = len(self._files)
         if self.parties != study.parties.count:
             raise DataError(other_count(f"{folder}: has {self.parties} parties", self.parties, study))
-        self._counts = np.array([sum(map(rows_of_parquet, files)) for files in self._files])
+        self._rows = [[rows_of_parquet(file, study) for file in files] for files in self._files]
+        self._counts = np.array([sum(rows) for rows in self._rows])
         for files, count in zip(self._files, self._counts.tolist(), strict=True):
             check_count(study, count, str(files[0] if len(files) == 1 else files[0].parent))
+
+    def check(self) -> None:
+        for party in range(self.parties):
+            self._records(party)
 
     def counts(self) -> Integers:
         return self._counts
@@ -61,11 +67,22 @@ class FolderFederation(Federation):
         return padded(features, labels, self._counts[parties])
 
     def _records(self, party: int) -> Records:
-        files = self._files[party]
-        records = joined([read_records(file, self._study) for file in files])
-        if len(records) != self._counts[party]:
-            raise DataError(f"{files[0]}: has changed since the run began; run it again.")
+        # Programs that write partitions leave files without rows in them.
+        parts = [self._part(*one) for one in zip(self._files[party], self._rows[party], strict=True) if one[1]]
+        return joined(parts) if parts else _no_records(self._study)
+
+    def _part(self, file: Path, rows: int) -> Records:
+        if not file.exists():
+            raise DataError(f"{file}: was there when the run began, and is gone; put it back, and run it again.")
+        records = read_records(file, self._study)
+        if len(records) != rows:
+            raise DataError(f"{file}: has changed since the run began; run it again.")
         return records
+
+
+def _no_records(study: Study) -> Records:
+    labels: Labels = np.zeros(0) if study.task == "regression" else np.zeros(0, dtype=np.int64)
+    return Records(np.zeros((0, study.data.raw_dimension)), labels)
 
 
 def files_in(folder: Path) -> list[Path]:
@@ -75,7 +92,14 @@ def files_in(folder: Path) -> list[Path]:
 
 def _files_of(folder: Path) -> list[list[Path]]:
     """The files of each party."""
-    if not (found := [files for _, files in sorted(_parties(folder))]):
+    try:
+        found = [files for _, files in sorted(_parties(folder))]
+    except OSError as error:
+        raise DataError(
+            f"{error.filename or folder}: cannot be read ({error.strerror}); change its permissions or name another "
+            "folder."
+        ) from None
+    if not found:
         raise DataError(f"{folder}: has no Parquet files; name a folder with one for each party.")
     return found
 
@@ -86,6 +110,7 @@ def _parties(folder: Path) -> Iterator[tuple[str, list[Path]]]:
         if place.name.startswith((".", "_")):
             continue
         if place.is_dir():
+            next(place.iterdir(), None)  # Below, one that may not be read would be passed over.
             files = sorted(file for file in place.rglob("*") if _is_table(file))
             if files:
                 yield place.name, files
@@ -94,4 +119,5 @@ def _parties(folder: Path) -> Iterator[tuple[str, list[Path]]]:
 
 
 def _is_table(file: Path) -> bool:
-    return file.suffix.lower() in _SUFFIXES and not file.name.startswith((".", "_")) and file.is_file()
+    """Whether it is named like a table. If it cannot be read as one, that is an error: nobody is left out silently."""
+    return file.suffix.lower() in _SUFFIXES and not file.name.startswith((".", "_")) and not file.is_dir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+from typing import Any
 
 from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
@@ -12,6 +12,13 @@ from unspoken.engines.flower.grid import QUESTION, FlowerGrid, content_of, recor
 from unspoken.errors import UnspokenError
 from unspoken.flower import places
 from unspoken.flower.coordinating import coordinate
+
+
+class NotDone(Exception):
+    """Ends a run without a result. Flower logs it with where it was raised: here that is nothing to anybody, so that
+    the reason is one sentence."""
+
+    __traceback__: Any = property(lambda self: None, lambda self, raised: None)
 
 
 def take_part(message: Message, context: Context) -> Message:
@@ -25,8 +32,7 @@ def run_study(grid: Grid, context: Context) -> None:
     try:
         coordinate(FlowerGrid(grid), context.run_config)
     except UnspokenError as error:
-        print(f"unspoken: {error}", file=sys.stderr, flush=True)
-        raise
+        raise NotDone(str(error)) from None
 
 
 client_app = ClientApp()

@@ -42,7 +42,11 @@ def coordinate(grid: AnyGrid, config: Mapping[str, Any]) -> sites.Served:
             served = sites.served_before(server, roster, identity)
         else:
             served = asyncio.run(server.carrying(sites.conducted(server, identity, roster)))
-    terminal.show_run(served.plan, served.outcome, {}, served.find(output) or served.save(output))
+    found = served.find(output)
+    if served.is_old:
+        results = "are there" if found else "were not there, and are again"
+        print(f"This study has ended before; its results {results}. To repeat it, change its name.", flush=True)
+    terminal.show_run(served.plan, served.outcome, {}, found or served.save(output))
     print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.", flush=True)
     return served
 

@@ -7,7 +7,6 @@ So a policy must allow the study, or the file must give consent. The decision is
 from __future__ import annotations
 
 import json
-import os
 import sys
 import traceback
 from contextlib import AbstractContextManager
@@ -74,16 +73,14 @@ class _Place:
         """Have the site's policy answer whether to take part; `Refused` if it does not."""
         if self.data is None:
             return
-        rules, stdin = policy_for(self.site.path(self.site.policy)), sys.stdin
+        rules = policy_for(self.site.path(self.site.policy))
         records, account = self.read(self.data)
         ready = sites.prepare(self.study, records, key=self.key, ledger=account)
         remark(on_records(self.study, records))
-        with open(os.devnull, encoding="utf-8") as nobody:
-            sys.stdin = nobody
-            try:
-                ask(ready.plan, ready.seat, account, rules=rules, yes=self.site.yes, as_json=True)
-            finally:
-                sys.stdin = stdin
+        needed = (
+            f"nobody can be asked here: let {home() / 'policy.toml'} decide, or write yes = true in {self.site.source}"
+        )
+        ask(ready.plan, ready.seat, account, rules=rules, yes=self.site.yes, as_json=True, unasked=needed)
         writing.check_folder(self.output)
 
     def participant(self) -> AbstractContextManager[sites.Participant]:
@@ -131,9 +128,6 @@ def answer(content: bytes, named: object) -> bytes:
     """
     try:
         return _answer(content, named)
-    except SignInRefused as refused:
-        _say(f"a question is not answered: {refused}")
-        return packed(Declines(str(refused)))
     except (UnspokenError, Rejected) as error:
         _say(str(error))
     except Exception:
@@ -145,6 +139,15 @@ def _answer(content: bytes, named: object) -> bytes:
     if not isinstance(named, str):
         raise UnspokenError(f'--node-config does not name the site\'s file, as {KEY}="/path/of/site.toml" does.')
     place = _Place(read_site(Path(named)))
+    try:
+        return _answered(place, content)
+    except SignInRefused as refused:
+        said = str(refused).rstrip(".")
+        _say(f"{place.study.source} (digest {place.study.digest()[:16]}): this site takes no part: {said}.")
+        return packed(Declines(said))
+
+
+def _answered(place: _Place, content: bytes) -> bytes:
     answering = AnsweringSide(place.study.digest(), place.identity, place.roster)
     asked = answering.read(content)
     if isinstance(asked, Hello):

@@ -182,6 +182,8 @@ def _simulated(
         if chosen.checkpoint is not None:
             name = _run_name(study, federation, chosen)
             journal = stack.enter_context(closing(Journal(chosen.checkpoint, name)))
+        elif chosen.ledger is not None:
+            federation.check()
         stack.enter_context(chosen.connected())
         if chosen.ledger is not None:
             _charge(chosen.ledger, plan, journal)

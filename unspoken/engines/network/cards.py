@@ -121,7 +121,7 @@ def find_identity(study: Study, keys: set[str], given: Path | None) -> tuple[Pat
     if given is not None:
         _, identity = read_identity(given)
         if identity.public.hex() not in keys:
-            _refuse(given, f"has a key that is not in {study.source}'s roster for this role; take another by --keys")
+            _refuse(given, f"has a key that is not in {study.source}'s roster for this role; name another")
         return given, identity
     found = []
     for file in sorted(home().glob("*.secret")):
