@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import json
+import os
 import shutil
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 
 import unspoken
 from factories import maker
+from party_folders import DAMAGED, agreed, frame, study, written
 from unspoken.cli import app
+from unspoken.data.digests import digest_of
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import DataError
 from unspoken.data.folders import FolderFederation
@@ -25,27 +27,8 @@ from unspoken.engines import local
 from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy.ledger import Ledger
 from unspoken.study import Study
-
-COLUMNS = {"age": {"min": 0, "max": 100}, "sex": {"categories": ["f", "m"]}}
-DATA = {"columns": COLUMNS, "label": "died", "classes": ["no", "yes"]}
-study = maker(data=DATA, method={"regularization": 0.1})
-
-
-def agreed(parties: int = 6, **said: Any) -> Study:
-    return study(parties={"count": parties, "records": 3, "max_records": 9}, summation="compute-nodes", **said)
-
-
-def frame(party: int) -> pd.DataFrame:
-    rng, count = np.random.default_rng(party), 3 + party % 4
-    values = {"age": rng.uniform(-5, 120, count), "sex": rng.choice(["f", "m"], count)}
-    return pd.DataFrame({**values, "died": rng.choice(["no", "yes"], count)})
-
-
-def written(folder: Path, parties: int = 6) -> Path:
-    for party in range(parties):
-        frame(party).to_parquet(folder / f"{party:05}.parquet")
-    return folder
 
 
 def as_array(study: Study, parties: int = 6) -> ArrayFederation:
@@ -183,6 +166,67 @@ def test_what_does_not_fit_is_told_with_its_place(tmp_path: Path) -> None:
     matrix = maker(data={"features": 3, "classes": 2})(parties=6)
     with pytest.raises(DataError, match=r"a folder of tables, but the study's .data. describes a matrix"):
         FolderFederation(matrix, tmp_path)
+
+
+def test_a_column_that_a_file_lacks_or_a_name_without_a_file_is_told_before_any_value_is_read(tmp_path: Path) -> None:
+    file = written(tmp_path) / "00002.parquet"
+    frame(2).drop(columns="sex").to_parquet(file)
+    with pytest.raises(DataError, match=r"00002\.parquet: lacks the column 'sex' .* 'age', 'died'"):
+        FolderFederation(agreed(), tmp_path)
+    file.unlink()
+    file.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(DataError, match=r"00002\.parquet: there is no such file"):
+        FolderFederation(agreed(), tmp_path)
+    file.unlink()
+    os.mkfifo(file)
+    for reads in (lambda: FolderFederation(agreed(), tmp_path), lambda: digest_of([tmp_path])):
+        with pytest.raises(DataError, match=r"00002\.parquet: there is no such file"):
+            reads()
+
+
+@pytest.mark.parametrize("happens", DAMAGED)
+def test_a_file_that_cannot_be_read_is_named_with_the_place_and_a_remedy(tmp_path: Path, happens: str) -> None:
+    folder = FolderFederation(agreed(), written(tmp_path))
+    happen, sentence = DAMAGED[happens]
+    happen(tmp_path / "00002.parquet")
+    for reads in (folder.check, lambda: list(folder.blocks())):
+        with pytest.raises(DataError, match=sentence) as error:
+            reads()
+        assert "\n" not in str(error.value)
+
+
+def test_nothing_is_charged_and_no_ledger_begun_for_a_file_that_does_not_fit(tmp_path: Path) -> None:
+    records, ledger = tmp_path / "records", Ledger(tmp_path / "ledger.sqlite", "folder")
+    records.mkdir()
+    DAMAGED["another type"][0](written(records) / "00002.parquet")
+    with pytest.raises(DataError, match="row 2, column 'age'"):
+        unspoken.simulate(agreed(), records, ledger=ledger)
+    assert [file.name for file in tmp_path.iterdir()] == ["records"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
+    (written(tmp_path) / "00002.parquet").chmod(0)
+    with pytest.raises(DataError, match=r"00002\.parquet: may not be read; change its permissions"):
+        FolderFederation(agreed(), tmp_path)
+    (tmp_path / "00002.parquet").unlink()
+    (tmp_path / "clinic").mkdir(0)
+    with pytest.raises(DataError, match=r"clinic: cannot be read \(Permission denied\); change its permissions"):
+        FolderFederation(agreed(), tmp_path)
+
+
+def test_files_without_rows_are_passed_over_and_a_party_may_have_none_if_the_promise_hides_it(tmp_path: Path) -> None:
+    for party in range(6):
+        (tmp_path / f"clinic={party}").mkdir()
+        frame(party)[:0].to_parquet(tmp_path / f"clinic={party}" / "0.parquet")
+        frame(party)[: 9 * (party < 3)].to_parquet(tmp_path / f"clinic={party}" / "1.parquet")
+    hidden = agreed(unit="party", adjacency="add-remove", method={"name": "moments"})
+    folder = FolderFederation(hidden, tmp_path)
+    assert folder.counts().tolist() == [3, 4, 5, 0, 0, 0]
+    blocks = dict(zip("ab", (block for _, block in folder.blocks(3)), strict=True))
+    assert blocks["a"].features.shape == (3, 5, 4)
+    assert blocks["b"].features.shape == (3, 0, 4)
+    folder.check()
 
 
 def test_a_file_that_changes_in_the_middle_ends_the_run(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ import re
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+import party_folders
 import unspoken
 from cluster_runs import (
     PARTIES,
@@ -32,15 +34,19 @@ from cluster_runs import (
     study,
     with_a,
 )
+from party_folders import DAMAGED
 from unspoken.comparison import Comparison, run_comparison
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import DataError
 from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
 from unspoken.engines.cluster.session import Cluster
+from unspoken.engines.conditions import Conditions
 from unspoken.engines.journal import Journal
 from unspoken.errors import UnspokenError
+from unspoken.methods.registry import method_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.verification import verify
 from unspoken.study import Study
@@ -147,6 +153,27 @@ def test_a_folder_is_read_where_its_parties_are(tmp_path: Path) -> None:
         frame.assign(y=rng.integers(0, 3, len(frame)).astype(str)).to_parquet(tmp_path / f"{party:03}.parquet")
     here, there = (run(on, agreed, FolderFederation(agreed, tmp_path)) for on in (local.run, engine.run))
     assert (here == there).all()
+
+
+def test_a_file_that_cannot_be_read_ends_a_run_as_it_does_here(tmp_path: Path, ray_cluster: Cluster) -> None:
+    """The same sentence, and nothing of Ray; the cluster is as good as before."""
+    for number, name in enumerate(("another type", "gone")):
+        happen, sentence = DAMAGED[name]
+        (folder := tmp_path / str(number)).mkdir()
+        federation = FolderFederation(party_folders.agreed(), party_folders.written(folder))
+        happen(folder / "00002.parquet")
+        errors = [_error_of(on, federation) for on in (local.run, engine.run)]
+        assert errors[0] == errors[1]
+        assert re.search(sentence, errors[0])
+
+
+def _error_of(on: Any, federation: FolderFederation) -> str:
+    method = method_for(party_folders.agreed())
+    with pytest.raises(DataError) as raised:
+        on(method, method.plan(), federation, Conditions())
+    assert raised.value.__cause__ is None
+    assert raised.value.__suppress_context__ or raised.value.__context__ is None
+    return str(raised.value)
 
 
 def test_a_comparison_has_a_task_for_each_run(ray_cluster: Cluster) -> None:
