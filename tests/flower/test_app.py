@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import logging
+import re
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from unspoken.engines.flower.site import read_site
 from unspoken.flower import coordinating
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +40,15 @@ def test_both_parts_are_in_the_package(flower: dict[str, Any]) -> None:
 def test_its_configuration_is_what_the_coordinator_reads(flower: dict[str, Any]) -> None:
     deadlines = {f"{name}-seconds": seconds for name, seconds in coordinating._DEADLINES.items()}
     assert flower["config"] == {"study": "", "home": "", "keys": "", "output": "", **deadlines}
+
+
+def test_what_its_page_and_ours_tell_sites_to_write_is_read(tmp_path: Path) -> None:
+    for page in (APP / "README.md", ROOT / "docs" / "flower.md"):
+        (text,) = [part for part in re.findall(r"```toml\n(.*?)```", page.read_text(), re.S) if "study = " in part]
+        (tmp_path / "site.toml").write_text(text)
+        assert read_site(tmp_path / "site.toml").data == "mine.csv"
+    told = re.findall(r"--run-config (.*)", (APP / "README.md").read_text())
+    assert [set(re.findall(r"(\S+?)=", said)) for said in told] == [{"study", "home"}] * 2
 
 
 def test_the_extra_brings_the_flower_that_the_page_speaks_of() -> None:
