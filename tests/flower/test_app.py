@@ -48,7 +48,7 @@ def test_what_its_page_and_ours_tell_sites_to_write_is_read(tmp_path: Path) -> N
         (tmp_path / "site.toml").write_text(text)
         assert read_site(tmp_path / "site.toml").data == "mine.csv"
     told = re.findall(r"--run-config (.*)", (APP / "README.md").read_text())
-    assert [set(re.findall(r"(\S+?)=", said)) for said in told] == [{"study", "home"}] * 2
+    assert [set(re.findall(r"(\w+)=", said)) for said in told] == [{"study", "home"}] * 2
 
 
 def test_the_extra_brings_the_flower_that_the_page_speaks_of() -> None:
