@@ -185,7 +185,7 @@ def test_without_a_file_it_is_the_ledger_of_whoever_runs_it(folder: Path) -> Non
         (("limit", "--dataset", "a", "--epsilon", -1), "the limit is epsilon = -1.0"),
         (("limit", "--dataset", "a", "--epsilon", 1, "--unit", "group:0"), '--unit is "group:0"'),
         (("limit", "--dataset", " ", "--epsilon", 1), "dataset is ' '"),
-        (("limit", "--data", "gone.csv", "--dataset", "a", "--epsilon", 1), "gone.csv: cannot be read"),
+        (("limit", "--data", "gone.csv", "--dataset", "a", "--epsilon", 1), "gone.csv: there is no such file"),
         (("show", "--ledger", "mine.npz"), "mine.npz: is not a ledger"),
         (("show", "--ledger", "l.sqlite", "--delta", 2), "--delta is 2.0"),
         (("show", "--ledger", "l.sqlite", "--dataset", "b"), 'has no data set "b" (it has: "heart")'),
