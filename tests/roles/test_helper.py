@@ -125,7 +125,10 @@ def test_large_messages_that_came_before_a_crash_come_again_or_the_attempt_ends(
         return
     with pytest.raises((Rejected, Aborted)):
         cast.totals()
-    assert cast.helpers[victim].receive(msgspec.msgpack.encode(Assist(b"\xff" * 16, *_planned(cast)))) == []
+    last, helper = b"\xff" * 16, cast.helpers[victim]
+    assert helper.receive(msgspec.msgpack.encode(Assist(last, *_planned(cast)))) == []
+    with pytest.raises(Rejected, match="type that this endpoint does not take"):  # It waits for nothing old.
+        helper.receive(msgspec.msgpack.encode(Carried(last, memoryview(b"damaged"))))
 
 
 def _planned(cast: Cast) -> Any:
@@ -150,6 +153,7 @@ def test_a_message_that_was_not_taken_before_the_crash_waits_for_those_that_were
     assert helper.receive(msgspec.msgpack.encode(Over(b"\0" * 16))) == []
     assert len(cast.helper(victim)._missing) == missing
     assert helper.receive(msgspec.msgpack.encode(Over(attempt))) == []
+    assert not helper._missing
     assert cast.helper(victim)._attempt is None
 
 
