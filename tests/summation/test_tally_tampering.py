@@ -289,11 +289,11 @@ def test_a_tallier_can_say_to_the_coordinator_only_what_is_due(message: messages
     vote.deliver(vote.coordinator.settle())
     before = vote.coordinator.dump()
     with pytest.raises(Rejected, match=complaint):
-        vote.coordinator.step(vote.tallier(1)._answer(message).body)
+        vote.coordinator.step(vote.tallier(1)._enveloped(message).body)
     assert vote.coordinator.dump() == before
     assert_largest(vote.count(), random_ballots().sum(axis=0))
     with pytest.raises(Rejected):
-        vote.coordinator.step(vote.tallier(1)._answer(messages.Held(5, [])).body)
+        vote.coordinator.step(vote.tallier(1)._enveloped(messages.Held(5, [])).body)
 
 
 def test_a_round_of_the_wrong_length_ends_the_vote() -> None:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from unspoken.methods.base import Total
 from unspoken.roles.totals import nothing
-from unspoken.summation.addresses import is_party
+from unspoken.summation.addresses import is_party, party_at
 from unspoken.summation.base import COORDINATOR, Coordinator, Envelope, Protocol, SignedStatement, address_of
 from unspoken.summation.record_shuffle import ShuffleCoordinator
 from unspoken.summation.shuffle_course import STAGES, Confirm
@@ -137,7 +137,7 @@ class SummingStages(Stages):
         for address in addresses:
             receivers: tuple[str, ...] = (COORDINATOR,)
             if self.stage == "vectors" and is_party(address):
-                receivers = self._protocol.recipients(int(address.removeprefix("party:")))
+                receivers = self._protocol.recipients(party_at(address))
             for receiver in receivers:
                 self._due[address, receiver] += 1
 

@@ -139,7 +139,7 @@ class Tallier(AbortableEndpoint):
         mine = Introduction(public_key(self.state.secret), commitment(self._label, self._index, self.state.seed))
         body = msgspec.msgpack.encode(mine)
         return [
-            self._answer(PeerMessage(peer, INTRODUCTION, memoryview(channel.wrap(body))))
+            self._enveloped(PeerMessage(peer, INTRODUCTION, memoryview(channel.wrap(body))))
             for peer, channel in self._introductions.items()
         ]
 
@@ -173,7 +173,7 @@ class Tallier(AbortableEndpoint):
             return []
         start, state.asked = state.asked, None
         unknown = list(state.ballots.items())[start:]
-        return [self._answer(Held(start, [(party, key, state.signatures[party]) for party, (key, _) in unknown]))]
+        return [self._enveloped(Held(start, [(party, key, state.signatures[party]) for party, (key, _) in unknown]))]
 
     def _count(self, count: Count) -> list[Envelope]:
         """Fix the list of parties to count, and begin to count when asked to. There is only one list, as the results of
@@ -191,7 +191,7 @@ class Tallier(AbortableEndpoint):
         elif state.opening:
             return [self._framed(state.opening)]
         elif state.agreed:
-            sent = [self._answer(Agreed(state.counted))]
+            sent = [self._enveloped(Agreed(state.counted))]
         state.begin = state.begin or count.begin
         return sent + self._go_on()
 
@@ -262,7 +262,7 @@ class Tallier(AbortableEndpoint):
         if not state.agreed:
             self._check_agreements()
             state.agreed = True
-            sent.append(self._answer(Agreed(state.counted)))
+            sent.append(self._enveloped(Agreed(state.counted)))
         if not state.begin:
             return sent
         if self._computation is None:
@@ -374,9 +374,9 @@ class Tallier(AbortableEndpoint):
 
     def _to_peer(self, peer: int, number: int, plain: bytes) -> Envelope:
         sealed = seal_anew(self._pair_key("seal", self._index, peer), number, plain)
-        return self._answer(PeerMessage(peer, number, memoryview(sealed)))
+        return self._enveloped(PeerMessage(peer, number, memoryview(sealed)))
 
-    def _answer(self, message: FromTallier) -> Envelope:
+    def _enveloped(self, message: FromTallier) -> Envelope:
         return self._framed(msgspec.msgpack.encode(message))
 
     def _framed(self, body: bytes) -> Envelope:
