@@ -13,6 +13,7 @@ from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from websockets.asyncio.client import connect
@@ -27,7 +28,7 @@ from unspoken.engines import local
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.network import frames, server, tls
 from unspoken.engines.network.client import Client, CoordinatorAddress
-from unspoken.engines.network.deadlines import Deadlines
+from unspoken.engines.network.deadlines import Deadlines, Events
 from unspoken.engines.network.frames import Denied, Piece, packed
 from unspoken.engines.network.presence import Presence
 from unspoken.engines.network.sign_in import ClientSignIn, SignInRefused
@@ -103,7 +104,9 @@ def test_what_ends_an_attempt_when_time_is_up_is_not_taken_for_the_end_of_the_ne
     monkeypatch.setattr(conductor, "_deadlines", Deadlines(0.0, 0.0, 0.0))
     monkeypatch.setattr(conductor, "_gather", at_once)
     monkeypatch.setattr(conductor.relay, "close_stage", closed)
-    monkeypatch.setattr(conductor.relay, "retry", lambda ended: happened.append(str(ended)) or set())
+    monkeypatch.setattr(conductor, "_is_enough", lambda: True)
+    monkeypatch.setattr(conductor.relay, "fail", lambda ended: happened.append(str(ended)))
+    monkeypatch.setattr(conductor.relay, "again", set)
     asyncio.run(conductor.run())
     assert happened == ["a share was wrong", "closed"]
 
@@ -251,7 +254,44 @@ def test_too_few_parties_end_the_study_before_it_begins(scene: tuple[str, str], 
         asyncio.run(network.server.run())
     coordinator = network.server.relay.coordinator
     coordinator.attempts.failed[coordinator.plan.sums[0].name] += 1
-    assert re.search(r"\)\. Vectors had left once .* is spent$", str(network.server._too_few()))
+    assert re.search(r"\)\. Vectors had left once .* is spent$", str(network.server._too_few(0.2)))
+
+
+def test_another_attempt_waits_until_enough_are_there(public: Path) -> None:
+    """With fewer it would come to nothing, and be spent if vectors left in it."""
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    told: list[str] = []
+    server = network.server
+    server._deadlines, server._events = Deadlines(60.0, 0.2, 0.2), Events(told.append)
+
+    async def play() -> None:
+        server.relay.start()
+        first, server._failed = server.relay.coordinator.attempt, Aborted("party:1 fell silent")
+        closing = asyncio.create_task(server._close_stage())
+        while not told:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert server.relay.coordinator.attempt == first, "another one is not begun yet"
+        server._open.update({address: Mock(spec=Presence, wake=asyncio.Event()) for address in server.relay.peers})
+        server._moved.set()
+        await asyncio.wait_for(closing, 60.0)
+        assert server.relay.coordinator.attempt > first
+
+    asyncio.run(play())
+    assert told == ["another attempt is made, for this one has ended: party:1 fell silent"]
+
+
+def test_another_attempt_for_which_too_few_come_back_is_not_made(public: Path) -> None:
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    server = network.server
+    server._deadlines = Deadlines(0.2, 0.2, 0.2)
+    server.relay.start()
+    first, server._failed = server.relay.coordinator.attempt, Aborted("party:1 fell silent")
+    with pytest.raises(
+        Aborted, match=r"^0 of 6 parties are there after 0 s, where 6 parties are needed .* no epsilon$"
+    ):
+        asyncio.run(server._close_stage())
+    assert server.relay.coordinator.attempt == first
 
 
 @pytest.mark.parametrize("limits", [{"max_size": 7}, {"max_message_size": 7, "max_fragment_size": None}])

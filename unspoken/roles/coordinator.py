@@ -186,15 +186,25 @@ class Coordinator:
 
     def retry(self, ended: Aborted) -> list[Envelope]:
         """Open another attempt at the request, after one has ended in `ended`; raises `ended` if the plan allows no
-        more.
+        more."""
+        self.fail(ended)
+        return self.again()
 
-        Attempts that ended before vectors could leave are free, up to a number (`roles.attempts`).
+    def fail(self, ended: Aborted) -> None:
+        """End the attempt under way, which has come to nothing; raises `ended` if the plan allows no other one.
+
+        Attempts that ended before vectors could leave are free, up to a number (`roles.attempts`). Until `again`,
+        nothing is asked for.
         """
         if self._stages is None:
             raise ended
         self._blame(*self._stages.blame)
         self._blame(ended.faults or dict.fromkeys(ended.blamed, str(ended)), ended.evidence)
-        self._try_again(self._stages.left, ended)
+        left, self._stages = self._stages.left, None
+        self._try_again(left, ended)
+
+    def again(self) -> list[Envelope]:
+        """Open another attempt after one that has failed."""
         return self._open(self._waiting.pop(0))
 
     def _try_again(self, left: bool, ended: Aborted) -> None:

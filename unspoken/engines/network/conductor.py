@@ -110,7 +110,7 @@ class Conductor(Generic[Way]):
             self._news("waiting", deadline)
             await self._wait(deadline if time.monotonic() >= soon else soon)
         if not self._is_enough():
-            raise self._too_few()
+            raise self._too_few(self._deadlines.join_seconds)
 
     def _is_enough(self) -> bool:
         """Whether as many are there as the plan needs; for a study that has its result, nobody is needed."""
@@ -118,15 +118,15 @@ class Conductor(Generic[Way]):
         least = coordinator.plan.trust.least_survivors
         return coordinator.is_over or (parties >= least and helpers == len(self._helpers))
 
-    def _too_few(self) -> Aborted:
-        """The end of a study that cannot begin, or go on, and what it has cost."""
+    def _too_few(self, seconds: float) -> Aborted:
+        """The end of a study that cannot begin, or go on, after so long a wait, and what it has cost."""
         coordinator, (parties, helpers) = self.relay.coordinator, self._there()
         there = f"{parties} of {len(self.relay.peers) - len(self._helpers)} parties"
         needed = f"{coordinator.plan.trust.least_survivors} parties"
         if self._helpers:
             there, needed = f"{there} and {helpers} of {len(self._helpers)} helpers", f"{needed} and all helpers"
         ended = Aborted(
-            f"{there} are there after {duration(self._deadlines.join_seconds)}, where {needed} are needed (not there: "
+            f"{there} are there after {duration(seconds)}, where {needed} are needed (not there: "
             f"{some_of(sorted(self._awaited()))})"
         )
         return given_up(coordinator.plan, coordinator.totals.participation, coordinator.attempts, ended)
@@ -148,7 +148,7 @@ class Conductor(Generic[Way]):
             await self._wait(self._deadline(began))
 
     async def _close_stage(self) -> None:
-        """Go on with those who are there; if a message has ended the attempt, with another one.
+        """Go on with those who are there; if they are too few, or a message has ended the attempt, with another one.
 
         The end of an attempt is dealt with here before the next one begins, and is never taken for the next one's.
         """
@@ -156,11 +156,32 @@ class Conductor(Generic[Way]):
             ended, self._failed = self._failed, None
             if ended is None:
                 self.watch.closes()
-                self._woken(await asyncio.to_thread(self.relay.close_stage))
-            elif isinstance(ended, Aborted):
-                self._woken(await asyncio.to_thread(self.relay.retry, ended))
-            else:
-                raise ended
+                try:
+                    self._woken(await asyncio.to_thread(self.relay.close_stage))
+                except Aborted as too_few:
+                    ended = too_few
+            if ended is not None:
+                await asyncio.to_thread(self._fail, ended)
+        if ended is not None:
+            self._events.told(f"another attempt is made, for this one has ended: {ended}")
+            await self._gather_again()
+            async with self._turn:
+                self._woken(await asyncio.to_thread(self.relay.again))
+
+    def _fail(self, ended: UnspokenError) -> None:
+        if not isinstance(ended, Aborted):
+            raise ended
+        self.relay.fail(ended)
+
+    async def _gather_again(self) -> None:
+        """Wait until as many are there as the plan needs: without them, another attempt would be spent for nothing."""
+        deadline = time.monotonic() + self._deadlines.stage_seconds
+        while not self._is_enough():
+            if time.monotonic() >= deadline:
+                self.relay.give_up()
+                raise self._too_few(self._deadlines.stage_seconds)
+            self._news("waiting", deadline)
+            await self._wait(deadline)
 
     def _deadline(self, began: float) -> float:
         """Until when a stage is waited for that has begun at a time."""

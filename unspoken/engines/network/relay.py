@@ -181,26 +181,34 @@ class Relay:
         try:
             return self.send(self.coordinator.start())
         except Aborted:
-            self.send(self.coordinator.end())
+            self.give_up()
             raise
 
     def close_stage(self) -> set[str]:
-        """Go on with those who are there; with another attempt if they are too few and the plan has one."""
+        """Go on with those who are there; `Aborted` if they are too few."""
         if self._attempt != self.coordinator.attempt:
             self._attempt, self._silent = self.coordinator.attempt, set()
         self._silent |= self.coordinator.missing
         try:
             return self.send(self.coordinator.close_stage())
         except Aborted as ended:
-            return self.retry(_naming(sorted(self._silent), ended))
+            raise _naming(sorted(self._silent), ended) from None
 
-    def retry(self, ended: Aborted) -> set[str]:
-        """Another attempt; raises what ended the last one if there is none, after everyone is told."""
+    def fail(self, ended: Aborted) -> None:
+        """End an attempt; raises what ended it if there is no other one, after everyone is told."""
         try:
-            return self.send(self.coordinator.retry(ended))
+            self.coordinator.fail(ended)
         except Aborted:
-            self.send(self.coordinator.end())
+            self.give_up()
             raise
+
+    def again(self) -> set[str]:
+        """Another attempt after one that has failed."""
+        return self.send(self.coordinator.again())
+
+    def give_up(self) -> None:
+        """Tell everyone that the study is over."""
+        self.send(self.coordinator.end())
 
 
 def _naming(missing: list[str], ended: Aborted) -> Aborted:
