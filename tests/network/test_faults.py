@@ -72,6 +72,10 @@ def test_a_coordinator_that_is_killed_after_the_release_makes_the_same_again(wor
     assert outcome_of(run) == "released"
     first, again = (program.out.content for program in (run.programs["coordinator"], run.again("coordinator")))
     assert json.loads(first)["files"] == json.loads(again)["files"]
+    for said in (json.loads(first), json.loads(again)):
+        assert len(said["signed"]) == 1 + World.parties("secagg+"), "the coordinator's result says who has signed"
+        assert said["unsigned"] == []
+        assert said["epsilon"] == said["certificate"]["happened"]["epsilon"]
     assert b"this study has ended before; its results are there" in run.programs["coordinator"].err.content
 
 

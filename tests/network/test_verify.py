@@ -74,6 +74,7 @@ def test_all_is_checked_and_all_have_signed(town: Town, tmp_path: Path) -> None:
         "stayed to the end, in 1 attempt for 1 total (epsilon counts 1)."
     ]
     assert found["study_sha256"] == town.study.digest()
+    assert found["guarantee"]["epsilon"] == 2.0
     formatted = tmp_path / "formatted.json"
     formatted.write_text(json.dumps(json.loads(Path(files[1]).read_text(encoding="utf-8")), sort_keys=True))
     shown = CliRunner().invoke(app, ["verify", str(formatted)])

@@ -67,7 +67,7 @@ def lost(error: Unreachable, account: Ledger, run: str, as_json: bool) -> NoRetu
 
 def finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledger | None = None) -> None:
     """How the study ended, and what it has cost, for people and for programs."""
-    from unspoken.report.ledger import spent_in, summary
+    from unspoken.report.ledger import spent_in, spent_line, summary
 
     content = joined.certificate
     spent = {} if account is None else {"spent": spent_in(account, joined.run)}
@@ -90,8 +90,7 @@ def finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledger
         if joined.missing:
             print(f"Missing: {joined.missing}; ask the coordinator for the certificate that has them.")
         if account is not None:
-            cost = spent["spent"]
-            print(f"Spent: epsilon = {_number(cost['epsilon'])} at delta = {cost['delta']:g} in this study.")
+            print(f"Spent: {spent_line(spent['spent'], joined.plan, content)}")
             print(f"Ledger: {summary(account)}")
     if content is None:
         print(f"unspoken: the study ended without a result: {joined.reason}", file=sys.stderr)

@@ -217,11 +217,11 @@ def serve(
     if as_json:
         happened = served.certificate["happened"]
         told = {name: happened[name] for name in ("survivors", "epsilon")}
-        told |= {"bytes": served.outcome.bytes, "files": files, **proof(served)}
-        print_json({"outcome": "released", **told})
+        told |= {"bytes": served.outcome.bytes, "files": files, **proof(served), **vars(served.signers())}
+        print_json({"outcome": "released", **told, "certificate": served.certificate})
     else:
         terminal.show_run(served.plan, served.outcome, {}, files)
-        print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.")
+        print(served.signers().count())
 
 
 @explained
@@ -310,7 +310,10 @@ def _place(address: str, option: str, least: int) -> tuple[str, int]:
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     if not colon or not port.isascii() or not port.isdigit() or not least <= int(port) < 1 << 16 or not is_host(host):
-        raise UnspokenError(f"{option} is {address!r}, but should be HOST:PORT, such as hub.example.org:8765.")
+        raise UnspokenError(
+            f"{option} is {address!r}, but should be HOST:PORT, such as hub.example.org:8765, with a port from {least} "
+            "to 65535."
+        )
     return host, int(port)
 
 

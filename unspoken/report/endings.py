@@ -53,6 +53,16 @@ class Signers:
             f"Signed by {_some(self.signed)}{f'; not by {_some(self.unsigned)}' if self.unsigned else ', who are all'}."
         )
 
+    def count(self) -> str:
+        """For the coordinator's people, who know that it has signed.
+
+        >>> Signers(["hub", "St Mary"], ["Charité"], []).count()
+        'Signed by the coordinator and 1 of 2 parties; not by Charité.'
+        """
+        parties = len(self.signed) + len(self.unsigned) - 1
+        missing = f"; not by {_some(self.unsigned)}" if self.unsigned else ""
+        return f"Signed by the coordinator and {len(self.signed) - 1:,} of {parties:,} parties{missing}."
+
     def warning(self) -> str | None:
         """What to do about signatures of another certificate, if any came."""
         if not self.misfits:
@@ -108,6 +118,10 @@ class Served(Blaming):
         return results.write(
             self.file, self.plan.study.name, with_signatures(self.certificate, self.signatures), folder
         )
+
+    def signers(self) -> Signers:
+        """Who has signed the certificate."""
+        return Signers.of(self.plan.study, self.signatures)
 
     def find(self, folder: Path) -> dict[str, str] | None:
         """The files, if they were saved there before."""

@@ -105,6 +105,24 @@ def spent_in(ledger: Ledger, run: str) -> dict[str, Any]:
     return here | {"total": _epsilon(all_runs, delta), "limit": _limit(account.limit, total)}
 
 
+def spent_line(cost: dict[str, Any], plan: Plan, certificate: dict[str, Any] | None) -> str:
+    """What a study has cost by the ledger (`spent_in`), in words, and why promise and certificate say something else,
+    if they do."""
+    epsilon, delta, promise = cost["epsilon"], cost["delta"], plan.guarantee
+    told = f"epsilon = {'infinite' if epsilon is None else f'{epsilon:.4g}'} at delta = {delta:g} in this study"
+    if cost["vectors"] < plan.attempts_in_all:
+        told += f", by {cost['vectors']:,} of the {plan.attempts_in_all:,} vectors that the promise covers"
+    if delta != promise.delta:
+        return f"{told}; the promise states epsilon at delta = {promise.delta:g}."
+    happened = certificate["happened"].get("epsilon") if certificate else None
+    if epsilon and happened and f"{happened:.4g}" != f"{epsilon:.4g}":
+        told += (
+            f"; the certificate says {happened:.4g}, by the noise of all who took part; a ledger counts on no more "
+            "noise than the promise does"
+        )
+    return f"{told}."
+
+
 def limit_sentence(limit: Limit | None, total: LedgerTotal) -> str:
     """The limit and what is left of it, in words."""
     if limit is None:

@@ -50,9 +50,11 @@ class Verified:
     """The names of those who signed: the coordinator first"""
     unsigned: list[str] = field(default_factory=list)
     """The names of parties that did not sign"""
+    guarantee: dict[str, Any] = field(default_factory=dict)
+    """The promise as numbers, computed again from the study; empty if that was not possible here"""
 
     def to_json(self) -> dict[str, Any]:
-        names = ("study", "study_sha256", "statement", "checked", "unchecked", "signed", "unsigned")
+        names = ("study", "study_sha256", "statement", "guarantee", "checked", "unchecked", "signed", "unsigned")
         return {"certificate": self.source, "simulation": self.is_simulation} | {
             name: getattr(self, name) for name in names
         }
@@ -183,6 +185,7 @@ def _check_promise(found: _Certificate, agreed: Study, done: Verified) -> None:
         said, should = (shown(text[max(0, place - 20) :]) for text in (done.statement, wanted))
         found.wrong(f'"statement" has {said}, but its study promises {should}{_versions(found)}')
     _check_told(found, plan)
+    done.guarantee = plan.guarantee.to_json()
     done.checked.append("It promises what its study makes of it: epsilon, delta, noise, and the statement in words.")
     done.unchecked.append(f"Who took part, and in how many attempts: {_word(found, plan)}")
 

@@ -75,7 +75,18 @@ def serve(
         server = Server(coordinator, ready.identity, ready.roster, deadlines or Deadlines(), events)
         if coordinator.log.closed:
             return served_before(server, ready.roster, ready.identity)
+        if coordinator.has_begun:
+            events.told(_resumed(coordinator))
         return asyncio.run(_serve(server, ready, entrance, door, events))
+
+
+def _resumed(coordinator: Coordinator) -> str:
+    """How far a study had come when its coordinator was stopped, for people."""
+    made = sum(map(len, coordinator.totals.participation.values()))
+    planned = sum(each.count for each in coordinator.plan.sums)
+    failed = sum(coordinator.attempts.failed.values())
+    spent = f", and {failed:,} more attempt{'' if failed == 1 else 's'} spent" if failed else ""
+    return f"this study was begun before, and goes on: {made:,} of {planned:,} totals are made{spent}"
 
 
 @contextmanager

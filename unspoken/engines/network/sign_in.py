@@ -23,6 +23,8 @@ from unspoken.summation.keys import Identity, is_signed
 
 NONCE_BYTES = 32
 PROCESS_BYTES = 16
+_DIGITS = 16
+"""As many of a study's digest are shown, here and by `unspoken roster`"""
 
 
 class SignInRefused(UnspokenError):
@@ -113,7 +115,11 @@ class ClientSignIn:
     def proof(self, challenge: Challenge, expects: tuple[int, int]) -> Proof:
         """The answer to the challenge; `SignInRefused` if this is not the coordinator of this study."""
         if not hmac.compare_digest(challenge.study.encode(), self._study.encode()):
-            raise OtherServer("the coordinator serves another study, or another version of it; compare the files.")
+            raise OtherServer(
+                "the coordinator serves another study, or another version of it: its file's digest begins with "
+                f"{printable(challenge.study[:_DIGITS], _DIGITS)}, and yours with {self._study[:_DIGITS]}; compare the "
+                "files (`unspoken roster STUDY` shows the digest)."
+            )
         if len(challenge.nonce) != NONCE_BYTES:
             raise SignInRefused("the coordinator's challenge is malformed.")
         self._theirs = challenge.nonce
