@@ -94,6 +94,6 @@ def test_a_study_across_machines_says_how_to_go_on(
     told = "unspoken: interrupted; the same command goes on where it was; "
     kept = {
         "serve": "an attempt under way is given up, and is spent if vectors may have left.",
-        "join": "the ledger keeps what was charged.",
+        "join": "of this study nothing is spent.",
     }
     assert told + kept[command] in said.stderr

@@ -56,13 +56,25 @@ def lost(error: Unreachable, account: Ledger, run: str, as_json: bool) -> NoRetu
     from unspoken.report.ledger import spent_in
 
     cost = spent_in(account, run)
-    vectors = "1 vector has" if cost["vectors"] == 1 else f"{cost['vectors']} vectors have"
-    spent = f"{vectors} left, at epsilon = {_number(cost['epsilon'])} and delta = {cost['delta']:g}; the ledger has it"
-    reason = f"{error} Of this study {spent if cost['vectors'] else 'nothing is spent'}."
+    reason = f"{error} Of this study {_gone(cost)}."
     print(f"unspoken: {reason}", file=sys.stderr)
     if as_json:
         print_json({"outcome": "aborted", "reason": reason, "survivors": 0, "files": {}, "spent": cost})
     raise typer.Exit(error.exit_status)
+
+
+def spent_so_far(account: Ledger, run: str) -> str:
+    """What a study has cost whose participant is stopped, in words."""
+    from unspoken.report.ledger import spent_in
+
+    return f"of this study {_gone(spent_in(account, run))}"
+
+
+def _gone(cost: dict[str, Any]) -> str:
+    if not cost["vectors"]:
+        return "nothing is spent"
+    vectors = "1 vector has" if cost["vectors"] == 1 else f"{cost['vectors']} vectors have"
+    return f"{vectors} left, at epsilon = {_number(cost['epsilon'])} and delta = {cost['delta']:g}; the ledger has it"
 
 
 def finish(joined: Joined, files: dict[str, str], as_json: bool, account: Ledger | None = None) -> None:

@@ -13,7 +13,7 @@ import typer
 
 from unspoken import writing
 from unspoken.cli.consent import PolicyFile, ask, policy_for
-from unspoken.cli.endings import checked_by, finish, kept_evidence, lost, print_refused, proof
+from unspoken.cli.endings import checked_by, finish, kept_evidence, lost, print_refused, proof, spent_so_far
 from unspoken.cli.ledger import Dataset, LedgerFile, ledger_for
 from unspoken.cli.program import AsJson, StudyFile, explained, leaving, print_json, remark
 from unspoken.defaults import GRACE_SECONDS, JOIN_SECONDS, PATIENCE, STAGE_SECONDS
@@ -260,7 +260,8 @@ def join(
     try:
         ready = ready.charged_to(account)
         ask(ready.plan, ready.seat, account, rules=rules, yes=yes, as_json=as_json)
-        with _told(study, as_json) as told, leaving(lambda: f"{_GOES_ON}; the ledger keeps what was charged"):
+        run = run_name(ready.plan, ready.identity)
+        with _told(study, as_json) as told, leaving(lambda: f"{_GOES_ON}; {spent_so_far(account, run)}"):
             joined = ready.join(where, told=told, patience=patience)
     except Unreachable as error:
         lost(error, account, run_name(ready.plan, ready.identity), as_json)

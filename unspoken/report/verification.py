@@ -301,5 +301,7 @@ def _check_model(found: _Certificate, model: Path | None, done: Verified) -> Non
     except OSError as error:
         raise CertificateError(f"{model}: cannot be read ({error.strerror}); name the {kind}'s file.") from None
     if digest != (stated := found.text(f"{kind}_sha256")):
-        found.wrong(f'"{kind}_sha256" is {stated:.64}, but {model} has {digest}: it is another file; name the right')
+        found.wrong(
+            f'"{kind}_sha256" is {stated:.64}, but {model} has {digest}: it is another file; name the right one'
+        )
     done.checked.append(f"{model} is its {kind}, byte for byte.")
