@@ -2,9 +2,10 @@
 
 Each party advertises two X25519 keys for the sum and the neighbours that it chose, signed by its identity in the
 roster. The coordinator introduces each party to the neighbours that it chose and to those that chose it. A party checks
-the signatures against the roster, and that it is given the neighbours that it chose. That the others really chose it is
-only the coordinator's word. A lie about this spoils the total but weakens nobody's protection, which rests on a party's
-own choice alone (see `graph.exposure`).
+the signatures against the roster, and that it is given the neighbours that it chose. That the others really chose it,
+and that no more did, is only the coordinator's word. By a lie about this it can leave a survivor out of the total that
+no other honest party chose: noise is sized for that (`Degree.unseen`). Otherwise the lie spoils the total. It weakens
+nobody's masks, which rest on a party's own choice alone (see `graph.exposure`).
 """
 
 from __future__ import annotations
