@@ -180,8 +180,9 @@ def test_when_a_tallier_dies_there_are_no_winners_and_it_is_named(talliers: int,
     vote.deliver(vote.coordinator.settle())
     if turn == 0:
         assert vote.coordinator.waiting_for == [address(index)]
-        with pytest.raises(Aborted, match="no list of ballots came from"):
+        with pytest.raises(Aborted, match=f"^no list of ballots came from {address(index)}; nothing") as ended:
             vote.coordinator.finish()
+        assert list(ended.value.blamed) == [address(index)], "the others only wait for it"
         return
     assert vote.coordinator.waiting_for == []
     vote.deliver(vote.coordinator.finish())

@@ -183,9 +183,9 @@ class TallyCoordinator(Coordinator):
         state = self.state
         if not state.counting:
             if missing := [address(tallier) for tallier in self._talliers if tallier not in state.held]:
-                raise Aborted(
-                    f"no list of ballots came from {', '.join(missing)}; nothing was revealed", tuple(missing)
-                )
+                # Others may only lack what the silent one did not send them: these are not to blame.
+                silent = self.waiting_for or missing
+                raise Aborted(f"no list of ballots came from {', '.join(silent)}; nothing was revealed", tuple(silent))
             try:
                 check_survivors(int(state.settled.sum()), self._session)
             except Aborted as error:
