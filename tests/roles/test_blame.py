@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cast import Cast
+from cast import Cast, study_of
 from small_studies import small
 from unspoken.engines.actors import Vanishing
 from unspoken.roles.evidence import convicted
@@ -83,3 +83,14 @@ def test_statements_of_another_study_or_by_others_are_rejected(public: Path) -> 
         convicted(cast.plan, other.roster, cast.coordinator.evidence)
     with pytest.raises(Rejected, match="not about a sum of this study"):
         convicted(cast.plan, cast.roster, [SignedStatement("party:3", b"share/", b"")])
+
+
+def test_a_liar_that_ends_attempts_without_end_fills_no_memory(public: Path) -> None:
+    """Of evidence the first statements are kept, each once, and no more than so many."""
+    party = Cast(study_of(public, "turns", "compute-nodes")).parties["party:0"]
+    signed = [SignedStatement("coordinator", bytes([number]), b"") for number in range(100)]
+    for each in signed:
+        for _ in range(2):
+            party._blame(Aborted("it lies", ("coordinator",), (each,)))
+    assert party.evidence == tuple(signed[:64])
+    assert party.blamed == {"coordinator": "it lies"}
