@@ -125,10 +125,7 @@ def test_large_messages_that_came_before_a_crash_come_again_or_the_attempt_ends(
         return
     with pytest.raises((Rejected, Aborted)):
         cast.totals()
-    last, helper = b"\xff" * 16, cast.helpers[victim]
-    assert helper.receive(msgspec.msgpack.encode(Assist(last, *_planned(cast)))) == []
-    with pytest.raises(Rejected, match="type that this endpoint does not take"):  # It waits for nothing old.
-        helper.receive(msgspec.msgpack.encode(Carried(last, memoryview(b"damaged"))))
+    assert cast.helpers[victim].receive(msgspec.msgpack.encode(Assist(b"\xff" * 16, *_planned(cast)))) == []
 
 
 def _planned(cast: Cast) -> Any:
@@ -155,6 +152,20 @@ def test_a_message_that_was_not_taken_before_the_crash_waits_for_those_that_were
     assert helper.receive(msgspec.msgpack.encode(Over(attempt))) == []
     assert not helper._missing
     assert cast.helper(victim)._attempt is None
+
+
+def test_a_new_attempt_waits_for_nothing_that_came_before_a_crash(
+    public: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "LARGE", 0)
+    cast = Cast(study_of(public, "turns", "compute-nodes"))
+    victim, attempt = cast.plan.helper_addresses[0], b"\xff" * 16
+    cast.run_until(victim, lambda envelopes: envelopes)
+    helper = cast.helper(victim)
+    assert helper._missing
+    assert helper.receive(msgspec.msgpack.encode(Assist(attempt, *_planned(cast)))) == []
+    with pytest.raises(Rejected, match="type that this endpoint does not take"):
+        helper.receive(msgspec.msgpack.encode(Carried(attempt, memoryview(b"damaged"))))
 
 
 def test_an_error_while_messages_are_taken_again_leaves_nothing_half_done(
