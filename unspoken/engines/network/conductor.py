@@ -165,7 +165,7 @@ class Conductor(Generic[Way]):
         if ended is not None:
             self._events.told(f"another attempt is made, for this one has ended: {ended}")
             await self._gather_again()
-            async with self._turn:
+            async with self._lock:
                 self._woken(await asyncio.to_thread(self.relay.again))
 
     def _fail(self, ended: UnspokenError) -> None:
