@@ -16,10 +16,11 @@ from disks import Folder
 from unspoken.methods.parameters import Refused
 from unspoken.roles import store
 from unspoken.roles.file_store import Disk
-from unspoken.roles.messages import Assist, Carried, Over
+from unspoken.roles.messages import Assist, Carried, Over, carried
 from unspoken.summation.base import Aborted, Rejected
 from unspoken.summation.compute_node import ComputeNode
 from unspoken.summation.keys import WRAPPING_BYTES
+from unspoken.summation.node_messages import Roll
 
 SCENES = [("turns", "compute-nodes"), ("messages", "compute-nodes"), ("votes", "tally")]
 SCENE = pytest.mark.parametrize(("kind", "protocol"), SCENES)
@@ -256,3 +257,18 @@ def test_a_node_waits_for_its_disk_only_where_something_leaves_that_depends_on_i
     for said, synced in found:
         most[said] = max(most.get(said, 0), synced)
     assert most == {"": 1, "nodes/held": 3, "nodes/folded": 2, "nodes/agreed": 3, "nodes/part": 0}
+
+
+def test_a_sender_of_many_messages_does_not_fill_the_disk(public: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After so many messages a snapshot takes their place."""
+    monkeypatch.setattr(store, "MOST_MESSAGES", 20)
+    cast = Cast(study_of(public, "turns", "compute-nodes"))
+    victim, records = cast.plan.helper_addresses[0], list[int]()
+    cast.run_until(victim, lambda envelopes: envelopes)
+    nodes: Any = cast.coordinator._stages.endpoint  # type: ignore[union-attr]
+    for _ in range(50):
+        (asked,) = carried([nodes._to(0, Roll())], cast.coordinator.attempt)
+        assert cast.helpers[victim].receive(asked.body)
+        records.append(len(cast.kept(victim)))
+    assert max(records) == 21
+    assert records.count(1) >= 2
