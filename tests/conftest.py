@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         # Random records fit no study. Where it matters what a holder is told, a test asks for the warning.
         item.add_marker(pytest.mark.filterwarnings("ignore::unspoken.errors.DataWarning"))
         by_hypothesis = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
-        if by_hypothesis or {"runs", "seeds", "only_with_soak"} & set(getattr(item, "fixturenames", ())):
+        if by_hypothesis or {"runs", "seeds"} & set(getattr(item, "fixturenames", ())):
             item.add_marker("soak")
 
 
@@ -96,13 +96,6 @@ def seeds(request: pytest.FixtureRequest) -> Callable[[int, int], range]:
     """Of random runs: `seeds(20, 100)` is 0 … 19, 0 … 99 with --soak, and 0 … 999 with --soak-times 10 as well."""
     soak, times = (request.config.getoption(option) for option in ("--soak", "--soak-times"))
     return lambda few, many: range(many * times if soak else few)
-
-
-@pytest.fixture
-def only_with_soak(request: pytest.FixtureRequest) -> None:
-    """For what takes long and compares accuracy or speed, rather than what is right."""
-    if not request.config.getoption("--soak"):
-        pytest.skip("runs with --soak")
 
 
 @pytest.fixture

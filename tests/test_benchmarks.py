@@ -90,7 +90,7 @@ def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None
     assert made["speed"][0]["measured"] > 1.0
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:
     result = run_apart("helmet.million", "--parties", "10000")
     assert claims(result)["flat"][0]["holds"], result["resident_mb"]
@@ -98,7 +98,7 @@ def test_memory_does_not_grow_with_the_number_of_parties() -> None:
     assert result["accuracy"] > 0.7
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written(tmp_path: Path) -> None:
     numbers = str(tmp_path / "numbers.json")
     made = claims(run("helmet.convergence", "--results", numbers))
@@ -109,7 +109,7 @@ def test_blind_averaging_converges_as_one_over_the_steps_and_the_plot_is_written
     assert has_pictures(tmp_path, "convergence")
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
     # A run has a standard deviation of 3 points, so 10 below the mean of three fails by chance less often than 1e-6.
     result = run("helmet.accuracy")
@@ -117,7 +117,7 @@ def test_accuracy_at_a_moderate_epsilon_is_near_the_listed_one() -> None:
     assert {row["unit"] for row in result["digits"]["rows"]} == {"record", "party"}
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_the_figures_of_dp_helmet_are_measured_and_drawn(tmp_path: Path) -> None:
     # Two runs each: 8 points lost from one party to 20, with a standard deviation of 3, so that 28 are never lost.
     result = run_and_write("helmet", tmp_path)
@@ -175,7 +175,7 @@ def test_the_figures_of_linear_models_are_what_committed_numbers_say() -> None:
             assert shown[f"`helmet`, {words}{more}"] == [f"{each['accuracy']:.1f}" for each in found]
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_exchanges_and_studies_across_processes_are_measured() -> None:
     result = run_apart("network.speed")
     assert claims(result)["resumes"][0]["holds"], result["large"]
@@ -184,7 +184,7 @@ def test_exchanges_and_studies_across_processes_are_measured() -> None:
     assert result["overhead"]["over_local"] > 0.0
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_the_secure_sum_is_measured_and_its_uploads_are_small(tmp_path: Path) -> None:
     result = run("secure_sum.speed")
     found = claims(result)
@@ -214,7 +214,7 @@ def test_engines_have_the_same_totals_and_are_timed() -> None:
     assert result["larger"]["data_mb"] > 0.0
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_moments_learn_without_tuning_and_more_epsilon_does_not_hurt() -> None:
     # Goals have room for two standard errors of three runs, which is more than the rule needs but in one of 20 runs.
     found = claims(run("moments.accuracy"))
@@ -222,7 +222,7 @@ def test_moments_learn_without_tuning_and_more_epsilon_does_not_hurt() -> None:
     assert found["monotone"][0]["holds"], found
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_where_noise_is_warned_of_models_are_little_better_than_a_constant() -> None:
     assert all(each["holds"] for each in claims(run("moments.noise"))["warned"])
 
@@ -248,7 +248,7 @@ def test_on_no_data_set_of_the_page_do_public_records_hurt_beyond_chance() -> No
     assert [claim for claim in made["harmless"] if not claim["holds"]] == []
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_public_records_help_where_noise_is_large() -> None:
     # Three runs gain 2 points with moments, with a standard deviation of 1.1: too little to tell. So 15 of them.
     made = claims(run("public.accuracy", "--repeats", "15"))
@@ -284,7 +284,7 @@ CAPE_PICTURES = (
 )
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_cape_beats_independent_noise_and_its_figures_are_written(
     tmp_path: Path, runs: Callable[[int, int], int]
 ) -> None:
@@ -306,7 +306,7 @@ def test_cape_beats_independent_noise_and_its_figures_are_written(
 CROSS_SILO = ("sampling", "accuracy", "nodes", "projection", "samplings", "larger", "pairs")
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
     result = run("cross_silo.speed")
     found = claims(result)
@@ -316,7 +316,7 @@ def test_cross_silo_training_is_timed_in_all_of_its_parts() -> None:
     assert len(found["opacus"]) == 6
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_path: Path) -> None:
     # On digits at ε = 0.5, two runs each: 34 points ahead of local privacy with a standard deviation of 7, so that less
     # than 3 fails by chance less often than 1e-5.
@@ -343,7 +343,7 @@ def test_votes_and_neighbours_are_timed() -> None:
     assert all(claim["measured"] > 0.0 for claim in found["neighbours"])
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_votes_beat_private_averages_and_the_tables_are_written(tmp_path: Path) -> None:
     # On digits with 20 parties, two runs each: 5 points ahead of fedavg, with a standard deviation of about 5, so that
     # 20 behind it fails by chance less often than 1e-6.

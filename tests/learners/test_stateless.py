@@ -187,7 +187,7 @@ def test_buffers_are_released_as_they_were_before_training(method: str, kind: ty
     buffers_are_released_as_they_were(method, kind, tmp_path)
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 @pytest.mark.parametrize(("method", "kind"), [way for way in EVERY_WAY if way not in TELLING])
 def test_buffers_are_released_as_they_were_by_all_other_ways_to_train(
     method: str, kind: type[nn.Module], tmp_path: Path

@@ -105,7 +105,8 @@ def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     return features[:1500], labels[:1500], features[1500:], labels[1500:]
 
 
-@pytest.mark.usefixtures("only_with_soak", "seeded")
+@pytest.mark.long
+@pytest.mark.usefixtures("seeded")
 def test_it_is_as_accurate_as_opacus() -> None:
     """The same model, σ, clip, rate, rounds and step size, three runs each.
 

@@ -66,7 +66,7 @@ def test_the_certified_solver_reaches_its_tolerance_for_records_that_are_hard(
     reaches_its_tolerance(loss, norm, regularization, monkeypatch)
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 @pytest.mark.parametrize(("norm", "regularization"), [(1.0, 1e-3), (1e3, 1e-6), (1e3, 1e-3), (1e3, 0.1), (1e6, 1e-3)])
 @EACH_LOSS
 def test_the_certified_solver_reaches_its_tolerance_between_the_extremes(

@@ -313,7 +313,8 @@ def accuracies(name: str, options: dict[str, Any], runs: int, **privacy: Any) ->
     return found
 
 
-@pytest.mark.usefixtures("only_with_soak", "seeded")
+@pytest.mark.long
+@pytest.mark.usefixtures("seeded")
 def test_at_the_same_epsilon_it_is_as_good_as_a_curator_and_far_better_than_local_noise() -> None:
     """ε = 2, twenty parties, six runs each. On average within 0.25 of central, 0.05 above local, and below none.
 

@@ -112,7 +112,7 @@ def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_pat
         unspoken.simulate({**in_the_open, "method": {"name": "helmet"}}, *records, private_analysis=True)
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_a_student_learns_more_when_labels_spread_to_public_records_nearby(tmp_path: Path) -> None:
     """The same noisy winners of 60 queries, and 240 public records that were not asked about.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,7 +37,7 @@ def played(world: World, fault: Fault) -> Run:
     return run
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scene", "vectors"), [("secagg+", 1), ("nodes", 2), ("votes", 1), ("messages", 2), ("silo", 20)]
 )
@@ -94,13 +94,12 @@ def test_a_party_whose_disk_is_full_leaves_and_may_come_back(world: World) -> No
     assert outcome_of(run) == "released"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_breaks_the_study_ends_by_name_and_no_spend_is_missed(
-    part: int, world: World, runs: Callable[[int, int], int]
-) -> None:
+def test_whatever_breaks_the_study_ends_by_name_and_no_spend_is_missed(part: int, world: World) -> None:
     first, count = int(os.environ.get("UNSPOKEN_FAULT_SEED", "0")), int(os.environ.get("UNSPOKEN_FAULT_RUNS", "30"))
     ends = Counter[str]()
-    for seed in range(first + part, first + runs(0, count), PARTS):
+    for seed in range(first + part, first + count, PARTS):
         run = Run(world, seed)
         run.play()
         check(run)

@@ -106,7 +106,7 @@ def test_keys_and_cards_become_a_roster(sites: Sites, monkeypatch: pytest.Monkey
     assert [study.roster.name_of(key) for key in study.roster.parties] == list(NAMES)
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["secagg+", "compute-nodes"])
 def test_a_study_runs_from_serve_to_a_certificate_that_all_have_signed(protocol: str, sites: Sites) -> None:
     prepare(sites, protocol)

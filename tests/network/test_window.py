@@ -215,7 +215,7 @@ def test_a_port_that_is_taken_is_told_in_one_sentence() -> None:
         Door("no.such.host.invalid", 1, 3)
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 @pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium")
 @pytest.mark.parametrize("encrypted", [True, False])
 def test_a_browser_shows_the_page(encrypted: bool, public: Path, tmp_path: Path) -> None:

@@ -221,7 +221,7 @@ def _receive(facts: Any, plan: Plan, place: Folder, ask: bytes, point: str) -> N
     os._exit(0)
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_a_party_that_is_killed_at_any_point_has_charged_its_vector_once(public: Path) -> None:
     root = Path(__file__).parent.parent
     (public.parent / "killed").mkdir()

@@ -185,7 +185,7 @@ def test_a_party_that_begins_twice_announces_the_same_key() -> None:
         run.parties[0].step(b"")
 
 
-@pytest.mark.usefixtures("only_with_soak")
+@pytest.mark.long
 def test_ten_parties_with_a_hundred_tokens_each_take_seconds() -> None:
     """Seen: 1 to 2 processor seconds."""
     started = time.process_time()
