@@ -11,13 +11,13 @@ import msgspec
 import pytest
 
 from cast import Cast, study_of
-from small_studies import public_file
+from small_studies import public_file, small
 from unspoken.engines.network.client import Client, CoordinatorAddress, Told
 from unspoken.engines.network.frames import Done
 from unspoken.engines.network.link import Arrived, Link
 from unspoken.engines.network.relay import Peer, Relay
 from unspoken.roles.messages import Ask, Assist, Carried, Over
-from unspoken.summation.base import Rejected
+from unspoken.summation.base import Aborted, Rejected
 
 
 def ask(turn: int) -> bytes:
@@ -133,6 +133,32 @@ def test_participants_neither_begin_nor_end_an_attempt_of_others_nor_speak_from_
         relay.arrived("party:0", Arrived(0, "party:1", carried(0, b"keys")))
     assert not any(peer.kept for peer in relay.peers.values())
     assert relay.arrived("party:0", Arrived(0, helper, carried(0, b"a vector"))) == {helper}
+
+
+def test_a_vector_of_an_attempt_that_is_over_does_not_stand_for_one_of_the_next(tmp_path: Path) -> None:
+    """A party that comes back sends again what it had not got rid of."""
+    study = small(public_file(tmp_path), "helmet", "classification", summation="compute-nodes", attempts=2)
+    cast = Cast(study)
+    relay = Relay(cast.coordinator, [*cast.parties, *cast.helpers])
+    relay.start()
+    while relay.coordinator.stage != "vectors":
+        relay.close_stage()
+    old, waited_for = relay.coordinator.attempt, relay.coordinator.missing
+    assert "party:0" in waited_for
+    relay.fail(Aborted("two parties were lost"))
+    relay.again()
+    while relay.coordinator.stage != "vectors":
+        relay.close_stage()
+
+    def sent_to_all_nodes(attempt: bytes) -> None:
+        body = msgspec.msgpack.encode(Carried(attempt, memoryview(b"a vector")))
+        for helper in cast.helpers:
+            relay.arrived("party:0", Arrived(0, helper, body))
+
+    sent_to_all_nodes(old)
+    assert relay.coordinator.missing == waited_for
+    sent_to_all_nodes(relay.coordinator.attempt)
+    assert relay.coordinator.missing == waited_for - {"party:0"}
 
 
 def test_a_role_hears_of_no_request_that_another_participant_has_sent() -> None:

@@ -98,7 +98,7 @@ class Restarted(Cast):
                 if request not in ("ZeroSum", "Cancel", "Tokens"):
                     self.sent.setdefault(self.coordinator.attempt, set()).add(to)
             if to != "coordinator":
-                self.coordinator.passed(sender, to)
+                self.coordinator.passed(sender, to, body)
 
     def go(self) -> int:
         """To the end, however often it is stopped; the number of times that it was."""

@@ -134,7 +134,8 @@ class Actors:
             with suppress(Rejected):
                 self.send(self.step(to, body, gone, sender), to)
             if to != COORDINATOR:
-                self.coordinator.passed(sender, to)
+                with suppress(Rejected):
+                    self.coordinator.passed(sender, to, body)
         raise RuntimeError("There is no end of messages.")
 
     def step(self, to: str, body: bytes, gone: Vanishing, sender: str) -> list[Envelope]:

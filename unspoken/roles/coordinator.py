@@ -35,7 +35,7 @@ from unspoken.methods.releases import Release
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import AttemptCounts, given_up, next_attempt
 from unspoken.roles.coordinator_log import CoordinatorLog
-from unspoken.roles.messages import Carried, Over, ask_for, assist_with, carried, unpacked
+from unspoken.roles.messages import Carried, Over, ask_for, assist_with, attempt_of, carried, unpacked
 from unspoken.roles.planned_requests import largest_message, largest_of_study, protocol_for
 from unspoken.roles.stages import ShufflingStages, Stage, Stages, SummingStages
 from unspoken.roles.store import Store
@@ -144,9 +144,12 @@ class Coordinator:
         under way."""
         return self._largest_ever
 
-    def passed(self, sender: str, to: str) -> None:
-        """Note that the engine carried a message from a party to a helper; `complete` needs to know."""
-        if self._stages is not None:
+    def passed(self, sender: str, to: str, body: bytes) -> None:
+        """Note that the engine carried a message from a party to a helper; `complete` needs to know.
+
+        Who comes back may still send a vector of an attempt that is over: it does not stand for the next one.
+        """
+        if self._stages is not None and attempt_of(body) == self._attempt:
             self._stages.passed(sender, to)
 
     @property

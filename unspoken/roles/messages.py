@@ -70,6 +70,9 @@ class Over(Message, frozen=True, tag="role/over"):
     attempt: bytes
 
 
+_ANY = Ask | Assist | Carried | Over
+
+
 def kind_of(request: Request) -> Kind:
     """The name of a request's kind in messages; `ValueError` if parties do not answer such requests."""
     for kind, made in _REQUESTS.items():
@@ -156,19 +159,25 @@ def carried(envelopes: list[Envelope], attempt: bytes) -> list[Envelope]:
 
 def is_carried(body: bytes) -> bool:
     """Whether a message belongs to an attempt under way, rather than beginning or ending one."""
-    return isinstance(decode(body, Ask | Assist | Carried | Over), Carried)
+    return isinstance(decode(body, _ANY), Carried)
 
 
 def is_over(body: bytes) -> bool:
     """Whether a message ends an attempt."""
-    return isinstance(decode(body, Ask | Assist | Carried | Over), Over)
+    return isinstance(decode(body, _ANY), Over)
+
+
+def attempt_of(body: bytes) -> bytes:
+    """The attempt that a message belongs to."""
+    attempt: bytes = decode(body, _ANY).attempt
+    return attempt
 
 
 def unpacked(incoming: bytes, kind: type[Message] | object, largest: int) -> Message:
     """A message of this kind, or `Rejected`."""
     if len(incoming) > largest:
         raise Rejected(f"a message of {len(incoming):,} bytes came where {largest:,} are the most")
-    message: Ask | Assist | Carried | Over = decode(incoming, kind)
+    message: _ANY = decode(incoming, kind)
     if len(message.attempt) != ATTEMPT_BYTES:
         raise Rejected(f"an attempt of {len(message.attempt)} bytes came where {ATTEMPT_BYTES} were due")
     if isinstance(message, Carried) and not len(message.body):

@@ -154,7 +154,7 @@ class Relay:
                 self.peers[to].put(sender, body)
                 touched.add(to)
                 if sender != COORDINATOR:
-                    self.coordinator.passed(sender, to)
+                    self.coordinator.passed(sender, to, body)
             else:
                 raise Rejected(f"a message came for {to}, which does not take part")
         return touched
