@@ -178,7 +178,8 @@ class Conductor(Generic[Way]):
         deadline = time.monotonic() + self._deadlines.stage_seconds
         while not self._is_enough():
             if time.monotonic() >= deadline:
-                self.relay.give_up()
+                async with self._lock:
+                    await asyncio.to_thread(self.relay.give_up)
                 raise self._too_few(self._deadlines.stage_seconds)
             self._news("waiting", deadline)
             await self._wait(deadline)
