@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import ssl
 import threading
@@ -104,7 +105,7 @@ def test_what_ends_an_attempt_when_time_is_up_is_not_taken_for_the_end_of_the_ne
     monkeypatch.setattr(conductor, "_deadlines", Deadlines(0.0, 0.0, 0.0))
     monkeypatch.setattr(conductor, "_gather", at_once)
     monkeypatch.setattr(conductor.relay, "close_stage", closed)
-    monkeypatch.setattr(conductor, "_is_enough", lambda: True)
+    monkeypatch.setattr(conductor, "_is_enough", lambda *hoped_for: True)
     monkeypatch.setattr(conductor.relay, "fail", lambda ended: happened.append(str(ended)))
     monkeypatch.setattr(conductor.relay, "again", set)
     asyncio.run(conductor.run())
@@ -292,6 +293,16 @@ def test_another_attempt_for_which_too_few_come_back_is_not_made(public: Path) -
     ):
         asyncio.run(server._close_stage())
     assert server.relay.coordinator.attempt == first
+
+
+def test_who_has_said_that_it_leaves_is_not_waited_for(public: Path) -> None:
+    network, _ = made(study_of(public, "turns", "secagg+"))
+    server = network.server
+    server._deadlines = Deadlines(600.0, 0.2, 0.2)
+    server.relay.start()
+    server._gone["party:1"], server._failed = -math.inf, Aborted("party:1 left")
+    with pytest.raises(Aborted, match=r"^0 of 6 parties are there after 0 s, where 6 parties are needed"):
+        asyncio.run(asyncio.wait_for(server._close_stage(), 60.0))
 
 
 @pytest.mark.parametrize("limits", [{"max_size": 7}, {"max_message_size": 7, "max_fragment_size": None}])

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -112,15 +112,15 @@ class Conductor(Generic[Way]):
         if not self._is_enough():
             raise self._too_few(self._deadlines.join_seconds)
 
-    def _is_enough(self) -> bool:
-        """Whether as many are there as the plan needs; for a study that has its result, nobody is needed."""
-        coordinator, (parties, helpers) = self.relay.coordinator, self._there()
+    def _is_enough(self, hoped_for: Collection[str] = ()) -> bool:
+        """Whether as many are there, or hoped for, as the plan needs; a study that has its result needs nobody."""
+        coordinator, (parties, helpers) = self.relay.coordinator, _counted({*self._open, *hoped_for})
         least = coordinator.plan.trust.least_survivors
         return coordinator.is_over or (parties >= least and helpers == len(self._helpers))
 
     def _too_few(self, seconds: float) -> Aborted:
         """The end of a study that cannot begin, or go on, after so long a wait, and what it has cost."""
-        coordinator, (parties, helpers) = self.relay.coordinator, self._there()
+        coordinator, (parties, helpers) = self.relay.coordinator, _counted(self._open)
         there = f"{parties} of {len(self.relay.peers) - len(self._helpers)} parties"
         needed = f"{coordinator.plan.trust.least_survivors} parties"
         if self._helpers:
@@ -130,11 +130,6 @@ class Conductor(Generic[Way]):
             f"{some_of(sorted(self._awaited()))})"
         )
         return given_up(coordinator.plan, coordinator.totals.participation, coordinator.attempts, ended)
-
-    def _there(self) -> tuple[int, int]:
-        """The numbers of parties and of helpers that are connected."""
-        parties = sum(address.startswith("party:") for address in self._open)
-        return parties, len(self._open) - parties
 
     def _awaited(self) -> set[str]:
         """Who is not there, and has not said its last word either."""
@@ -174,13 +169,16 @@ class Conductor(Generic[Way]):
         self.relay.fail(ended)
 
     async def _gather_again(self) -> None:
-        """Wait until as many are there as the plan needs: without them, another attempt would be spent for nothing."""
-        deadline = time.monotonic() + self._deadlines.stage_seconds
+        """Wait until as many are there as the plan needs: without them, another attempt would be spent for nothing.
+        Who has said that it leaves is not waited for."""
+        began = time.monotonic()
+        deadline = began + self._deadlines.stage_seconds
         while not self._is_enough():
-            if time.monotonic() >= deadline:
+            coming = {address for address in self._awaited() if self._gone.get(address) != -math.inf}
+            if time.monotonic() >= deadline or not self._is_enough(coming):
                 async with self._lock:
                     await asyncio.to_thread(self.relay.give_up)
-                raise self._too_few(self._deadlines.stage_seconds)
+                raise self._too_few(time.monotonic() - began)
             self._news("waiting", deadline)
             await self._wait(deadline)
 
@@ -279,3 +277,9 @@ class Conductor(Generic[Way]):
         except UnspokenError as ended:
             self._failed = ended
             self._moved.set()
+
+
+def _counted(addresses: Collection[str]) -> tuple[int, int]:
+    """How many of these are parties, and how many are helpers."""
+    parties = sum(address.startswith("party:") for address in addresses)
+    return parties, len(addresses) - parties
