@@ -135,8 +135,6 @@ class Sampling:
         self._interval = interval
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
-        self.own_seconds = 0.0
-        """The processor seconds that looking took"""
 
     def sample(self) -> None:
         raise NotImplementedError
@@ -155,7 +153,6 @@ class Sampling:
         while not self._stop.wait(self._interval):
             self.sample()
         self.sample()
-        self.own_seconds = time.thread_time()
 
 
 class PeakMemory(Sampling):

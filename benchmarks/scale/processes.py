@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -22,6 +23,7 @@ class Watch(Sampling):
         super().__init__(interval)
         self._used: dict[int, tuple[str, float]] = {}
         self._before = {pid: used for pid, (_, used) in _everyone().items()}
+        self._before[os.getpid()] = time.process_time()
         self.peak_mb = 0.0
 
     @property
@@ -29,8 +31,6 @@ class Watch(Sampling):
         found: Counter[str] = Counter({"driver": 0.0, "tasks": 0.0, "helpers": 0.0, "cluster": 0.0})
         for pid, (kind, used) in self._used.items():
             found[kind] += used - self._before.get(pid, 0.0)
-        # Looking takes time, which is none of the driver's.
-        found["driver"] -= self.own_seconds
         return dict(found)
 
     @property
@@ -39,10 +39,12 @@ class Watch(Sampling):
         return max(own, default=0.0)
 
     def sample(self) -> None:
+        # Looking takes time, which is none of the driver's. Of others, the system counts hundredths of a second only.
+        mine = time.process_time() - time.thread_time()
         for pid, (kind, used) in _everyone().items():
             known = self._used.get(pid, (kind, 0.0))[0]
             # A worker that was a helper once stays one; between two tasks it is idle.
-            self._used[pid] = ("helpers" if "helpers" in (known, kind) else kind), used
+            self._used[pid] = ("helpers" if "helpers" in (known, kind) else kind), mine if kind == "driver" else used
         self.peak_mb = max(self.peak_mb, sum(map(_memory, self._used)))
 
 
