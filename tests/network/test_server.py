@@ -279,7 +279,7 @@ def test_another_attempt_waits_until_enough_are_there(public: Path) -> None:
         assert server.relay.coordinator.attempt > first
 
     asyncio.run(play())
-    assert told == ["another attempt is made, for this one has ended: party:1 fell silent"]
+    assert told == ["this attempt has ended, and another is to be made: party:1 fell silent"]
 
 
 def test_another_attempt_for_which_too_few_come_back_is_not_made(public: Path) -> None:

@@ -158,7 +158,7 @@ class Conductor(Generic[Way]):
             if ended is not None:
                 await asyncio.to_thread(self._fail, ended)
         if ended is not None:
-            self._events.told(f"another attempt is made, for this one has ended: {ended}")
+            self._events.told(f"this attempt has ended, and another is to be made: {ended}")
             await self._gather_again()
             async with self._lock:
                 self._woken(await asyncio.to_thread(self.relay.again))
