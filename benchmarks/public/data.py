@@ -16,7 +16,7 @@ from benchmarks.images import Labelled, add_cifar, add_fashion, as_floats, centr
 from benchmarks.studies import Floats, Labels, Records, sections
 
 FUNCTIONS: tuple[dict[str, Any], ...] = ({"name": "moments"}, {"name": "helmet"}, {"name": "cape"})
-TRAINING: dict[str, Any] = {"name": "cross-silo", "rounds": 50, "learning_rate": 0.5}
+TRAINING: dict[str, Any] = {"name": "cross-silo"}
 
 
 class Rows(NamedTuple):

@@ -17,7 +17,7 @@ from silos import records_for, run, silence, study
 from unspoken.engines import local
 from unspoken.methods.baselines import Central
 from unspoken.methods.cross_silo import CrossSilo
-from unspoken.methods.training.optimizer import Optimizer
+from unspoken.methods.training.optimizer import Optimizer, StepByNoise
 from unspoken.methods.training.options import TrainingOptions
 from unspoken.study import make_study
 
@@ -69,6 +69,40 @@ def test_steps_are_those_of_torch(options: dict[str, Any]) -> None:
         stepper.step()
         own = optimizer.step(own, gradient)
         np.testing.assert_allclose(own, weights.detach().numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("keys", [{}, {"schedule": "linear"}, {"schedule": "cosine", "warmup": 40}, {"momentum": 0.5}])
+def test_steps_by_noise_leave_the_same_noise_in_weights_whatever_the_noise_of_a_step(keys: dict[str, Any]) -> None:
+    """Steps on noise alone. Of 4,000 weights the deviation is known to 1.2 %; with momentum, a last step's noise is not
+    yet in them."""
+    options, rng = TrainingOptions(rounds=200, **keys), np.random.default_rng(0)
+    for noise in (0.03, 3.0):
+        optimizer, rule, weights = Optimizer(options, 4_000), StepByNoise(options), np.zeros(4_000)
+        for _ in range(options.rounds):
+            weights = optimizer.step(weights, rng.normal(scale=noise, size=4_000), rule(noise))
+        assert weights.std() == pytest.approx(0.6, rel=0.06)
+
+
+def test_steps_are_as_long_as_a_study_says_or_by_rule() -> None:
+    rule, gradient = StepByNoise(TrainingOptions(clip=0.5)), np.ones(1)
+    assert rule(0.0) == rule(1e-9) == 8.0
+    for keys, expected in (({"learning_rate": 0.3}, 0.3), ({}, 2.0)):
+        assert Optimizer(TrainingOptions(**keys), 1).step(np.zeros(1), gradient, 2.0) == -expected
+    assert Optimizer(TrainingOptions(), 1).step(np.zeros(1), gradient) == -0.5
+
+
+@pytest.mark.usefixtures("seeded")
+def test_a_linear_model_without_a_step_size_learns_at_every_epsilon() -> None:
+    """Digits over 5 parties, 40 rounds: 81.4 and 84.4 % on average, with deviations of 1.8 and 1.2; 72.4
+    and 74.0 % with steps of 0.5."""
+    features, labels = load_digits(return_X_y=True)
+    features = features - features.mean(axis=1, keepdims=True)
+    features /= np.linalg.norm(features, axis=1, keepdims=True)
+    for epsilon, least in ((2.0, 75.0), (10.0, 79.0)):
+        agreed = study({"rounds": 40}, (5, 280), features=64, classes=10, summation="ideal", epsilon=epsilon)
+        rows, groups = (features[:1400], labels[:1400]), np.arange(1400) % 5
+        done = unspoken.simulate(agreed, *rows, groups, X_test=features[1400:], y_test=labels[1400:])
+        assert 100.0 * done.metrics["accuracy"] > least
 
 
 def opacus_accuracies(features: np.ndarray, labels: np.ndarray, tests: Any, runs: int, rounds: int) -> list[float]:

@@ -34,7 +34,7 @@ rounds = 100                  # more rounds: more steps, each under more noise
 rate = 0.1                    # the expected share of all records in a round's batch
 clip = 1.0                    # the largest norm of an example's gradient
 optimizer = "sgd"             # or "adam"
-learning_rate = 0.5           # more keys (schedule, class_weights, validation, …): docs/cross_silo.md
+# learning_rate = 0.5         # if left out: from the noise, for a linear classifier; more keys: docs/cross_silo.md
 """,
     )
     noise = NoiseShares()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -12,9 +12,9 @@ from unspoken.methods.base import Contribution, Conversation, PartyContext, Toke
 from unspoken.methods.planning import DeclaredSum
 from unspoken.methods.planning.mechanisms import Mechanism
 from unspoken.methods.planning.sums import contributions_apart
-from unspoken.methods.training.base import Training
+from unspoken.methods.training.base import Training, is_linear
 from unspoken.methods.training.batches import SLACK, Batches, OwnBatches, PoissonBatches, PooledBatches
-from unspoken.methods.training.optimizer import Optimizer
+from unspoken.methods.training.optimizer import Optimizer, StepByNoise
 from unspoken.methods.training.options import GradientOptions
 from unspoken.methods.workloads import Asker, Query, required_parameters
 from unspoken.study import Study
@@ -120,14 +120,21 @@ class GradientDescent(Training[GradientOptions]):
         sums = self.projection.sums(weights, features, labels, counts, query.turn)
         return Contribution(sums, block.counts[:, None]) if self._counts else Contribution(sums)
 
+    def _step_rule(self) -> Callable[[float], float | None]:
+        """The step size by the noise of a step; none for other models and for projected gradients."""
+        options = self.options
+        has_rule = is_linear(self.study) and options.optimizer == "sgd" and options.projection is None
+        return StepByNoise(options) if has_rule else lambda noise: None
+
     def conclude(self, ask: Asker) -> Conversation:
         weights, optimizer, watch = self.model.initial(), Optimizer(self.options, self.model.size), self.watch()
+        step_size = self._step_rule()
         for turn in range(self.options.rounds):
             if self.batches.by_tokens:
                 yield Tokens(turn)
             weights, total = yield from self.ask_within_bounds(ask, Query(NAME, weights, turn))
             gradient, expected = self.projection.lift(total.noisy, turn), self._expected_batch(total)
-            weights = optimizer.step(weights, gradient / expected)
+            weights = optimizer.step(weights, gradient / expected, step_size(total.noise_std / expected))
             if watch.is_over(turn, weights):
                 break
         return self.release(weights, watch, noise_std_per_step=total.noise_std / expected)

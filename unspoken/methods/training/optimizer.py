@@ -9,6 +9,11 @@ import numpy as np
 from unspoken.methods.training.options import TrainingOptions
 from unspoken.types import Floats
 
+_NOISE = 0.6
+"""The noise in a weight that all steps together leave"""
+_LONGEST = 4.0
+"""The longest step, in units of one over the clipping norm"""
+
 
 class Optimizer:
     """SGD with momentum, or Adam: steps on flat weights. Weights decay as in torch's SGD and AdamW.
@@ -18,11 +23,13 @@ class Optimizer:
 
     def __init__(self, options: TrainingOptions, size: int) -> None:
         self._options = options
-        self._rate = options.learning_rate or (0.5 if options.optimizer == "sgd" else 0.01)
         self._first, self._second, self._count = np.zeros(size), np.zeros(size), 0
 
-    def step(self, weights: Floats, gradient: Floats) -> Floats:
-        rate, decay = self._rate * scheduled(self._options, self._count), self._options.weight_decay
+    def step(self, weights: Floats, gradient: Floats, step_size: float | None = None) -> Floats:
+        """The weights after a step; `step_size` is for studies that leave it open and have a rule for it."""
+        usual = 0.5 if self._options.optimizer == "sgd" else 0.01
+        rate = (self._options.learning_rate or step_size or usual) * scheduled(self._options, self._count)
+        decay = self._options.weight_decay
         self._count += 1
         if self._options.optimizer == "sgd":
             self._first = self._options.momentum * self._first + (gradient + decay * weights)
@@ -33,6 +40,28 @@ class Optimizer:
         second = self._second / (1.0 - 0.999**self._count)
         moved: Floats = (1.0 - rate * decay) * weights - rate * first / (np.sqrt(second) + 1e-8)
         return moved
+
+
+class StepByNoise:
+    """The step size for SGD on a linear classifier, from the deviation of the noise in a gradient's coordinates.
+
+    Steps η·f_t, with the schedule's factors f_t, add noise of deviation η·noise·‖f‖ to a weight (with momentum m,
+    1/(1 − m) times as much). That is to be 0.6, so that scores of records of norm 1 stand out from their noise. No step
+    is longer than 4 over the clipping norm: for records of norm 1 the curvature of softmax's loss is at most ½, and
+    longer steps than 4 overshoot.
+
+    >>> round(StepByNoise(TrainingOptions(rounds=100))(0.06), 6)
+    1.0
+    >>> StepByNoise(TrainingOptions(rounds=100, clip=2.0))(0.0)
+    2.0
+    """
+
+    def __init__(self, options: TrainingOptions) -> None:
+        self._factors = math.hypot(*(scheduled(options, turn) for turn in range(options.rounds)))
+        self._longest, self._share = _LONGEST / options.clip, 1.0 - options.momentum
+
+    def __call__(self, noise: float) -> float:
+        return self._share * _NOISE / max(noise * self._factors, _NOISE / self._longest)
 
 
 def scheduled(options: TrainingOptions, turn: int) -> float:
