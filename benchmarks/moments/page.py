@@ -45,8 +45,8 @@ points on CIFAR-10, two on breast cancer at ε = 0.3), and where steps of a regr
   use. `unspoken plan` says so.
 - On wine, 130 records, version 0.1 is a point better at ε = 1 and 3, and half a point at ε = 10. On digits both are
   alike.
-- On CIFAR-10, version 0.1 is 0.2 points better up to ε = 0.59, one to two deviations of the difference. It brings every
-  record to norm 1, where the rule leaves short ones shorter. From ε = 1.18 both are alike.
+- On CIFAR-10, version 0.1 is 0.2 points better up to ε = 0.59, one to two deviations of the difference; we do not
+  know why. From ε = 1.18 both are alike.
 - On adult, ε = 10 has 0.1 points less than ε = 4. That is more than noise from run to run, though less than the chance
   of which records are tested.
 - Whole parties are not protected: with `unit = "party"` a study that names no method gets `helmet`.
