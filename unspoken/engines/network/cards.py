@@ -19,6 +19,7 @@ from unspoken.study.sections import PLAIN, is_plain
 from unspoken.summation.keys import Identity, agreement_key
 
 _DIGITS = 64
+_BY = "by --keys (over Flower: by the setting `keys`)"
 
 
 class CardError(UnspokenError):
@@ -131,11 +132,11 @@ def find_identity(study: Study, keys: set[str], given: Path | None) -> tuple[Pat
     if not found:
         raise CardError(
             f"{home()}: has no key that {study.source}'s roster has for this role; make one (`unspoken keys NAME`) and "
-            "have its card put into the roster, or name the file by --keys."
+            f"have its card put into the roster, or name the file {_BY}."
         )
     if len(found) > 1:
         listed = ", ".join(file.name for file, _ in found)
-        raise CardError(f"{home()}: several keys are in the roster for this role ({listed}); name one by --keys.")
+        raise CardError(f"{home()}: several keys are in the roster for this role ({listed}); name one {_BY}.")
     return found[0]
 
 
