@@ -40,6 +40,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--soak", action="store_true", help="more runs with faults, more repetitions, more examples, and fresh ones"
     )
+    parser.addoption("--long", action="store_true", help="tests that are too long for every day, too")
     parser.addoption("--flower", action="store_true", help="studies over a real Flower federation on this machine")
     parser.addoption("--cluster", action="store_true", help="what runs on a Ray cluster, which is started for it")
     parser.addoption("--soak-times", type=int, default=1, help="so many times as many random runs as --soak has")
@@ -69,10 +70,11 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Whatever does more with --soak is marked, so that `--soak -m soak` runs nothing twice for nothing."""
+    takes_long = config.getoption("--long") or config.getoption("--soak")
     for item in items:
         if item.get_closest_marker("long"):
             item.add_marker("soak")
-            item.add_marker(pytest.mark.skipif(not config.getoption("--soak"), reason="runs with --soak"))
+            item.add_marker(pytest.mark.skipif(not takes_long, reason="runs with --long or --soak"))
         if item.get_closest_marker("flower"):
             item.add_marker(pytest.mark.skipif(not config.getoption("--flower"), reason="runs with --flower"))
         if item.get_closest_marker("cluster"):

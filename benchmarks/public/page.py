@@ -32,11 +32,9 @@ do not edit.
 - Columns of adult, breast cancer and wine are scaled by their smallest and largest values, with and without the file.
   A study has public bounds instead, as in [moments.md](moments.md).
 - `moments` without the file on CIFAR-10, and what stands beside it, are those of [moments.md](moments.md): learnt from
-  the same rows, but tested with all 10,000. On Fashion-MNIST it was measured when it took half as many steps there as
-  it does now.
-- `cape` on CIFAR-10 has 100 parties of 500 records, and one run for each number: with 1,000 parties it takes several
-  times as long. The noise depends on the share of colluders, not on how many parties there are. `cross-silo` was not
-  measured there.
+  the same rows, but tested with all 10,000.
+- `cape` and `cross-silo` on CIFAR-10 have 100 parties of 500 records: with 1,000 they take several times as long. The
+  noise depends on the share of colluders, not on how many parties there are.
 - Wine has 35 records to test with, so that a mean of 20 splits may be five points off. It has 60 splits, because 20 of
   them, measured twice, put `helmet` with the file at ε = 0.5 at 72.3 and 82.1 % with the same settings, and `moments`
   8 points behind version 0.1. In 60 splits that difference is 2 ± 3. (The first 20 runs of `helmet` and of version 0.1
@@ -87,13 +85,13 @@ def _with_moments(found: dict[str, dict[str, dict[str, Numbers]]]) -> dict[str, 
     """CIFAR-10 without public records by `moments`, and what stands beside it: as the page of that method has it."""
     if "cifar-10" in found:
         part = read_numbers(MOMENTS)["cifar-10"]
-        accuracy = {f"{row['epsilon']:g}": [row["now"]["mean"], row["now"]["error"]] for row in part["rows"]}
-        found["cifar-10"]["moments"]["none"] = {"runs": part["runs"], "accuracy": accuracy}
-        others = {
-            "without privacy": {epsilon: [part["without privacy"], 0.0] for epsilon in accuracy},
-            "moments of version 0.1": {f"{row['epsilon']:g}": [row["before"]["mean"], 0.0] for row in part["rows"]},
-        }
-        for name, numbers in others.items():
+        now, before = (
+            {f"{row['epsilon']:g}": [row[key]["mean"], row[key]["error"]] for row in part["rows"]}
+            for key in ("now", "before")
+        )
+        without = {epsilon: [part["without privacy"], 0.0] for epsilon in now}
+        beside = {"moments": now, "without privacy": without, "moments of version 0.1": before}
+        for name, numbers in beside.items():
             found["cifar-10"].setdefault(name, {})["none"] = {"runs": part["runs"], "accuracy": numbers}
     return found
 

@@ -320,7 +320,7 @@ def test_a_model_file_tells_its_preprocessing_to_those_who_have_numpy_only(tmp_p
         "data": {"label": "died", "classes": ["no", "yes"], "columns": columns, "norm": 1.2},
         "parties": {"count": 4, "records": 20, "max_records": 20},
         "privacy": {"noise_multiplier": 0.5, "delta": 1e-5},
-        "method": {"name": "cross-silo", "rounds": 5, "rate": 0.5},
+        "method": {"name": "cross-silo", "rounds": 5, "rate": 0.5, "learning_rate": 0.5},
         "summation": {"protocol": "ideal"},
     }
     done = unspoken.simulate(content, table, groups=np.arange(80) % 4)

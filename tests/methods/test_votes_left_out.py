@@ -13,11 +13,11 @@ from dp_accounting.pld import privacy_loss_distribution
 import unspoken
 from factories import make
 from unspoken.data.federation import ArrayFederation
-from unspoken.data.files import Records
+from unspoken.data.files import Records, read_features, read_records
 from unspoken.engines import actors, local
 from unspoken.methods.voting import Voting
 from unspoken.report.certificate import certificate
-from unspoken.study import Study
+from unspoken.study import Study, make_study
 
 PARTIES, QUERIES = 8, 20
 
@@ -85,6 +85,27 @@ def test_a_party_without_records_takes_part_with_empty_ballots(run: Any, ballots
     assert outcome.survivors == PARTIES
     empty = [method.contribute(method.request, block).noisy for places, block in rest.blocks() if 3 in places]
     assert any(not row.any() for rows in empty for row in rows)
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv"])
+def test_a_file_without_records_is_a_party_s_where_records_may_be_left_out(kind: str, tmp_path: Path) -> None:
+    """Elsewhere it is refused, and so is a public file without records everywhere."""
+    agreed, file = study(tmp_path), tmp_path / f"empty.{kind}"
+    if kind == "csv":
+        columns = {"age": {"min": 0, "max": 9}, "sex": {"categories": ["f", "m"]}}
+        changed = {"data": {"label": "ill", "classes": ["a", "b", "c"], "columns": columns, "norm": 5.0}}
+        agreed = make_study({**agreed.model_dump(exclude_none=True), **changed})
+        file.write_text("age,sex,ill\n", encoding="utf-8")
+    else:
+        np.savez(file, X=np.zeros((0, 2)), y=np.zeros(0, dtype=int))
+    assert len(read_records(file, agreed)) == 0
+    found = unspoken.check(agreed, file)
+    assert (found.fits, found.records) == (True, 0)
+    assert "sends empty ballots" in found.remarks[0]
+    privacy = agreed.privacy.model_copy(update={"adjacency": "replace"})
+    for reader, of in ((read_records, agreed.model_copy(update={"privacy": privacy})), (read_features, agreed)):
+        with pytest.raises(unspoken.UnspokenError, match=r"has no records; at least one is needed"):
+            reader(file, of)
 
 
 def test_elsewhere_a_party_without_records_is_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -96,8 +96,11 @@ def test_a_party_whose_disk_is_full_leaves_and_may_come_back(world: World) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
-def test_whatever_breaks_the_study_ends_by_name_and_no_spend_is_missed(part: int, world: World) -> None:
-    first, count = int(os.environ.get("UNSPOKEN_FAULT_SEED", "0")), int(os.environ.get("UNSPOKEN_FAULT_RUNS", "30"))
+def test_whatever_breaks_the_study_ends_by_name_and_no_spend_is_missed(
+    part: int, world: World, runs: Callable[[int, int], int]
+) -> None:
+    first = int(os.environ.get("UNSPOKEN_FAULT_SEED", "0"))
+    count = int(os.environ.get("UNSPOKEN_FAULT_RUNS", runs(10, 30)))
     ends = Counter[str]()
     for seed in range(first + part, first + count, PARTS):
         run = Run(world, seed)

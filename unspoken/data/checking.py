@@ -19,7 +19,7 @@ from unspoken.data.bounding import lengths_of
 from unspoken.data.columns import ColumnPlace, Values, features_of, percent
 from unspoken.data.files import check_arrays, read_records, read_table
 from unspoken.data.records import DataError, Records
-from unspoken.data.tables import Table, check_names, label_column, names_of
+from unspoken.data.tables import Table, check_names, check_some, label_column, names_of
 from unspoken.study import Column, Study, study_of
 from unspoken.types import Floats
 
@@ -112,14 +112,20 @@ def check(
         records = (
             read_records(data, study) if isinstance(data, str | Path) else check_arrays(data, y, study, "the array")
         )
-        return _check_matrix(study, records, str(data) if isinstance(data, str | Path) else "the array")
+        source = str(data) if isinstance(data, str | Path) else "the array"
+        return _check_matrix(study, records, source) if len(records) else _check_nothing(study, source)
     table = (
         read_table(data, study) if isinstance(data, str | Path) else Table(frame_of(data, y, study), "the data frame")
     )
     check_names(table.source, list(table.frame.columns), names_of(study))
-    if len(table) == 0:
-        raise DataError(f"{table.source}: has no records; at least one is needed.")
-    return _check_table(study, table)
+    check_some(study, len(table), table.source)
+    return _check_table(study, table) if len(table) else _check_nothing(study, table.source)
+
+
+def _check_nothing(study: Study, source: str) -> Check:
+    """Of a party whose records are left out, where a study allows that."""
+    remark = "there are no records, which the study allows: this party sends empty ballots, and nobody sees that"
+    return Check(study.name, source, 0, [], None, None, study.data.norm, None, None, 0.0, remarks=[remark])
 
 
 def wide_bounds(names: Sequence[str], scaled: Floats, whose: str) -> str | None:
@@ -282,7 +288,7 @@ def _concluded(study: Study, seen: Check, lengths: Floats | None) -> Check:
 
 def _size_problems(study: Study, count: int) -> Iterator[str]:
     least, most = study.parties.records, study.parties.max_records
-    if count < least:
+    if count < least and (count or not study.leaves_out_parties):
         yield f"there are {count} records, but the study asks each party for at least {least}"
     if count > most:
         yield f"there are {count} records, but the study allows a party at most {most}"

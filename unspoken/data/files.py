@@ -19,7 +19,7 @@ import numpy as np
 from unspoken.data.columns import bounds_of
 from unspoken.data.lines import blank_lines_at_end, csv_header, looks_like_a_record, malformed, uneven
 from unspoken.data.records import DataError, Records
-from unspoken.data.tables import Table, check_names, label_column, names_of
+from unspoken.data.tables import Table, check_names, check_some, label_column, names_of
 from unspoken.study import Study
 from unspoken.types import Floats, Integers
 
@@ -105,7 +105,10 @@ def read_features(path: str | Path, study: Study) -> Floats:
     """Read features without labels, such as public records, from a file as the study describes it."""
     section = study.study.model_copy(update={"task": "statistics"})
     data = study.data.model_copy(update={"label": None})
-    return read_records(path, study.model_copy(update={"study": section, "data": data})).features
+    features = read_records(path, study.model_copy(update={"study": section, "data": data})).features
+    if len(features) == 0:
+        raise DataError(f"{path}: has no records; at least one is needed.")
+    return features
 
 
 def check_arrays(features: Any, labels: Any, study: Study, source: str) -> Records:
@@ -145,8 +148,7 @@ def _checked_features(features: np.ndarray[Any, Any], study: Study, source: str)
             f"{source}: X[{row}, {column}] is {numbers[row, column]}, but should be a finite number; repair or "
             "remove the record."
         )
-    if len(numbers) == 0:
-        raise DataError(f"{source}: has no records; at least one is needed.")
+    check_some(study, len(numbers), source)
     return numbers
 
 

@@ -32,15 +32,14 @@ class Table:
 
     def records(self, study: Study) -> Records:
         """The table as the study describes it, or `DataError`."""
-        if len(self) == 0:
-            raise DataError(f"{self.source}: has no records; at least one is needed.")
+        check_some(study, len(self), self.source)
         check_names(self.source, list(self.frame.columns), names_of(study))
         parts, shares = [], {}
         for name, column, values in self.columns(study):
             self.place(name).check(self.frame[name], values, column)
             parts.append(features_of(values, column))
-            if share := float(outside(values, column).mean()):
-                shares[name] = share
+            if clipped := int(outside(values, column).sum()):
+                shares[name] = clipped / len(self)
         return Records(np.concatenate(parts, axis=1), self._labels(study), shares)
 
     def columns(self, study: Study) -> Iterator[tuple[str, Column, Values]]:
@@ -79,6 +78,12 @@ class Table:
                     "record's party; fill it in."
                 )
         return names
+
+
+def check_some(study: Study, count: int, source: str) -> None:
+    """Refuse data without records, unless the promise hides whether a party has any."""
+    if count == 0 and not study.leaves_out_parties:
+        raise DataError(f"{source}: has no records; at least one is needed.")
 
 
 def label_column(study: Study) -> Column:
