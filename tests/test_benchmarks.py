@@ -164,7 +164,7 @@ def test_the_figures_of_linear_models_are_what_committed_numbers_say() -> None:
         json.loads((ROOT / "benchmarks" / name / "results.json").read_text(encoding="utf-8"))
         for name in ("moments", "public", "helmet")
     )
-    for row, key in (("`moments`", "now"), ("`moments`, softmax", "before")):
+    for row, key in (("`moments`", "now"), ("`moments` of version 0.1", "before")):
         assert shown[row] == [f"{each[key]['mean']:.1f}" for each in moments["cifar-10"]["rows"]]
     for row, size in (("`moments`, 500 public rows", "500"), ("`moments`, 2,000 public rows", "2000")):
         assert shown[row] == [f"{mean:.1f}" for mean, _ in public[f"cifar-10/moments/{size}"]["accuracy"].values()]

@@ -47,7 +47,7 @@ points on CIFAR-10, two on breast cancer at ε = 0.3), and where steps of a regr
   alike.
 - On CIFAR-10, version 0.1 is 0.2 points better up to ε = 0.59, one to two deviations of the difference; we do not
   know why. From ε = 1.18 both are alike.
-- On adult, ε = 10 has 0.1 points less than ε = 4. That is more than noise from run to run, though less than the chance
+- On adult, ε = 10 has 0.2 points less than ε = 4. That is more than noise from run to run, though less than the chance
   of which records are tested.
 - Whole parties are not protected: with `unit = "party"` a study that names no method gets `helmet`.
 - Records are whitened up to 512 features. With more, second moments would be too many numbers to send."""

@@ -51,11 +51,13 @@ NAMES_OF_NOTHING = ["", " ", "NA", "n/a", "NaN", "null", "None", "<NA>", None, n
 MIDNIGHT = pd.Timestamp("2019-01-16 23:30", tz="UTC")
 ODD: list[Any] = [True, False, 1, 0, 1.0, np.float32(1), "1", "1.0", "true", b"1", [1], {"a": 1}, 1j, 1 + 0j, 2**63, -1]
 ODD += [10**400, np.inf, "abc", "", None, np.nan, pd.NA, pd.NaT, Decimal(1), Decimal("1.00"), "2019-01-16"]
+ODD += ["1\0x", "\ud800", "'\\ud800'", "100000000000000049", "1e400", "1_0", "１", np.timedelta64(1, "s")]
 ODD += [datetime.date(2019, 1, 16), np.datetime64("2019-01-16"), MIDNIGHT, MIDNIGHT.tz_convert("Asia/Tokyo")]
 
 
 @pytest.mark.parametrize(
-    "column", [AGE, DAYS, "boolean", *({"categories": known, "other": True} for known in (["1"], [0, 1], [True]))]
+    "column",
+    [AGE, DAYS, "boolean", *({"categories": known, "other": True} for known in (["1"], [0, 1], [True], ["'\\ud800'"]))],
 )
 def test_no_record_changes_how_another_one_is_read(column: Any) -> None:
     """If one did, the sum over all records would move by more than one record can."""
@@ -73,6 +75,19 @@ def test_no_record_changes_how_another_one_is_read(column: Any) -> None:
         order = [first, *range(len(ODD))]
         np.testing.assert_array_equal(read(order), alone[:, order])
         np.testing.assert_array_equal(read([first, 2, 4]), alone[:, [first, 2, 4]])
+
+
+def test_pandas_neither_reads_numbers_from_text_nor_tells_texts_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of its versions read long numbers otherwise if one record has a point, and take "M" and "M\0x" for one."""
+    monkeypatch.setattr(pd, "to_numeric", None)
+    monkeypatch.setattr(pd, "factorize", None)
+    long = "100000000000000049"
+    for others in ([], ["0.5"], [""], ["x"]):
+        found = read_values(pd.Series([*others, long, "1e5", " 7 "]), Column.model_validate(AGE))
+        assert found.numbers[len(others) :].tolist() == [float(long), 1e5, 7.0]
+    codes = pd.Series(["M\0x", "M", "F", None, "M"])
+    found = read_values(codes, Column.model_validate({"categories": ["M", "F"], "other": True, "missing": "category"}))
+    np.testing.assert_array_equal(found.numbers, [2.0, 0.0, 1.0, np.nan, 0.0])
 
 
 def test_a_missing_code_in_parquet_does_not_change_how_long_codes_are_read(tmp_path: Path) -> None:

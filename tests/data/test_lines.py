@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from unspoken.data.lines import csv_header, looks_like_a_record, malformed, uneven
+from unspoken.data.lines import csv_header, looks_like_a_record, malformed, torn, uneven
 from unspoken.data.records import DataError
 
 
@@ -47,6 +47,14 @@ def test_a_line_is_named_as_an_editor_counts_it(tmp_path: Path) -> None:
     assert str(uneven(path)).endswith("line 5: has 3 values, but there are 2 column names; repair the line, and put "
                                       "values with a comma in quotation marks.")  # fmt: skip
     assert uneven(written(tmp_path, b"age,note\n1,a\n\n")) is None
+
+
+def test_a_carriage_return_in_a_value_begins_no_record(tmp_path: Path) -> None:
+    """Python writes it without quotes; in quotes, and where all lines end so, it is what it seems."""
+    for content in (b"a,b\n1,x\n2,y\rz\n", b"a,b\n1,x\n2,\r\r\r\n", b'a,b\r\n1,"q"\r\n2,\r'):
+        assert "line 3: has a carriage return in a value without quotes" in str(torn(written(tmp_path, content)))
+    for content in (b'a,b\n1,x\n2,"y\rz"\n', b"a,b\r\n1,x\r\n", b"a,b\r1,x\r", b"a,b\n1,x\n", b'a,b\n1,"""\r"""\n'):
+        assert torn(written(tmp_path, content)) is None
 
 
 def test_what_nobody_foresaw_is_quoted_on_one_line(tmp_path: Path) -> None:

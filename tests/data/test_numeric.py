@@ -50,6 +50,11 @@ def test_numbers_pass_as_they_are() -> None:
     [
         ([0.0, np.nan], False, r"^Input y contains NaN: y\[1\] is NaN, "),
         ([0.0, np.inf], True, r"^Input y contains infinity or a value too large for dtype\('float64'\): y\[1\] is inf"),
+        (
+            [2**53 + 1, float(2**53)],
+            False,
+            r"^y\[0\] is 9007199254740992.0, but Model takes labels of 2\*\*53 and more as",
+        ),
         (["a", None], False, r"^y\[1\] is None, but Model takes a label for each record"),
         (["a", "b"], True, r"^y\[0\] is 'a', but Model takes numbers only; for classes"),
         (np.array(["a", 1], dtype=object), False, "^y mixes text with other labels"),

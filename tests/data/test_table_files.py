@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from factories import make
 from record_files import MATRIX, assert_same, complaint, study
 from unspoken.data.files import DataError, read_features, read_records
 from unspoken.data.tables import check_names
@@ -367,3 +368,16 @@ def test_public_records_need_no_labels_and_theirs_are_not_looked_at(tmp_path: Pa
     np.testing.assert_array_equal(read_features(path, AGE), [[0.0, 1.0], [1.0, 0.0]])
     with pytest.raises(DataError, match="lacks the column 'sex'"):
         read_features(write_table(tmp_path / "other.csv", {"age": [1]}), AGE)
+
+
+def test_a_value_that_pandas_writes_without_quotes_makes_no_other_records(tmp_path: Path) -> None:
+    columns: dict[str, Any] = {"note": {"categories": ["a", "b"], "other": True, "missing": "category"}}
+    columns["n"] = {"min": 0, "max": 1, "missing": "indicator"}
+    agreed = make("moments", task="statistics", data={"columns": columns})
+    for note in ("a", "\r", "\r\r\r"):
+        pd.DataFrame({"note": ["a", note, "b"], "n": [0.5] * 3}).to_csv(tmp_path / "t.csv", index=False)
+        if note == "a":
+            assert len(read_records(tmp_path / "t.csv", agreed)) == 3
+        else:
+            with pytest.raises(DataError, match="line 3: has a carriage return in a value without quotes"):
+                read_records(tmp_path / "t.csv", agreed)

@@ -30,7 +30,7 @@ from unspoken.study import make_study
 OPTIONS: dict[str, dict[str, object]] = {
     "cape": {"function": "network", "steps": 5, "hidden": 2},
     "messages-first": {"name": "cape", "order": "messages-first", "function": "network", "steps": 3, "hidden": 2},
-    "moments": {"steps": 5},
+    "moments": {"function": "softmax", "steps": 5},
     "cross-silo": {"model": "linear", "rounds": 6, "rate": 0.5},
 }
 
@@ -153,7 +153,7 @@ def small(**changes: object) -> dict[str, object]:
         "data": {"features": 2, "classes": 2},
         "parties": {"count": 3},
         "privacy": {"epsilon": 2.0, "delta": 1e-5},
-        "method": {"name": "moments", "steps": 2},
+        "method": {"name": "moments", "function": "softmax", "steps": 2},
         **changes,
     }
 

@@ -148,7 +148,9 @@ def test_what_the_rule_chose_depends_on_the_study_alone_and_the_plan_says_it() -
     assert any("without whitening" in note for note in few.notes)
 
 
-@pytest.mark.parametrize("keys", [{"steps": 3}, {"clip": 0.1}, {"score_noise": 0.5}, {"function": "softmax"}])
+@pytest.mark.parametrize(
+    "keys", [{"steps": 3, "clip": 0.2}, {"clip": 0.1}, {"score_noise": 0.5}, {"function": "softmax"}]
+)
 def test_a_study_that_chooses_for_itself_gets_what_it_always_got(keys: dict[str, Any]) -> None:
     """A sum of one length for the mean and for all steps."""
     plan = moments(study(method=keys)).plan()

@@ -11,7 +11,7 @@ import pytest
 from factories import make
 from unspoken.comparison.variants import study_for
 from unspoken.methods.functions import FunctionOptions
-from unspoken.methods.functions.auto import USES
+from unspoken.methods.functions.auto import LEFT_OPEN
 from unspoken.methods.functions.method import _FUNCTIONS
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.study import StudyError
@@ -33,7 +33,7 @@ CASES += [("classification", "auto"), ("regression", "auto")]
 
 @pytest.mark.parametrize(("task", "name"), CASES)
 def test_a_function_takes_the_keys_that_it_uses_and_refuses_all_others(task: str, name: str) -> None:
-    uses = USES if name == "auto" else _FUNCTIONS[task][name].uses
+    uses = LEFT_OPEN if name == "auto" else _FUNCTIONS[task][name].uses
     assert set(GIVEN) == set(FunctionOptions.model_fields) - {"function"}
     for key, value in GIVEN.items():
         if key in uses:

@@ -27,7 +27,7 @@ PARTIES, EACH, FEATURES = 4, 12, 3
 
 STUDIES: dict[str, dict[str, Any]] = {
     "helmet": {"norm": 1000.0, "method": {"regularization": 1e-6}},
-    "moments": {"method": {"steps": 2}},
+    "moments": {"method": {"function": "softmax", "steps": 2}},
     "moments-regression": {"task": "regression"},
     "cape": {},
     "cross-silo": {"method": {"rounds": 2}},

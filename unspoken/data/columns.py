@@ -10,6 +10,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from numbers import Number
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,14 +54,12 @@ def read_values(values: pd.Series[Any], column: Column) -> Values:
 
 
 def _numbers(values: pd.Series[Any]) -> Values:
-    import pandas as pd
-
-    if values.dtype.kind in "mMc":
-        # pandas would convert a time to microseconds, and cut a complex number; they are no numbers here.
-        values = values.astype(str)
-    elif values.dtype == object:
-        values = pd.Series([_readable(value) for value in values], values.index, dtype=object)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan).copy()
+    """Numbers, and texts of numbers. Each text is read by itself: pandas reads those of a column in one of several
+    ways, by what else is in it, and some of them are inexact."""
+    if values.dtype.kind in "iufb":
+        numbers = values.to_numpy(dtype=np.float64, na_value=np.nan).copy()
+    else:
+        numbers = np.fromiter(map(_number, values.tolist()), dtype=np.float64, count=len(values))
     rest = np.flatnonzero(~np.isfinite(numbers))
     missing, unfit = np.zeros(len(numbers), dtype=np.bool_), np.zeros(len(numbers), dtype=np.bool_)
     missing[rest] = [_is_missing(value) for value in values.iloc[rest]]
@@ -73,11 +72,11 @@ def _by_distinct(values: pd.Series[Any], read: Callable[[Any], float | None]) ->
     """Values, each distinct one read once: NaN is a missing value, None an unfit one."""
     import pandas as pd
 
-    if values.dtype == object and pd.api.types.infer_dtype(values) != "string":
-        places, found = _told_apart(values, read)
-    else:
+    if values.dtype.kind in "iufbM":
         places, distinct = pd.factorize(values)
         found = [read(value) for value in distinct]
+    else:
+        places, found = _told_apart(values, read)
     # A value that pandas takes for missing has the place −1: the last one here.
     numbers = np.array([*(math.nan if number is None else number for number in found), math.nan])[places]
     unfit = np.array([*(number is None for number in found), False])[places]
@@ -87,28 +86,31 @@ def _by_distinct(values: pd.Series[Any], read: Callable[[Any], float | None]) ->
 def _told_apart(values: pd.Series[Any], read: Callable[[Any], float | None]) -> tuple[Integers, list[float | None]]:
     """The place of each value among the distinct ones, or −1 if it is missing; and what is read of these.
 
-    pandas takes True and 1 for the same, as well as times of several zones, and would read all as the first of them: so
-    one record would change how others are read.
+    pandas takes True and 1 for the same, times of several zones, and some versions of it texts that are alike up to a
+    NUL. It would read all as the first of them: so one record would change how others are read.
     """
-    import pandas as pd
+    each = values.tolist()
+    keys = [value if type(value) is str else (type(value), str(value)) for value in each]
+    missing = values.isna().to_numpy()
+    known = {key: value for key, value, absent in zip(keys, each, missing.tolist(), strict=True) if not absent}
+    places = {key: place for place, key in enumerate(known)}
+    found = np.fromiter((places.get(key, -1) for key in keys), dtype=np.int64, count=len(keys))
+    return np.where(missing, -1, found), [read(value) for value in known.values()]
 
-    written = np.array([f"{type(value).__name__} {value}" for value in values], dtype=object)
-    written[values.isna().to_numpy()] = None
-    places, _ = pd.factorize(written)
-    found, rows = np.unique(places, return_index=True)
-    return places, [read(values.iloc[row]) for row in rows[found >= 0]]
 
-
-def _readable(value: Any) -> Any:
-    """A value that pandas takes for a number or not, whatever else is in the column."""
-    if isinstance(value, complex | np.complexfloating):
-        return str(value)
-    if not isinstance(value, int) or abs(value) < 1 << 63:
-        return value
+def _number(value: Any) -> float:
+    """The number that a value is, or that a text says in plain digits; NaN if there is none."""
+    if isinstance(value, str):
+        if "_" in value or not value.isascii():
+            return math.nan  # Python would read them, but hardly anybody means them.
+    elif not isinstance(value, Number) or isinstance(value, np.timedelta64):
+        return math.nan
     try:
         return float(value)
+    except (TypeError, ValueError):
+        return math.nan
     except OverflowError:
-        return math.inf if value > 0 else -math.inf
+        return math.inf
 
 
 def _reader(column: Column) -> Callable[[Any], float | None]:

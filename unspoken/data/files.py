@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from unspoken.data.columns import bounds_of
-from unspoken.data.lines import blank_lines_at_end, csv_header, looks_like_a_record, malformed, uneven
+from unspoken.data.lines import blank_lines_at_end, csv_header, looks_like_a_record, malformed, torn, uneven
 from unspoken.data.records import DataError, Records
 from unspoken.data.tables import Table, check_names, check_some, label_column, names_of
 from unspoken.study import Study
@@ -248,6 +248,8 @@ def _read_csv(path: Path, names: list[str], more: tuple[str, ...], may_be_empty:
 
     header = csv_header(path)
     _check_all(path, header, names, more)
+    if (problem := torn(path)) is not None:
+        raise problem
     try:
         with warnings.catch_warnings():
             # pandas would shift or cut lines that are longer than the line of names.

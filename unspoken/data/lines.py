@@ -9,6 +9,8 @@ import csv
 import re
 from pathlib import Path
 
+import numpy as np
+
 from unspoken.data.records import DataError
 
 
@@ -85,6 +87,28 @@ def blank_lines_at_end(path: Path) -> int:
         for line in file:
             count = 0 if line.strip("\n") else count + 1
     return count
+
+
+def torn(path: Path) -> DataError | None:
+    """The error of a carriage return in a value that is not quoted, in a file whose lines end otherwise.
+
+    It would end a record, so that one value could make several of one. Python writes such values without quotes.
+    """
+    content = np.frombuffer(path.read_bytes(), dtype=np.uint8)
+    returns = np.flatnonzero(content == ord("\r"))
+    if not len(returns) or not (content == ord("\n")).any():
+        return None
+    following = content[np.minimum(returns + 1, len(content) - 1)]
+    alone = returns[(following != ord("\n")) | (returns + 1 == len(content))]
+    quotes = np.flatnonzero(content == ord('"'))
+    torn_at = alone[np.searchsorted(quotes, alone) % 2 == 0]
+    if not len(torn_at):
+        return None
+    line = 1 + int((content[: torn_at[0]] == ord("\n")).sum())
+    return DataError(
+        f"{path}, line {line}: has a carriage return in a value without quotes, where other programs would begin "
+        "another record; quote the value, or remove the carriage return."
+    )
 
 
 def _is_number(text: str) -> bool:

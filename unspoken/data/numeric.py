@@ -127,6 +127,9 @@ def check_labels(labels: Any, estimator: str, is_numeric: bool) -> None:
         return
     if is_numeric and array.dtype.kind in "USO":
         wrong, wanted = _unfit(array), "numbers only; for classes there is PrivateClassifier"
+    elif array.dtype.kind == "f" and not is_numeric and (abs(array) >= 1 << 53).any() and np.isfinite(array).all():
+        # One float makes floats of all labels, and of long whole numbers others.
+        wrong, wanted = abs(array) >= 1 << 53, "labels of 2**53 and more as whole numbers or text only; write all so"
     elif array.dtype.kind == "f":
         wrong, wanted = ~np.isfinite(array), "finite numbers only; repair or remove the record"
     else:
@@ -135,7 +138,7 @@ def check_labels(labels: Any, estimator: str, is_numeric: bool) -> None:
     for row in np.flatnonzero(wrong)[:1].tolist():
         # scikit-learn's own words come first, as others look for them.
         found = ""
-        if array.dtype.kind == "f":
+        if array.dtype.kind == "f" and not np.isfinite(array[row]):
             found = "NaN" if np.isnan(array[row]) else "infinity or a value too large for dtype('float64')"
             found = f"Input y contains {found}: "
         raise ValueError(f"{found}y[{row}] is {_shown(array[row])}, but {estimator} takes {wanted}.")

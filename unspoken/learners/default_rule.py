@@ -51,7 +51,8 @@ class DefaultRule:
     together has deviation κ on every weight, hence at most κ on a score, for every ε. A larger ε therefore does not
     make the noise in the model smaller but the steps longer. No step is longer than 8K/(λn), with λ the largest mean
     square of mapped records in any direction: the curvature of the loss is at most λn/2, and λn/K while all classes
-    have similar scores, and clipped residuals make it smaller still. Beyond this length, more steps are better than
+    have similar scores, and clipped residuals make it smaller still (where λ is not known, it is taken as 1/d; a
+    regression has 1/(λn)). Beyond this length, more steps are better than
     longer ones: 16 instead of 8 if X exceeds 75√(dK), since the noise of a score grows with √(dK). Records that are
     neither whitened nor mapped by public records take twice as many steps, because directions in which they vary little
     are learnt slowly.

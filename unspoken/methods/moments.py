@@ -18,11 +18,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
+from unspoken.methods.functions.auto import LEFT_OPEN
 from unspoken.methods.planning.mechanisms import NoiseShares
 from unspoken.study import Study, Template
 
 _CHOSEN = {"classification": "softmax", "regression": "linear-regression"}
-"""The function of a study that sets other keys of a function, and so chooses for itself"""
+"""The function of a study that sets keys which the rule would choose, and so chooses for itself"""
 
 
 class Moments(FunctionMethod):
@@ -41,10 +42,11 @@ function = "mean"             # of each column; or "histogram", with bins = 10
 
     @classmethod
     def default_function(cls, study: Study) -> str:
-        """By rule, unless the study sets keys of a function, and so chooses for itself."""
+        """By rule, unless the study sets keys that the rule would choose, and so chooses for itself."""
         if study.task == "statistics":
             return super().default_function(study)
-        return _CHOSEN[study.task] if study.method.own_keys.keys() & FunctionOptions.model_fields.keys() else "auto"
+        given = study.method.own_keys.keys() & FunctionOptions.model_fields.keys()
+        return _CHOSEN[study.task] if given - set(LEFT_OPEN) else "auto"
 
     def read_options(self) -> FunctionOptions:
         options = super().read_options()

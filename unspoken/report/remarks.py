@@ -84,7 +84,8 @@ def on_predictions(
     predicted = release.predict(study, records.features)
     advice = "check the bounds, or allow it more records or a larger epsilon"
     if study.task == "regression":
-        error, spread = float(((predicted - records.labels) ** 2).mean()), float(np.var(records.labels))
+        labels = np.clip(records.labels, *(study.data.label_bounds or (-np.inf, np.inf)))
+        error, spread = float(((predicted - labels) ** 2).mean()), float(np.var(labels))
         if error >= spread:
             yield (
                 "the model is no better than always saying the mean label: its mean squared error on these records is "

@@ -47,7 +47,7 @@ COEFFICIENTS = 0.5
 """The guess of the model's norm for least squares under much noise; a small guess means less noise"""
 _OWN_DIRECTIONS = 1.0
 """Public records are not used above this X/d^1.5: four times what whitening by own moments takes"""
-USES = ("steps",)
+LEFT_OPEN = ("steps",)
 """The keys that the rule leaves to a study"""
 LARGEST_ENTRY = 1e6
 """The largest allowed entry of a map: no useful map has a larger one, and squared lengths of mapped records do not

@@ -116,8 +116,8 @@ class Function(Workload):
 class NamedFunction(Function):
     """A function that a study can name."""
 
-    is_linear: ClassVar[bool] = False
-    """Whether the release is a linear model: each score is wᵀx, for a bounded vector x"""
+    learns_mapped: ClassVar[bool] = False
+    """Whether it can be learnt on mapped records: its release is a linear model, which is then mapped back"""
     uses: ClassVar[tuple[str, ...]] = ()
     """The keys of `FunctionOptions` that it uses; a study that gives others is refused"""
 

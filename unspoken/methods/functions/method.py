@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from unspoken.methods.functions.auto import USES, automatic, knows_directions
+from unspoken.methods.functions.auto import LEFT_OPEN, automatic, knows_directions
 from unspoken.methods.functions.base import Function, NamedFunction
 from unspoken.methods.functions.discriminant import Discriminant
 from unspoken.methods.functions.histogram import Histogram
@@ -67,7 +67,7 @@ class FunctionMethod(WorkloadMethod):
     @classmethod
     def used_with(cls, study: Study) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         uses = {name: kind.uses for name, kind in _FUNCTIONS[study.task].items()}
-        uses |= {} if study.task == "statistics" else {"auto": USES}
+        uses |= {} if study.task == "statistics" else {"auto": LEFT_OPEN}
         keys = [key for key in FunctionOptions.model_fields if key != "function"]
         return {key: ("function", tuple(name for name, used in uses.items() if key in used)) for key in keys}
 
@@ -84,7 +84,7 @@ class FunctionMethod(WorkloadMethod):
             return False
         if named == "auto":
             return not knows_directions(study)
-        return named in fitting and fitting[named].is_linear
+        return named in fitting and fitting[named].learns_mapped
 
     def read_options(self) -> FunctionOptions:
         """The keys of [method]. A method may have more of them, or other defaults."""

@@ -32,7 +32,7 @@ class FunctionOptions(Section):
     bins: int = Field(10, ge=2, le=10_000, description="the number of a histogram's bins for each number, from 2")
     hidden: int = Field(16, ge=1, le=10_000, description="the number of hidden units of a network, 1 or more")
     steps: int | None = Field(
-        None, ge=1, le=10_000, description="the number of steps of softmax or a network, 1 or more"
+        None, ge=1, le=10_000, description="the number of steps of auto, softmax or a network, 1 or more"
     )
     clip: float | None = Field(None, gt=0.0, description="the largest norm of a record's gradient, above 0")
     score_noise: float = Field(

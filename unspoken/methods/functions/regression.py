@@ -38,7 +38,7 @@ _REGULARIZATION = 1e-5
 class LeastSquares(NamedFunction):
     """Linear and logistic regression from noisy second moments."""
 
-    is_linear = True
+    learns_mapped = True
     uses = ("coefficients", "reshape", "repair")
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:

@@ -27,7 +27,7 @@ class SoftmaxRegression(NamedFunction):
     from the smallest number of records.
     """
 
-    is_linear = True
+    learns_mapped = True
     uses = ("steps", "clip", "score_noise")
 
     def __init__(self, study: Study, options: FunctionOptions) -> None:

@@ -96,6 +96,8 @@ class GradientDescent(Training[GradientOptions]):
 
     def notes(self, noise: Mechanism, senders: int | None) -> tuple[str, ...]:
         notes, parties = [*super().notes(noise, senders), *self.batches.notes], self.study.parties
+        if self._steps_by_noise:
+            notes.append("chosen by rule: the size of steps, from the noise of a round; set learning_rate to choose it")
         if parties.records == 1 < parties.max_records and not self._counts:
             notes.append(
                 "steps are sized as if every party had one record, the fewest that the study allows; set records to "
@@ -120,11 +122,17 @@ class GradientDescent(Training[GradientOptions]):
         sums = self.projection.sums(weights, features, labels, counts, query.turn)
         return Contribution(sums, block.counts[:, None]) if self._counts else Contribution(sums)
 
-    def _step_rule(self) -> Callable[[float], float | None]:
-        """The step size by the noise of a step; none for other models and for projected gradients."""
+    @property
+    def _steps_by_noise(self) -> bool:
+        """Whether steps are sized by their noise: if the study leaves that open, of linear classifiers by SGD. There is
+        no rule for other models, nor for projected gradients."""
         options = self.options
-        has_rule = is_linear(self.study) and options.optimizer == "sgd" and options.projection is None
-        return StepByNoise(options) if has_rule else lambda noise: None
+        is_open = options.learning_rate is None and options.projection is None
+        return is_open and options.optimizer == "sgd" and is_linear(self.study)
+
+    def _step_rule(self) -> Callable[[float], float | None]:
+        """The step size by the noise of a step; none where there is no rule."""
+        return StepByNoise(self.options) if self._steps_by_noise else lambda noise: None
 
     def conclude(self, ask: Asker) -> Conversation:
         weights, optimizer, watch = self.model.initial(), Optimizer(self.options, self.model.size), self.watch()

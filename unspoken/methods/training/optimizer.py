@@ -12,7 +12,7 @@ from unspoken.types import Floats
 _NOISE = 0.6
 """The noise in a weight that all steps together leave"""
 _LONGEST = 4.0
-"""The longest step, in units of one over the clipping norm"""
+"""How far one step may move the weights, if all gradients agree"""
 
 
 class Optimizer:
@@ -47,8 +47,8 @@ class StepByNoise:
 
     Steps η·f_t, with the schedule's factors f_t, add noise of deviation η·noise·‖f‖ to a weight (with momentum m,
     1/(1 − m) times as much). That is to be 0.6, so that scores of records of norm 1 stand out from their noise. No step
-    is longer than 4 over the clipping norm: for records of norm 1 the curvature of softmax's loss is at most ½, and
-    longer steps than 4 overshoot.
+    moves the weights by more than 4: for records of norm 1 the curvature of softmax's loss is at most ½, so that longer
+    steps overshoot, and longer records have gradients that are clipped.
 
     >>> round(StepByNoise(TrainingOptions(rounds=100))(0.06), 6)
     1.0
