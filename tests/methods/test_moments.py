@@ -158,9 +158,13 @@ def test_a_study_that_chooses_for_itself_gets_what_it_always_got(keys: dict[str,
     assert plan.sums[0].count == keys.get("steps", 8) + 1
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10])
-def test_no_two_records_of_a_discriminant_lie_further_apart_than_its_sensitivity(classes: int) -> None:
-    method = moments(study(data=data(classes, 3, intercept=True), method={"function": "discriminant"}))
+@pytest.mark.parametrize(("classes", "coefficients"), [(2, 2.0), (3, 2.0), (10, 2.0), (3, 1e-3)])
+def test_no_two_records_of_a_discriminant_lie_further_apart_than_its_sensitivity(
+    classes: int, coefficients: float
+) -> None:
+    """Also where the model is guessed to be short, and labels weigh most: β² = 2."""
+    options = {"function": "discriminant", "coefficients": coefficients}
+    method = moments(study(data=data(classes, 3, intercept=True), method=options))
     stated = method.plan().sum_named("function").sensitivity
     reached = largest_distance(method, None)
     assert reached <= stated

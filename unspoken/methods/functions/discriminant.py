@@ -23,7 +23,8 @@ class Discriminant(NamedFunction):
 
     Beside the second moments with plain indicators, a record adds its class to the counts, scaled by γ = β²/2. That
     costs nothing: two records are furthest apart, by √2(1 + β²/2), with the same class; with different ones their
-    squared distance is at most 2 + 2β² + 2γ², which is the same.
+    squared distance is at most 2 + 2β² + 2γ², which is the same. (Both hold for β² ≤ 2, and the best β² is at most
+    2 whatever the guess of the model's norm.)
     """
 
     uses = ("coefficients", "repair")
@@ -32,7 +33,7 @@ class Discriminant(NamedFunction):
         if not study.data.has_intercept:
             raise study.error("data.intercept", 'is false, but the function "discriminant" needs intercept = true')
         classes = len(study.data.class_names)
-        balance = min(best_balance(classes, 1.0, options.coefficients), 1.0)
+        balance = best_balance(classes, 1.0, options.coefficients)
         self.moments = SecondMoments(study.data.dimension, study.data.norm, classes, balance, centred=False)
         self.weight_of_counts = balance**2 / 2.0
         self.dimension, self.sensitivity = self.moments.dimension + classes, self.moments.sensitivity
