@@ -38,6 +38,20 @@ def test_a_regression_takes_steps_where_they_pay_and_one_sum_elsewhere() -> None
     assert clips[0] == 1.0 < clips[1] < clips[2] == 4.0
 
 
+@pytest.mark.parametrize(
+    ("chosen", "settings"),
+    [
+        pytest.param(rule(500.0), (8, 0.35, 1.0, (0.05, 0.05)), id="whitened"),
+        pytest.param(DefaultRule(20, 3, 500.0, is_mapped=True), (8, 0.3, 0.85, (0.0, 0.0)), id="mapped"),
+        pytest.param(rule(710.0, 1280, 10), (16, 0.25, 0.7, (0.1, 0.0)), id="neither, under much noise"),
+        pytest.param(rule(720.0, 1280, 10), (16, 0.25, 0.7, (0.05, 0.0)), id="neither"),
+        pytest.param(rule(2560.0, 16, None), (8, 2.0, 0.5, (0.2, 0.1)), id="regression"),
+    ],
+)
+def test_the_settings_are_those_that_were_measured(chosen: DefaultRule, settings: tuple[object, ...]) -> None:
+    assert (chosen.steps, chosen.clip, chosen.score_noise, chosen.shares) == settings
+
+
 @pytest.mark.parametrize("classes", [2, None])
 @pytest.mark.parametrize("signal", [1.0, 100.0, 1e4])
 def test_the_turns_before_the_steps_leave_most_of_the_budget(classes: int | None, signal: float) -> None:
@@ -53,9 +67,20 @@ def test_the_noise_of_all_steps_is_that_of_the_scores_unless_steps_would_oversho
     sizes = chosen.step_sizes(13.0, 10**4, curvature=0.05)
     assert len(sizes) == chosen.steps == 16
     assert (np.diff(sizes) < 0.0).all()
-    assert math.sqrt(float(((sizes * 13.0) ** 2).sum())) == pytest.approx(chosen.score_noise)
+    assert math.sqrt(float(((sizes * 13.0) ** 2).sum())) == pytest.approx(1.0)
     for noise in (1e-6, 0.0):
         assert chosen.step_sizes(noise, 10**4, curvature=0.05).max() == pytest.approx(8.0 * 3 / (0.05 * 10**4))
+        # Of squares, the curvature is λn at every prediction.
+        squares = rule(1000.0, classes=None).step_sizes(noise, 10**4, curvature=0.05)
+        assert squares.max() == pytest.approx(1.0 / (0.05 * 10**4))
+
+
+def test_the_first_map_leaves_a_twentieth_of_what_records_have_in_common_and_doubles_the_rest() -> None:
+    """Records of mean square 1, of which 0.64 are common; a record of half the rest's length gets length 1."""
+    first = rule(1000.0, 3).first_map(np.array([0.8, 0.0, 0.0]), 1.0, 0.0)
+    common, rest = first.moved(np.array([[0.8, 0.0, 0.0], [0.0, math.sqrt(0.36), 0.0]]))
+    assert rest @ rest == pytest.approx(2.0**2)
+    assert common @ common == pytest.approx(0.05 * 2.0**2)
 
 
 def test_without_noise_whitened_records_are_as_long_in_every_direction() -> None:

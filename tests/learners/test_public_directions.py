@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.special import softmax
 from sklearn.covariance import LedoitWolf
 
 from unspoken.learners.public_directions import PublicDirections, Spectrum
@@ -118,6 +121,23 @@ def test_a_model_keeps_at_least_three_quarters_of_itself(outputs: int) -> None:
     added = 4.0 * told - 3.0 * weights
     assert float(((mapped @ added.T) ** 2).mean()) <= float(((mapped @ weights.T) ** 2).mean()) * (1.0 + 1e-9)
     np.testing.assert_allclose(directions.told(3.0 * weights), 3.0 * told, rtol=1e-9)
+
+
+def test_a_model_is_drawn_towards_the_regression_on_its_own_sharpened_scores() -> None:
+    """(1 − γ)W + γ(UᵀU/m + ρI)⁻¹UᵀT/m, where scores have mean square 4 and ρ is a tenth of an eigenvalue."""
+    directions, weights = made(50.0), np.random.default_rng(1).normal(size=(3, 6))
+    rows, _ = directions.apply(ROWS)
+    scores = rows @ weights.T
+    centred = scores - scores.mean(axis=1, keepdims=True)
+    chances = softmax(centred * np.sqrt(4.0 / (centred**2).mean()), axis=1)
+    targets = scores.mean(axis=0) + (chances - chances.mean(axis=0)) * np.sqrt(
+        scores.var(axis=0).mean() / chances.var(axis=0).mean()
+    )
+    second = rows.T @ rows / len(rows)
+    ridge = 0.1 * np.linalg.eigvalsh(second).mean()
+    found = np.linalg.solve(second + ridge * np.eye(6), rows.T @ targets / len(rows)).T
+    own = 1.0 / (4.0 + 50.0 / (3.0 * 3.0 * math.sqrt(len(rows))))
+    np.testing.assert_allclose(directions.told(weights), (1.0 - own) * weights + own * found, rtol=1e-9)
 
 
 def test_a_model_with_little_noise_stays_as_it_is() -> None:
