@@ -91,6 +91,24 @@ def test_steps_are_as_long_as_a_study_says_or_by_rule() -> None:
     assert Optimizer(TrainingOptions(), 1).step(np.zeros(1), gradient) == -0.5
 
 
+@pytest.mark.parametrize(
+    ("keys", "task", "has_rule"),
+    [
+        ({}, "classification", True),
+        ({"optimizer": "adam"}, "classification", False),
+        ({"projection": 4}, "classification", False),
+        ({"model": "mlp", "hidden": [3]}, "classification", False),
+        ({}, "regression", False),
+    ],
+)
+def test_only_sgd_of_a_linear_classifier_has_a_rule_for_its_steps(
+    keys: dict[str, Any], task: str, has_rule: bool
+) -> None:
+    """Whose noise it is about: of all coordinates, without a projection."""
+    workload: Any = CrossSilo(study(keys, task=task)).workload
+    assert (workload._step_rule()(0.1) is not None) == has_rule
+
+
 @pytest.mark.usefixtures("seeded")
 def test_a_linear_model_without_a_step_size_learns_at_every_epsilon() -> None:
     """Digits over 5 parties, 40 rounds: 81.4 and 84.4 % on average, with deviations of 1.8 and 1.2; 72.4

@@ -18,8 +18,11 @@ from unspoken.data.federation import ArrayFederation, party_block
 from unspoken.data.files import DataError, Records
 from unspoken.engines import actors, local
 from unspoken.engines.conditions import Conditions
+from unspoken.methods.base import Total
+from unspoken.methods.moments import Moments
 from unspoken.methods.planning.directions import signal_of
 from unspoken.methods.registry import method_for, plan_for
+from unspoken.methods.workloads import Query, answered_by
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import mu_for
 from unspoken.study import Study, StudyError, make_study, read_study
@@ -143,10 +146,29 @@ def test_the_plan_says_what_the_file_does(file: Path) -> None:
 
 
 def test_moments_do_without_public_records_where_their_own_say_more(file: Path) -> None:
-    for epsilon, used in ((0.5, True), (20.0, False)):
-        method = method_for(study({"name": "moments"}, {"public": str(file)}, epsilon=epsilon))
+    """From X = d^1.5 on."""
+    edge = PARTIES * EACH * math.sqrt((PARTIES - 1) / PARTIES) / FEATURES**1.5
+    for multiplier, used in ((1.01 * edge, True), (0.99 * edge, False)):
+        said = {"epsilon": None, "noise_multiplier": multiplier}
+        method = method_for(study({"name": "moments"}, {"public": str(file)}, **said))
         assert (method.directions is not None) == used
         assert any("makes no use of the public records here" in note for note in method.agreed_plan.notes) != used
+
+
+def test_steps_are_as_long_as_records_that_public_ones_mapped_allow(file: Path) -> None:
+    """8K/(λn), where there is no noise: the first total moves the weights by that much, and the others are empty."""
+    method = method_for(study({"name": "moments"}, {"public": str(file)}))
+    assert isinstance(method, Moments)
+    assert method.directions is not None
+    method.workload.directions = method.directions
+
+    def total(query: Query) -> Total:
+        return Total(np.full(FEATURES * 3, float(query.turn == 0)), np.array([300]), PARTIES, 0.0)
+
+    with pytest.raises(StopIteration) as concluded:
+        next(method.workload.conclude(answered_by(total)))
+    longest = 8.0 * 3 / (method.directions.largest * 300)
+    np.testing.assert_allclose(concluded.value.value.weights, np.full((3, FEATURES), longest))
 
 
 def test_the_signal_is_the_records_over_the_noise() -> None:
