@@ -115,6 +115,19 @@ def test_duplicates_are_remarked_on() -> None:
     assert any("20 % of the records are equal to an earlier one" in remark for remark in found.remarks)
 
 
+@pytest.mark.parametrize(("few", "told"), [(5, False), (15, True)])
+def test_one_in_a_hundred_is_enough_for_a_remark(few: int, told: bool) -> None:
+    """Of a thousand records, the first few are too long and have labels beyond the bounds, and the last are equal."""
+    rows = np.random.default_rng(0).uniform(-0.5, 0.5, size=(1000, 2))
+    rows[:few] *= 3.0 / np.linalg.norm(rows[:few], axis=1, keepdims=True)
+    rows[-few:] = rows[-1]
+    labels = np.linspace(0, 1, 1000)
+    labels[:few], labels[-few:] = 2.0, 1.0
+    found = unspoken.check(study(task="regression", data={"features": 2, "label_bounds": [0, 1]}), rows, labels)
+    text = " ".join(found.remarks)
+    assert ("longer than norm = 1" in text, "equal to an earlier one" in text, "propose them" in text) == (told,) * 3
+
+
 def test_a_matrix_is_checked_by_its_norm_labels_and_duplicates(tmp_path: Path) -> None:
     agreed = study(task="regression", data={"features": 2, "label_bounds": [0, 1]})
     rows = np.array([[3.0, 4.0], [0.0, 0.5]] * 5)

@@ -14,8 +14,10 @@ import unspoken
 from factories import maker
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
+from unspoken.methods.base import Total
 from unspoken.methods.functions import Custom, Function, FunctionMethod
 from unspoken.methods.registry import METHODS, method_for
+from unspoken.methods.workloads import answered_by
 from unspoken.simulation import Simulation, simulate_records
 from unspoken.study import Study, StudyError, make_study
 
@@ -199,6 +201,17 @@ def test_a_mean_and_the_share_of_missing_values_are_each_as_far_off_as_they_say(
     (_, _, share, noise) = release.rows()[1]
     assert share == f"{100 * found['missing'][0]:.2f} %"
     assert noise == f"{100 * found['missing_noise_std'][0]:.3g} %"
+
+
+def test_a_mean_of_values_that_are_all_missing_is_as_far_off_as_its_bounds_and_no_further() -> None:
+    """The noisy share of missing values may exceed 1."""
+    agreed = study(data={"columns": {"a": {"min": -80, "max": 120, "missing": "indicator"}}})
+    total = Total(np.array([3.0, 104.0]), np.array([100]), 3, 5.0)
+    with pytest.raises(StopIteration) as concluded:
+        next(function_of(agreed).conclude(answered_by(lambda query: total)))
+    found = concluded.value.value.statistics["a"]
+    assert (found["mean"], found["missing"]) == (80.0, 1.04)
+    assert found["noise_std"] == pytest.approx(100.0 * math.hypot(1.0, 0.6))
 
 
 @pytest.mark.parametrize(

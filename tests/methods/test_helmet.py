@@ -253,12 +253,21 @@ def test_a_study_that_leaves_regularization_open_gets_more_of_it_where_noise_is_
     assert not any("by a rule" in note for note in method_for(study()).plan().notes)
 
 
-@pytest.mark.parametrize(("unit", "records", "allowed"), [("record", 5, 0.1), ("party", 1, 0.5)])
+@pytest.mark.parametrize(
+    ("unit", "size", "intercept", "allowed"),
+    [
+        ("record", (60, 5), False, 0.1),
+        ("record", (60, 5), True, 0.2),
+        ("party", (60, 1), False, 0.5),
+        ("party", (40, 1), True, 0.5),
+    ],
+)
 def test_the_chosen_regularization_is_the_least_that_leaves_scores_quiet(
-    unit: str, records: int, allowed: float
+    unit: str, size: tuple[int, int], intercept: bool, allowed: float
 ) -> None:
-    data = {"features": 3, "classes": 3, "norm": 1.0, "intercept": False}
-    said = {"unit": unit, "colluding": 15, "parties": {"count": 60, "records": records}, "data": data}
+    count, records = size
+    data = {"features": 3, "classes": 3, "norm": 1.0, "intercept": intercept}
+    said = {"unit": unit, "colluding": 15, "parties": {"count": count, "records": records}, "data": data}
     method = method_for(study(method={"regularization": None}, **said))
     assert isinstance(method, Helmet)
     learner = replace(method.learner, radius=None)
@@ -269,7 +278,7 @@ def test_the_chosen_regularization_is_the_least_that_leaves_scores_quiet(
     assert score_noise(method.study, less, method.by_records) > allowed
     # It is the noise that a plan has, for models of any length.
     plan = method_for(study(method={"regularization": learner.regularization, "radius": 1e3}, **said)).plan()
-    noise = plan.sum_named("model").total_std(60) / (60 * records)
+    noise = plan.sum_named("model").total_std(count) / (count * records)
     assert noise == pytest.approx(score_noise(method.study, learner, method.by_records), rel=0.02)
 
 
