@@ -2,9 +2,7 @@
 
 Formal guarantee, of each total if one record is replaced, for records x scaled by the study's norm, so that |x| ≤ 1:
 
-- "scale", Σ(x, |x|²): two records of norms a and b are at most (a + b)²(1 + (a − b)²) apart, squared, which is largest
-  at a = b = 1: 4. A regression's (y, y²), with y in [−1, 1], is likewise at most 4 apart. So the sensitivity is 2, and
-  √8 with labels.
+- "scale", Σ(x, |x|²), of a regression with (y, y²): see `functions.scale`.
 - "spread", Σuuᵀ, of mapped and clipped records of norm at most 1: |uuᵀ − vvᵀ|² = |u|⁴ + |v|⁴ − 2(uᵀv)² ≤ 2. The upper
   triangle, with what is off the diagonal times √2, has the same norm. So the sensitivity is √2.
 - "function", Σu·rᵀ, with |u| ≤ 1 by clipping after the map, and residuals r clipped to norm C: a record adds a matrix
@@ -23,17 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from unspoken.arithmetic import blocks, sum_of_rows
+from unspoken.arithmetic import blocks
 from unspoken.data.block import Block
 from unspoken.learners.default_rule import LEAST_LABEL_SCALE, MOST_WHITENED, DefaultRule
 from unspoken.learners.record_map import AlreadyMapped, MatrixMap, RecordMap
 from unspoken.learners.scores import Link
-from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, Triangle
+from unspoken.learners.second_moments import Reshaping, Triangle
 from unspoken.learners.softmax_steps import clipped_residuals
 from unspoken.methods.base import Conversation, Request
 from unspoken.methods.functions.base import NAME, NamedFunction, PreliminarySum
 from unspoken.methods.functions.options import FunctionOptions
 from unspoken.methods.functions.regression import LeastSquares, exact_model
+from unspoken.methods.functions.scale import SCALE, Scale, reshaping_ranges, scale_contribution, scale_sum
 from unspoken.methods.parameters import LARGEST_WEIGHT, NO_PARAMETERS, Parameters, Range
 from unspoken.methods.planning.budget import expected_noise
 from unspoken.methods.releases import LinearModel, Release
@@ -41,8 +40,8 @@ from unspoken.methods.workloads import Asker, Query, required_parameters
 from unspoken.study import Study
 from unspoken.types import Floats
 
-SCALE, SPREAD = "scale", "spread"
-"""The names of the preliminary sums"""
+SPREAD = "spread"
+"""The name of the second preliminary sum"""
 COEFFICIENTS = 0.5
 """The guess of the model's norm for least squares under much noise; a small guess means less noise"""
 _OWN_DIRECTIONS = 1.0
@@ -82,8 +81,8 @@ class MappedSteps(NamedFunction):
     """A linear model in a few steps on mapped records. Turns before them find the map, unless one is given."""
 
     link: Link | None
-    label_numbers = 0
-    """The number of means about labels in the first turn"""
+    scales_labels = False
+    """Whether the first turn is about labels, too"""
 
     def __init__(self, study: Study, rule: DefaultRule, known: RecordMap | None = None) -> None:
         features = study.data.dimension
@@ -97,10 +96,8 @@ class MappedSteps(NamedFunction):
     def _preliminary(self) -> tuple[PreliminarySum, ...]:
         scale, spread = self.rule.shares
         step = (1.0 - scale - spread) / self.count
-        pairs = 2.0 if self.label_numbers else 1.0
-        size, apart, longest = self._features + 1 + self.label_numbers, 2.0 * math.sqrt(pairs), math.sqrt(2.0 * pairs)
         sums = (
-            PreliminarySum(SCALE, size, apart, longest, scale / step),
+            scale_sum(self._features, scale / step, self.scales_labels),
             PreliminarySum(SPREAD, self._triangle.size, math.sqrt(2.0), 1.0, spread / step),
         )
         return tuple(first for first in sums if first.share > 0.0)
@@ -111,8 +108,7 @@ class MappedSteps(NamedFunction):
         """ "spread" carries the first map; "function" carries the weights, and the map unless it is known."""
         if name == SCALE:
             return NO_PARAMETERS
-        # Divided by a length of at least `LEAST_LENGTH`, no record is too long for arithmetic.
-        reshaping = (Range(self._features, -1.0, 1.0), Range(1, 0.0, 1.0), Range(1, LEAST_LENGTH, 1.0))
+        reshaping = reshaping_ranges(self._features)
         if name == SPREAD:
             return Parameters(reshaping)
         matrix = (Range(self._features**2, -LARGEST_ENTRY, LARGEST_ENTRY),)
@@ -126,18 +122,13 @@ class MappedSteps(NamedFunction):
     def preliminary_of(self, query: Query, features: Floats, labels: Any) -> Floats:
         unit = features / self._norm
         if query.name == SCALE:
-            squares = sum_of_rows(np.einsum("ij,ij->i", unit, unit))
-            return np.concatenate([sum_of_rows(unit), [squares], self.sums_of_labels(labels)])
+            return scale_contribution(unit, labels if self.scales_labels else None)
         first = Reshaping.from_parameters(required_parameters(query.parameters))
         second = np.zeros((self._features, self._features))
         for block in blocks(len(unit)):
             rows, _ = first.apply(unit[block])
             second += rows.T @ rows
         return self._triangle.packed(second)
-
-    def sums_of_labels(self, labels: Any) -> Floats:
-        """The sums of numbers about labels, in the first turn."""
-        return np.empty(0)
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         found, rest = self._split(required_parameters(parameters))
@@ -198,17 +189,15 @@ class MappedSteps(NamedFunction):
     def _start(self, ask: Asker) -> Generator[Request, Any, Start]:
         if self.known is not None:
             return Start(self._known(self.known), np.empty(0), 0.0)
-        total = yield from ask(Query(SCALE))
-        records = max(int(total.exact[0]), 1)
-        means, deviation = total.noisy / records, total.noise_std / records
-        about_labels = means[self._features + 1 :], deviation
-        first = self.rule.first_map(means[: self._features], float(means[self._features]), deviation)
+        scale = Scale.of((yield from ask(Query(SCALE))), self._features)
+        first = self.rule.first_map(scale.mean, scale.square, scale.deviation)
         if not self.rule.whitens:
-            return Start(first, *about_labels)
+            return Start(first, scale.about_labels, scale.deviation)
         carried, total = yield from self.ask_within_bounds(ask, Query(SPREAD, first.to_parameters()))
         records = max(int(total.exact[0]), 1)
         second, deviation = self._triangle.unpacked(total.noisy / records), total.noise_std / records / math.sqrt(2.0)
-        return Start(self.rule.whitened(Reshaping.from_parameters(carried), second, deviation), *about_labels)
+        white = self.rule.whitened(Reshaping.from_parameters(carried), second, deviation)
+        return Start(white, scale.about_labels, scale.deviation)
 
 
 class AutoSoftmax(MappedSteps):
@@ -227,11 +216,7 @@ class AutoRegression(MappedSteps):
     """
 
     link = None
-    label_numbers = 2
-
-    def sums_of_labels(self, labels: Any) -> Floats:
-        """Σy and Σy²"""
-        return sum_of_rows(np.stack([labels, labels**2], axis=1))
+    scales_labels = True
 
     def step_ranges(self) -> tuple[Range, ...]:
         return Range(1, LEAST_LABEL_SCALE, 1.0), *super().step_ranges()

@@ -12,23 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.arithmetic import sum_of_rows
 from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy
-from unspoken.learners.second_moments import LEAST_LENGTH, Reshaping, SecondMoments, best_balance
+from unspoken.learners.second_moments import Reshaping, SecondMoments, best_balance
 from unspoken.learners.solving import solve
 from unspoken.methods.base import Conversation, Total
-from unspoken.methods.functions.base import NAME, NamedFunction, PreliminarySum
+from unspoken.methods.functions.base import NAME, NamedFunction
 from unspoken.methods.functions.options import FunctionOptions
-from unspoken.methods.parameters import NO_PARAMETERS, Parameters, Range
+from unspoken.methods.functions.scale import SCALE, Scale, reshaping_ranges, scale_contribution, scale_sum
+from unspoken.methods.parameters import NO_PARAMETERS, Parameters
 from unspoken.methods.releases import LinearModel, Release
 from unspoken.methods.workloads import Asker, Query
 from unspoken.study import Study
 from unspoken.types import Floats
 
-_SCALE = "scale"
-"""The name of the preliminary sum"""
 _SHARE_OF_SCALE = 1.0 / 9.0
 """The share of the preliminary sum: a tenth of the whole budget"""
 _REGULARIZATION = 1e-5
@@ -49,22 +47,17 @@ class LeastSquares(NamedFunction):
         self.dimension, self.sensitivity = self.moments.dimension, self.moments.sensitivity
         self.record_bound = self.moments.record_bound
         if options.reshape:
-            # Records at opposite ends, as far apart as can be, have the same square: it costs nothing.
-            scale = PreliminarySum(_SCALE, study.data.dimension + 1, 2.0, math.sqrt(2.0), _SHARE_OF_SCALE)
-            self.preliminary = (scale,)
+            self.preliminary = (scale_sum(study.data.dimension, _SHARE_OF_SCALE),)
         self._study, self._options = study, options
 
     def preliminary_of(self, query: Query, features: Floats, labels: Any) -> Floats:
-        """The sum of the records, and of their squares, scaled to norm 1."""
-        unit = features / self._study.data.norm
-        return np.append(sum_of_rows(unit), sum_of_rows(np.einsum("ij,ij->i", unit, unit)))
+        return scale_contribution(features / self._study.data.norm)
 
     def parameters(self, name: str, turn: int) -> Parameters:
-        """A `Reshaping`. Divided by a length of at least `LEAST_LENGTH`, no record is too long for arithmetic."""
+        """A `Reshaping`, if there is a sum to find it by."""
         if not self.preliminary or name != NAME:
             return NO_PARAMETERS
-        axis = Range(self.moments.features, -1.0, 1.0)
-        return Parameters((axis, Range(1, 0.0, 1.0), Range(1, LEAST_LENGTH, 1.0)))
+        return Parameters(reshaping_ranges(self.moments.features))
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
         reshaping = None if parameters is None else Reshaping.from_parameters(parameters)
@@ -74,9 +67,8 @@ class LeastSquares(NamedFunction):
         if not self.preliminary:
             total = yield from ask(Query(NAME))
             return self._model(total, None)
-        scale = yield from ask(Query(_SCALE))
-        records = max(int(scale.exact[0]), 1)
-        found = Reshaping.of(scale.noisy[:-1] / records, float(scale.noisy[-1]) / records, scale.noise_std / records)
+        scale = Scale.of((yield from ask(Query(SCALE))), self.moments.features)
+        found = Reshaping.of(scale.mean, scale.square, scale.deviation)
         known, total = yield from self.ask_within_bounds(ask, Query(NAME, found.to_parameters()))
         return self._model(total, Reshaping.from_parameters(known))
 
