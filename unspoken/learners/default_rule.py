@@ -10,6 +10,7 @@ import numpy as np
 
 from unspoken.learners.record_map import MatrixMap
 from unspoken.learners.second_moments import Reshaping, cleaned_eigenvalues, parted, shrinkage_to
+from unspoken.learners.softmax_steps import quiet_steps, schedule
 from unspoken.types import Floats
 
 MOST_WHITENED = 512
@@ -176,9 +177,7 @@ class DefaultRule:
 
     def step_sizes(self, noise: float, records: int, curvature: float | None = None) -> Floats:
         """The factor of each step, for noise of deviation `noise` on each coordinate of its sum; `curvature` is λ."""
-        shape = (1.0 - np.arange(self.steps) / self.steps) ** min(0.5, 4.0 / self.steps)
+        shape = schedule(self.steps)
         largest = (1.0 / self.features if curvature is None else max(curvature, _TINY)) * max(records, 1)
         longest = (8.0 * self.classes if self.classes else 1.0) / largest
-        quiet = self.score_noise / (noise * float(np.linalg.norm(shape))) if noise > 0.0 else math.inf
-        sizes: Floats = shape * min(quiet, longest)
-        return sizes
+        return quiet_steps(shape, self.score_noise, noise * float(np.linalg.norm(shape)), longest)

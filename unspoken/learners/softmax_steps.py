@@ -73,11 +73,27 @@ class SoftmaxSteps:
 
     def step_sizes(self, noise: float, records: int) -> Floats:
         """The factor of each step, for noise of deviation `noise` on each coordinate of its sum."""
-        shape = (1.0 - np.arange(self.steps) / self.steps) ** min(0.5, 4.0 / self.steps)
-        shape /= math.sqrt(float(shape @ shape))
+        shape = schedule(self.steps)
+        shape /= float(np.linalg.norm(shape))
         longest = _LONGEST / (max(records, 1) * self.clip * float(shape[0]))
-        sizes: Floats = shape * min(self.score_noise / noise if noise > 0.0 else math.inf, longest)
-        return sizes
+        return quiet_steps(shape, self.score_noise, noise, longest)
+
+
+def schedule(steps: int) -> Floats:
+    """The lengths of T steps in units of the first: (1 − t/T)^min(½, 4/T).
+
+    >>> schedule(16).round(3)[[0, 8, 15]].tolist()
+    [1.0, 0.841, 0.5]
+    """
+    lengths: Floats = (1.0 - np.arange(steps) / steps) ** min(0.5, 4.0 / steps)
+    return lengths
+
+
+def quiet_steps(shape: Floats, score_noise: float, noise: float, longest: float) -> Floats:
+    """Steps of this shape, as long as their noise allows: steps as long as the shape would leave noise of deviation
+    `noise` on a weight, and these are to leave κ = `score_noise`, or less if the factor would exceed `longest`."""
+    sizes: Floats = shape * min(score_noise / noise if noise > 0.0 else math.inf, longest)
+    return sizes
 
 
 def chosen_steps(features: int, classes: int, records: int, mu: float) -> int:
