@@ -19,11 +19,9 @@ from typing import ClassVar
 
 from unspoken.methods.functions import FunctionMethod, FunctionOptions
 from unspoken.methods.functions.auto import LEFT_OPEN
+from unspoken.methods.functions.method import CHOSEN_BY_RULE
 from unspoken.methods.planning.mechanisms import NoiseShares
 from unspoken.study import Study, Template
-
-_CHOSEN = {"classification": "softmax", "regression": "linear-regression"}
-"""The function of a study that sets keys which the rule would choose, and so chooses for itself"""
 
 
 class Moments(FunctionMethod):
@@ -46,7 +44,7 @@ function = "mean"             # of each column; or "histogram", with bins = 10
         if study.task == "statistics":
             return super().default_function(study)
         given = study.method.own_keys.keys() & FunctionOptions.model_fields.keys()
-        return _CHOSEN[study.task] if given - set(LEFT_OPEN) else "auto"
+        return CHOSEN_BY_RULE[study.task] if given - set(LEFT_OPEN) else "auto"
 
     def read_options(self) -> FunctionOptions:
         options = super().read_options()

@@ -29,8 +29,8 @@ _FUNCTIONS: dict[str, dict[str, type[NamedFunction]]] = {
     "statistics": {"mean": Mean, "histogram": Histogram},
 }
 """The functions of each task by their names in a study, the default first"""
-_CHOSEN_BY_RULE: dict[str, str] = {"classification": "softmax", "regression": "linear-regression"}
-"""The kind of model that "auto" learns"""
+CHOSEN_BY_RULE: dict[str, str] = {"classification": "softmax", "regression": "linear-regression"}
+"""The function that learns the kind of model that "auto" does"""
 
 
 def function_for(study: Study, options: FunctionOptions) -> Function:
@@ -74,7 +74,7 @@ class FunctionMethod(WorkloadMethod):
     @classmethod
     def told(cls, study: Study) -> str:
         name = cls.computes(study)
-        return f"{_CHOSEN_BY_RULE[study.task]}{BY_RULE}" if name == "auto" else name
+        return f"{CHOSEN_BY_RULE[study.task]}{BY_RULE}" if name == "auto" else name
 
     @classmethod
     def learns_directions(cls, study: Study) -> bool:
