@@ -71,7 +71,6 @@ class Spectrum:
 
     values: Floats
     vectors: Floats
-    shrinkage: float
 
     @classmethod
     def of(cls, rows: Floats) -> Spectrum:
@@ -89,12 +88,12 @@ class Spectrum:
         # A finite number of records cannot show that a direction is empty, so no eigenvalue is 0.
         shrinkage = min(1.0, max(by_chance / apart, 1.0 / (count + 1.0))) if apart > 0.0 else 1.0
         values, vectors = np.linalg.eigh(second)
-        return cls((1.0 - shrinkage) * np.maximum(values, 0.0) + shrinkage * average, vectors, shrinkage)
+        return cls((1.0 - shrinkage) * np.maximum(values, 0.0) + shrinkage * average, vectors)
 
     def faded(self, rank: float) -> float:
         """ℓ, at which Σw⁴/(w⁴ + ℓ⁴) is this rank.
 
-        >>> round(Spectrum(np.array([1.0, 1.0]), np.eye(2), 0.0).faded(1.0), 9)
+        >>> round(Spectrum(np.array([1.0, 1.0]), np.eye(2)).faded(1.0), 9)
         1.0
         """
         logarithms = 4.0 * np.log(self.values)
@@ -118,14 +117,12 @@ def rank_for(signal: float, outputs: int, size: int) -> float:
 
 @dataclass(frozen=True, eq=False)
 class PublicDirections:
-    """The map, and what a plan says about it."""
+    """The map, and the correction of a model."""
 
     matrix: Floats
     """A, symmetric"""
     norm: float
     """The norm that mapped records are clipped to"""
-    rank: float
-    """r, the number of directions that are left"""
     largest: float
     """The largest mean square of a mapped record in any direction, over the square of the norm"""
     public: Floats
@@ -143,8 +140,7 @@ class PublicDirections:
         """
         spectrum = Spectrum.of(rows)
         values = spectrum.values
-        rank = rank_for(signal, outputs, len(values))
-        faded, floor = spectrum.faded(rank), _FLOOR * values.mean()
+        faded, floor = spectrum.faded(rank_for(signal, outputs, len(values))), _FLOOR * values.mean()
         with np.errstate(over="ignore"):
             squares = 1.0 / (values * (1.0 + (faded / values) ** 4) + 2.0 * faded + floor)
         wanted = _LENGTH * norm**2 if length is None else length
@@ -153,7 +149,7 @@ class PublicDirections:
         moved = rows @ matrix
         scale = wanted / max(float(np.einsum("ij,ij->", moved, moved)) / len(rows), _TINY)
         largest = float((values * squares).max()) * scale / norm**2
-        return cls(matrix * math.sqrt(scale), norm, rank, largest, rows, signal)
+        return cls(matrix * math.sqrt(scale), norm, largest, rows, signal)
 
     def apply(self, rows: Floats) -> tuple[Floats, Floats]:
         """Bounded rows, mapped and clipped to the norm, and the factors by which they were clipped."""
