@@ -250,31 +250,37 @@ def test_no_process_is_left_when_the_engine_fails() -> None:
     assert_gone(children, within=0.0)
 
 
-def test_a_process_that_cannot_begin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\nexit 7\n")
-    broken.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(broken))
+@pytest.fixture
+def broken_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Lets a script take Python's place in new processes."""
+
+    def put(script: str) -> None:
+        broken = tmp_path / "python"
+        broken.write_text(f"#!/bin/sh\n{script}\n")
+        broken.chmod(0o700)
+        monkeypatch.setattr(sys, "executable", str(broken))
+
+    return put
+
+
+def test_a_process_that_cannot_begin_is_named(broken_python: Callable[[str], None]) -> None:
+    broken_python("exit 7")
     with pytest.raises(Aborted, match=r"^tallier:0 died .exit code 7.; nothing was revealed$"), separate(vote()):
         pass
 
 
-def test_a_process_that_does_not_begin_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\nexec sleep 60\n")
-    broken.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(broken))
+def test_a_process_that_does_not_begin_is_named(
+    broken_python: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken_python("exec sleep 60")
     monkeypatch.setattr(processes, "_STARTING", 0.3)
     with pytest.raises(Aborted, match=r"^tallier:0 did not answer within 0.3 s"), separate(vote()):
         pass
 
 
-def test_an_answer_that_is_larger_than_any_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_larger_than_any_is_not_read(broken_python: Callable[[str], None]) -> None:
     """Four gigabytes are announced; none of them is set aside."""
-    broken = tmp_path / "python"
-    broken.write_text("#!/bin/sh\nprintf '\\377\\377\\377\\377' >&0\nexec sleep 60\n")
-    broken.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(broken))
+    broken_python("printf '\\377\\377\\377\\377' >&0\nexec sleep 60")
     with pytest.raises(Aborted, match=r"^tallier:0 answered with 4,294,967,295 bytes where"), separate(vote()):
         pass
 

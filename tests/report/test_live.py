@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -51,13 +52,28 @@ def test_numbers_that_cannot_be_are_not_shown(numbers: dict[str, int]) -> None:
         unpacked(msgspec.msgpack.encode(fields), News)
 
 
-def test_a_log_gets_a_line_a_second_and_the_last_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    log = io.StringIO()
+@pytest.fixture
+def log() -> io.StringIO:
+    return io.StringIO()
+
+
+@pytest.fixture
+def pass_time(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Puts a clock that stands still forward, by so many seconds."""
+    now = 100.0
+    monkeypatch.setattr(live.time, "monotonic", lambda: now)
+
+    def forward(seconds: float) -> None:
+        nonlocal now
+        now += seconds
+
+    return forward
+
+
+def test_a_log_gets_a_line_a_second_and_the_last_one(log: io.StringIO, pass_time: Callable[[float], None]) -> None:
     with live.progress(STUDY, log) as shown:
         for number in range(1000):
-            now[0] += 0.01
+            pass_time(0.01)
             shown.show(News("waiting", number % 2, 2, 60.0))
         assert 9 <= len(log.getvalue().splitlines()) <= 11
         shown.show(News("released", 2, 2, 0.0, bytes=5))
@@ -65,19 +81,17 @@ def test_a_log_gets_a_line_a_second_and_the_last_one(monkeypatch: pytest.MonkeyP
     assert log.getvalue().splitlines()[-1].endswith("over, with a result; 5 bytes moved")
 
 
-def test_a_log_of_an_endless_study_grows_by_a_line_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [100.0]
-    monkeypatch.setattr(live.time, "monotonic", lambda: now[0])
-    log = io.StringIO()
+def test_a_log_of_an_endless_study_grows_by_a_line_a_minute(
+    log: io.StringIO, pass_time: Callable[[float], None]
+) -> None:
     with live.progress(STUDY, log) as shown:
         for number in range(7_000):
-            now[0] += 1.0
+            pass_time(1.0)
             shown.show(News("waiting", number % 2, 2, 60.0))
     assert 1_095 <= len(log.getvalue().splitlines()) <= 1_105
 
 
-def test_lines_have_names_for_addresses_however_they_are_written() -> None:
-    log = io.StringIO()
+def test_lines_have_names_for_addresses_however_they_are_written(log: io.StringIO) -> None:
     with live.progress(STUDY, log) as shown:
         shown.say("2 of 3 answered (no answer came from party:0, party:1). To blame: party 0")
     assert log.getvalue()[9:] == "2 of 3 answered (no answer came from Hospital 1, party:0). To blame: Hospital 1\n"
