@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import resource
 import sys
 import threading
@@ -12,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import numpy as np
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RECOVERED = "recovered"
@@ -90,6 +93,15 @@ def show_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
         print("  ".join(c.rjust(w) if i else c.ljust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True))))
         if number == 0:
             print("  ".join("-" * width for width in widths))
+
+
+def standard_error(values: np.ndarray | Sequence[float]) -> float:
+    """That of the mean; 0 if there is only one value."""
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else 0.0
+
+
+def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), standard_error(values)
 
 
 def with_error(mean: float, error: float) -> str:

@@ -17,8 +17,8 @@ from benchmarks.cape.sweeps import (
     measure_network,
     measure_regression,
     regression_metrics,
-    standard_error,
 )
+from benchmarks.common import standard_error
 from benchmarks.studies import Integers, Records, plan_of, run_records, study
 
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -66,7 +66,7 @@ def unequal(quick: bool, runs: int) -> dict[str, Any]:
         row: dict[str, Any] = {"share": share, "h": weights_lost(sizes)}
         for name in ("cape", "conv"):
             errors = [_error(synthetic(dimension, records, run), sizes, name) for run in range(runs)]
-            row |= {name: float(np.mean(errors)), f"{name}_se": standard_error(np.array(errors))}
+            row |= {name: float(np.mean(errors)), f"{name}_se": standard_error(errors)}
         rows.append(row)
     return {"rows": rows, "records": records, "dimension": dimension}
 

@@ -48,9 +48,8 @@ from benchmarks.cape.sweeps import (
     measure_regression,
     regression_metrics,
     run_regression,
-    standard_error,
 )
-from benchmarks.common import conclude, measure_parts, run_options, runs_of
+from benchmarks.common import conclude, measure_parts, run_options, runs_of, standard_error
 from unspoken.learners.solving import Repair
 from unspoken.noise.stream import SecretStream
 
@@ -205,7 +204,7 @@ def correlations(quick: bool, runs: int) -> list[dict[str, float]]:
                 data = experiment.make(records, run)
                 finished = run_regression(experiment, data, method, point)
                 found.append(regression_metrics(data, finished.release)["error"])
-            row |= {name: float(np.mean(found)), f"{name}_se": standard_error(np.array(found))}
+            row |= {name: float(np.mean(found)), f"{name}_se": standard_error(found)}
             row[f"{name}_noise"] = finished.plan.sums[0].total_std(5)
         rows.append(row)
     return rows

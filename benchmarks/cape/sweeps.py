@@ -11,10 +11,9 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from benchmarks.cape.data import Regression, TwoClasses
-from benchmarks.common import say
+from benchmarks.common import say, standard_error
 from benchmarks.studies import (
     Finished,
-    Floats,
     LinearModel,
     Records,
     Release,
@@ -144,10 +143,6 @@ def _moved(point: Point, along: Axis, value: float) -> Point:
             return replace(point, delta=value)
         case "records":
             return replace(point, records=int(value))
-
-
-def standard_error(runs: Floats) -> float:
-    return float(runs.std(ddof=1) / math.sqrt(len(runs))) if len(runs) > 1 else 0.0
 
 
 def _key(curve: Curve, options: dict[str, Any], point: Point, run: int) -> tuple[Any, ...]:

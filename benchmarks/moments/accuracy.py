@@ -20,7 +20,18 @@ import numpy as np
 
 from benchmarks import reference
 from benchmarks.before import Before, add_before
-from benchmarks.common import Kept, Numbers, claim, conclude, measure_parts, run_options, say, show_table, with_error
+from benchmarks.common import (
+    Kept,
+    Numbers,
+    claim,
+    conclude,
+    mean_and_error,
+    measure_parts,
+    run_options,
+    say,
+    show_table,
+    with_error,
+)
 from benchmarks.moments.data import SETTINGS, Experiment, Split, add_data_options, experiments
 from benchmarks.studies import Records, deal, run_records, split
 
@@ -94,13 +105,8 @@ def _cell(
     """All runs with these keys of [method]; with a checkout of version 0.1, by that."""
     key = (experiment.name, "0.1" if before else "now", f"{epsilon:g}", json.dumps(method, sort_keys=True))
     work = partial(quality, experiment, epsilon, method, before)
-    return summary([kept.measured((*key, run), partial(work, run)) for run in range(runs)])
-
-
-def summary(values: list[float]) -> dict[str, float]:
-    """The mean, and the standard error of it."""
-    error = float(np.std(values, ddof=1) / np.sqrt(len(values))) if len(values) > 1 else 0.0
-    return {"mean": float(np.mean(values)), "error": error}
+    mean, error = mean_and_error([kept.measured((*key, run), partial(work, run)) for run in range(runs)])
+    return {"mean": mean, "error": error}
 
 
 def quality(experiment: Experiment, epsilon: float, method: dict[str, Any], before: Before | None, run: int) -> float:

@@ -21,7 +21,18 @@ import numpy as np
 
 from benchmarks import reference
 from benchmarks.before import Before, add_before
-from benchmarks.common import Kept, Numbers, claim, conclude, measure_parts, run_options, say, show_table, with_error
+from benchmarks.common import (
+    Kept,
+    Numbers,
+    claim,
+    conclude,
+    mean_and_error,
+    measure_parts,
+    run_options,
+    say,
+    show_table,
+    with_error,
+)
 from benchmarks.public.data import Rows, Setting, add_options, settings
 from benchmarks.studies import ArrayFederation, deal, make_study, method_for, run, share_right
 from unspoken.data.public import with_public
@@ -70,7 +81,7 @@ def measure(name: str, setting: Setting, keys: dict[str, Any], size: int | None,
         run = Running(setting, keys, size, epsilon)
         cell = (name, json.dumps(keys, sort_keys=True), words(size), f"{epsilon:g}")
         accuracies = [kept.measured((*cell, seed), partial(run.accuracy, seed)) for seed in range(repeats)]
-        found["accuracy"][f"{epsilon:g}"] = summary(accuracies)
+        found["accuracy"][f"{epsilon:g}"] = mean_and_error(accuracies)
         say(f"{keys['name']}, public {words(size)}, ε = {epsilon:g}: {np.mean(accuracies):.2f}")
     return found
 
@@ -89,7 +100,7 @@ def measure_before(name: str, setting: Setting, method: str, before: Before, kep
 
         cell = (name, "0.1", method, f"{epsilon:g}")
         accuracies = [kept.measured((*cell, seed), partial(accuracy, seed)) for seed in range(repeats)]
-        found["accuracy"][f"{epsilon:g}"] = summary(accuracies)
+        found["accuracy"][f"{epsilon:g}"] = mean_and_error(accuracies)
         say(f"{name}, {method} of version 0.1, ε = {epsilon:g}: {np.mean(accuracies):.2f}")
     return found
 
@@ -105,13 +116,7 @@ def without_privacy(name: str, setting: Setting, kept: Kept, arguments: Any) -> 
 
     seeds = [0] if setting.rows(0).train is setting.rows(1).train else range(repeats)
     accuracies = [kept.measured((name, "without", seed), partial(accuracy, seed)) for seed in seeds]
-    return {"runs": repeats, "accuracy": {f"{epsilon:g}": summary(accuracies) for epsilon in setting.epsilons}}
-
-
-def summary(accuracies: list[float]) -> list[float]:
-    """The mean, and its standard error."""
-    runs = len(accuracies)
-    return [float(np.mean(accuracies)), float(np.std(accuracies, ddof=1) / np.sqrt(runs)) if runs > 1 else 0.0]
+    return {"runs": repeats, "accuracy": {f"{epsilon:g}": mean_and_error(accuracies) for epsilon in setting.epsilons}}
 
 
 def _repeats(setting: Setting, arguments: Any) -> int:
