@@ -76,16 +76,16 @@ def test_steps_by_noise_leave_the_same_noise_in_weights_whatever_the_noise_of_a_
     """Steps on noise alone. Of 4,000 weights the deviation is known to 1.2 %; with momentum, a last step's noise is not
     yet in them."""
     options, rng = TrainingOptions(rounds=200, **keys), np.random.default_rng(0)
-    for noise in (0.03, 3.0):
-        optimizer, rule, weights = Optimizer(options, 4_000), StepByNoise(options), np.zeros(4_000)
+    for noise in (0.01, 3.0):
+        optimizer, rule, weights = Optimizer(options, 4_000), StepByNoise(options, 100), np.zeros(4_000)
         for _ in range(options.rounds):
             weights = optimizer.step(weights, rng.normal(scale=noise, size=4_000), rule(noise))
         assert weights.std() == pytest.approx(0.6, rel=0.06)
 
 
 def test_steps_are_as_long_as_a_study_says_or_by_rule() -> None:
-    rule, gradient = StepByNoise(TrainingOptions(clip=0.5)), np.ones(1)
-    assert rule(0.0) == rule(1e-9) == 8.0
+    rule, gradient = StepByNoise(TrainingOptions(clip=0.5), 3), np.ones(1)
+    assert rule(0.0) == rule(1e-9) == 12.0
     for keys, expected in (({"learning_rate": 0.3}, 0.3), ({}, 2.0)):
         assert Optimizer(TrainingOptions(**keys), 1).step(np.zeros(1), gradient, 2.0) == -expected
     assert Optimizer(TrainingOptions(), 1).step(np.zeros(1), gradient) == -0.5
@@ -111,12 +111,12 @@ def test_only_sgd_of_a_linear_classifier_has_a_rule_for_its_steps(
 
 @pytest.mark.usefixtures("seeded")
 def test_a_linear_model_without_a_step_size_learns_at_every_epsilon() -> None:
-    """Digits over 5 parties, 40 rounds: 81.4 and 84.4 % on average, with deviations of 1.8 and 1.2; 72.4
-    and 74.0 % with steps of 0.5."""
+    """Digits over 5 parties, 40 rounds: 80.8 and 86.3 % on average, with deviations of 2.5 and 1.2; 74.4
+    and 75.8 % with steps of 0.5."""
     features, labels = load_digits(return_X_y=True)
     features = features - features.mean(axis=1, keepdims=True)
     features /= np.linalg.norm(features, axis=1, keepdims=True)
-    for epsilon, least in ((2.0, 75.0), (10.0, 79.0)):
+    for epsilon, least in ((2.0, 68.0), (10.0, 80.0)):
         agreed = study({"rounds": 40}, (5, 280), features=64, classes=10, summation="ideal", epsilon=epsilon)
         rows, groups = (features[:1400], labels[:1400]), np.arange(1400) % 5
         done = unspoken.simulate(agreed, *rows, groups, X_test=features[1400:], y_test=labels[1400:])

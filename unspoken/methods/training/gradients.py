@@ -132,7 +132,9 @@ class GradientDescent(Training[GradientOptions]):
 
     def _step_rule(self) -> Callable[[float], float | None]:
         """The step size by the noise of a step; none where there is no rule."""
-        return StepByNoise(self.options) if self._steps_by_noise else lambda noise: None
+        if not self._steps_by_noise:
+            return lambda noise: None
+        return StepByNoise(self.options, len(self.study.data.class_names))
 
     def conclude(self, ask: Asker) -> Conversation:
         weights, optimizer, watch = self.model.initial(), Optimizer(self.options, self.model.size), self.watch()

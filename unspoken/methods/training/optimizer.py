@@ -11,8 +11,6 @@ from unspoken.types import Floats
 
 _NOISE = 0.6
 """The noise in a weight that all steps together leave"""
-_LONGEST = 4.0
-"""How far one step may move the weights, if all gradients agree"""
 
 
 class Optimizer:
@@ -47,18 +45,19 @@ class StepByNoise:
 
     Steps η·f_t, with the schedule's factors f_t, add noise of deviation η·noise·‖f‖ to a weight (with momentum m,
     1/(1 − m) times as much). That is to be 0.6, so that scores of records of norm 1 stand out from their noise. No step
-    moves the weights by more than 4: for records of norm 1 the curvature of softmax's loss is at most ½, so that longer
-    steps overshoot, and longer records have gradients that are clipped.
+    moves the weights by more than 2K, K the number of classes: while all classes have similar scores, the curvature of
+    softmax's loss is at most 1/K for records of norm 1, so that longer steps overshoot; longer records have gradients
+    that are clipped.
 
-    >>> round(StepByNoise(TrainingOptions(rounds=100))(0.06), 6)
+    >>> round(StepByNoise(TrainingOptions(rounds=100), 2)(0.06), 6)
     1.0
-    >>> StepByNoise(TrainingOptions(rounds=100, clip=2.0))(0.0)
-    2.0
+    >>> StepByNoise(TrainingOptions(rounds=100, clip=2.0), 10)(0.0)
+    10.0
     """
 
-    def __init__(self, options: TrainingOptions) -> None:
+    def __init__(self, options: TrainingOptions, classes: int) -> None:
         self._factors = math.hypot(*(scheduled(options, turn) for turn in range(options.rounds)))
-        self._longest, self._share = _LONGEST / options.clip, 1.0 - options.momentum
+        self._longest, self._share = 2.0 * classes / options.clip, 1.0 - options.momentum
 
     def __call__(self, noise: float) -> float:
         return self._share * _NOISE / max(noise * self._factors, _NOISE / self._longest)
