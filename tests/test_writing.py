@@ -6,15 +6,19 @@ import errno
 import os
 import resource
 import signal
-from collections.abc import Iterator
+import socket
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import unspoken
 from unspoken import demo, writing
+from unspoken.cli import app
+from unspoken.cli.compare import _check_files
 from unspoken.errors import UnspokenError
 from unspoken.report import results
 from unspoken.simulation import Simulation
@@ -46,6 +50,11 @@ def files_of_at_most(size: int) -> Iterator[None]:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
         signal.signal(signal.SIGXFSZ, handler)
+
+
+def listening(place: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(place))
 
 
 def names(folder: Path) -> list[str]:
@@ -142,6 +151,44 @@ def test_a_file_is_replaced_whole_and_only_if_told_to(tmp_path: Path) -> None:
         writing.check_free(tmp_path)
 
 
+@pytest.mark.parametrize("is_linked", [False, True])
+@pytest.mark.parametrize(("kind", "make"), [("a pipe", os.mkfifo), ("a socket", listening), ("a folder", os.mkdir)])
+def test_what_is_no_file_is_never_replaced(
+    tmp_path: Path, kind: str, make: Callable[[Path], object], is_linked: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the name of a socket is short
+    place = Path("there")
+    make(place)
+    if is_linked:
+        Path("link").symlink_to(place)
+        place = Path("link")
+    before = place.stat()
+    for replace in (True, False):
+        with pytest.raises(UnspokenError, match=rf"^{place}: is {kind}; choose another name\.$"):
+            writing.write(place, "two", replace=replace)
+    Path("made").write_text("two")
+    with pytest.raises(UnspokenError, match=f"is {kind}"):
+        writing.keep({Path("made"): place}, replace=True)
+    assert (place.stat().st_ino, place.stat().st_mode) == (before.st_ino, before.st_mode)
+    said = CliRunner().invoke(app, ["new", str(place), "--force"])
+    assert (said.exit_code, said.stderr) == (2, f"unspoken: {place}: is {kind}; choose another name.\n")
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path: Path) -> None:
+    target, link = tmp_path / "far" / "study.toml", tmp_path / "study.toml"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    for content in ("one", "two"):  # the link leads nowhere, then to a file
+        writing.write(link, content, replace=True)
+        assert (link.is_symlink(), target.read_text()) == (True, content)
+    with pytest.raises(UnspokenError, match=r"study\.toml: exists already"):
+        writing.write(link, "three")
+    (tmp_path / "round").symlink_to("round")
+    with pytest.raises(UnspokenError, match=r"round: cannot be written to \(Too many levels of symbolic links"):
+        writing.write(tmp_path / "round", "four", replace=True)
+    assert names(tmp_path) == ["far", "far/study.toml", "round", "study.toml"]
+
+
 def test_a_result_without_a_certificate_is_not_written(run: Simulation, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match="JSON"):
         results.write(run.file, run.plan.study.name, {"odd": object()}, tmp_path / "out")
@@ -167,3 +214,9 @@ def test_a_demo_on_a_full_disk_leaves_nothing_behind(tmp_path: Path, size: int) 
     with files_of_at_most(size), pytest.raises(UnspokenError, match="choose another --output"):
         demo.write_files(tmp_path / "here")
     assert names(tmp_path) == []
+
+
+def test_a_comparison_refuses_a_pipe_before_its_runs(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "runs.csv")
+    with pytest.raises(UnspokenError, match=r"runs\.csv: is a pipe; choose another name\."):
+        _check_files(None, tmp_path / "runs.csv", force=True)

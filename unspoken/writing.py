@@ -1,4 +1,4 @@
-"""Writes files completely or not at all, and never overwrites a file silently.
+"""Writes files completely or not at all, and never overwrites a file silently, nor anything that is no file.
 
 Everything is first written into a hidden folder on the same disk and flushed. Then each file gets its name, in one step
 that fails if the name is taken. If anything fails on the way, for example on a full disk, all that was written is
@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,16 @@ from unspoken.errors import UnspokenError
 
 _TRIED = 1 << 16
 """The bytes of the file that is written to try a folder, since a full disk may still have room for an empty file"""
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+"""What a name may stand for that is no file, in the words of messages"""
 
 
 class NotWritten(UnspokenError):
@@ -45,10 +56,31 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def special_kind(path: Path) -> str | None:
+    """What is at a place, or where a link there points, if it is no regular file: "a folder", "a pipe" and so on.
+
+    None if there is a file, or nothing.
+    """
+    try:
+        kind = stat.S_IFMT(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return None if kind == stat.S_IFREG else _KINDS.get(kind, "no regular file")
+
+
+def check_file(path: Path) -> None:
+    """Refuse a place where something is that must never be replaced, as it is no file."""
+    try:
+        kind = special_kind(path)
+    except OSError as error:  # such as a link to itself
+        raise NotWritten(path, error) from None
+    if kind is not None:
+        raise UnspokenError(f"{path}: is {kind}; choose another name.")
+
+
 def check_free(path: Path, remedy: str = "choose another name, or overwrite it with --force") -> None:
     """Refuse a place that is taken: before the work whose result would go there."""
-    if path.is_dir():
-        raise UnspokenError(f"{path}: is a folder; choose another name.")
+    check_file(path)
     if os.path.lexists(path):
         raise UnspokenError(f"{path}: exists already; {remedy}.")
 
@@ -94,6 +126,11 @@ def staged(folder: Path, *, make: bool = False, option: str = "", named: Path | 
     _remove(hidden, [])
 
 
+def staged_for(path: Path) -> AbstractContextManager[Path]:
+    """A hidden folder to write one file into: on the disk of what it replaces, if its name is a link elsewhere."""
+    return staged(Path(os.path.realpath(path)).parent, named=path)
+
+
 def _missing(folder: Path) -> list[Path]:
     """The folders that would have to be made, the innermost first."""
     return [above for above in (folder, *folder.parents) if not above.exists()]
@@ -110,7 +147,7 @@ def _remove(hidden: Path | None, made: list[Path]) -> None:
 def keep(files: Mapping[Path, Path], *, replace: bool = False) -> bool:
     """Give files that were written their names, all or none of them. False if a name is taken.
 
-    With `replace`, a file that has the name is replaced in one step.
+    With `replace`, a file that has the name, or that a link of this name points to, is replaced in one step.
     """
     for file in files:
         sync(file)
@@ -118,7 +155,8 @@ def keep(files: Mapping[Path, Path], *, replace: bool = False) -> bool:
     try:
         for file, target in files.items():
             if replace:
-                os.replace(file, target)
+                check_file(target)
+                os.replace(file, os.path.realpath(target))
             else:
                 _link(file, target)
                 placed.append(target)
@@ -160,9 +198,8 @@ def sync(path: Path) -> None:
 
 def write(path: Path, content: str | bytes, *, replace: bool = False) -> None:
     """Write one file, whole or not at all. A name that is taken is refused, unless it is to be replaced."""
-    if not replace:
-        check_free(path)
-    with staged(path.parent, named=path) as hidden:
+    (check_file if replace else check_free)(path)
+    with staged_for(path) as hidden:
         file = hidden / path.name
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         if not keep({file: path}, replace=replace):

@@ -237,8 +237,7 @@ def _check_files(plot: Path | None, table: Path | None, force: bool) -> None:
         if place.suffix not in formats or not place.parent.is_dir():
             listed = " or ".join((", ".join(formats[:-1]), formats[-1]))
             raise UnspokenError(f"{place}: cannot hold {what}; name a {listed} file in a folder that exists.")
-        if not force:
-            writing.check_free(place)
+        (writing.check_file if force else writing.check_free)(place)
     if plot is not None:
         plots.check_plots()
 

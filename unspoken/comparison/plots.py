@@ -47,7 +47,7 @@ def plot(points: Sequence[Point], metric: str, path: Path, by: By = "epsilon", *
     _dress(axes, shown, metric, by)
     drawn = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     figure.legend([drawn[name] for name in lines], list(lines), loc="outside right upper", frameon=False)
-    with writing.staged(path.parent, named=path) as hidden:
+    with writing.staged_for(path) as hidden:
         figure.savefig(hidden / path.name, dpi=150)
         if not writing.keep({hidden / path.name: path}, replace=replace):
             writing.check_free(path)
