@@ -34,7 +34,7 @@ FLOORS: tuple[frozenset[str], ...] = tuple(
             {"privacy", "data"},
             {"noise", "study"},
             {"arithmetic", "compiling", "plugins", "writing"},
-            {"defaults", "errors", "types"},
+            {"defaults", "errors", "interrupts", "types"},
         ),
     )
 )

@@ -17,6 +17,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from unspoken import interrupts
 from unspoken.errors import UnspokenError
 
 _TRIED = 1 << 16
@@ -149,6 +150,7 @@ def keep(files: Mapping[Path, Path], *, replace: bool = False) -> bool:
 
     With `replace`, a file that has the name, or that a link of this name points to, is replaced in one step.
     """
+    interrupts.check()
     for file in files:
         sync(file)
     placed: list[Path] = []

@@ -4,8 +4,25 @@ Heavy imports happen inside the commands, so that help is quick, and after the s
 reported at once.
 """
 
-from unspoken.cli import check, compare, consent, degrees, demo, ledger, new, plan, simulate, sites, tune, verify
-from unspoken.cli.program import Command, app
+from unspoken import interrupts
+
+interrupts.hear()  # first, as the imports below take a while
+
+from unspoken.cli import (  # noqa: E402
+    check,
+    compare,
+    consent,
+    degrees,
+    demo,
+    ledger,
+    new,
+    plan,
+    simulate,
+    sites,
+    tune,
+    verify,
+)
+from unspoken.cli.program import Command, app  # noqa: E402
 
 __all__ = ["app"]
 

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from unspoken import interrupts
 from unspoken.errors import UnspokenError
+from unspoken.interrupts import INTERRUPTED, USUAL
 from unspoken.writing import finite
 
 if TYPE_CHECKING:
@@ -26,6 +28,10 @@ if TYPE_CHECKING:
 
 _UsageError: Any = typer.BadParameter.__bases__[0]
 """Typer's error for a malformed command line; the class has no public name."""
+
+
+_answered: list[KeyboardInterrupt] = []
+"""The interrupt that a command has answered, with what it leaves behind"""
 
 
 class Command(TyperCommand):
@@ -56,9 +62,12 @@ class _OneSentence(Group):
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="replace")  # better a question mark than nothing
+        _answered.clear()
         try:
             status = super().main(*args, **{**options, "standalone_mode": False})
             sys.stdout.flush()
+            if status == INTERRUPTED and not _answered:  # Typer ends so without a word.
+                raise KeyboardInterrupt
         except OSError as error:
             if error.filename is not None:
                 raise
@@ -69,6 +78,9 @@ class _OneSentence(Group):
                 command = error.ctx.command_path if error.ctx else "unspoken"
                 print(f"unspoken: {message} (`{command} --help` says more.)", file=sys.stderr)
             status = 2
+        except (KeyboardInterrupt, typer.Abort):  # before a command could answer it, or after
+            print(f"unspoken: interrupted; {USUAL}.", file=sys.stderr)
+            status = INTERRUPTED
         sys.exit(status)
 
 
@@ -118,8 +130,6 @@ Split = Annotated[
     str | None, typer.Option(help="The split of one file: iid (unless said), by-class, dirichlet:A, or classes:K.")
 ]
 
-INTERRUPTED = 130
-"""The exit status after an interrupt from the keyboard"""
 STOPPED = 143
 """The exit status after a signal to end"""
 
@@ -129,6 +139,8 @@ Result = TypeVar("Result")
 
 class Stopped(KeyboardInterrupt):
     """A signal to end came (SIGTERM). It is answered as an interrupt from the keyboard is."""
+
+    number = signal.SIGTERM
 
 
 @contextmanager
@@ -166,6 +178,7 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
 
     @wraps(command)
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        interrupts.forget()
         try:
             return command(*args, **kwargs)
         except UnspokenError as error:
@@ -174,7 +187,9 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
                 _print_blame(error)
             raise typer.Exit(error.exit_status) from None
         except KeyboardInterrupt as stopped:
-            left = stopped.args[0] if stopped.args else "nothing is half written, and what was finished stays"
+            interrupts.forget()
+            _answered.append(stopped)
+            left = stopped.args[0] if stopped.args else USUAL
             is_stopped = isinstance(stopped, Stopped)
             print(f"unspoken: {'stopped' if is_stopped else 'interrupted'}; {left}.", file=sys.stderr)
             raise typer.Exit(STOPPED if is_stopped else INTERRUPTED) from None
@@ -190,7 +205,9 @@ def leaving(told: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt as stopped:
-        raise type(stopped)(told()) from None
+        with interrupts.unheard():
+            left = told()
+        raise type(stopped)(left) from None
 
 
 def _print_blame(error: UnspokenError) -> None:

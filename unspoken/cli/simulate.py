@@ -96,41 +96,44 @@ def simulate(
     account = None if ledger is None else ledger_for(ledger, dataset, data, digest=digest)
     held_out = None if test is None else read_records(test, study)
     remark(before_a_run(planned, None if found is None else found[0]))
-    with terminal.progress_bar(quiet=as_json) as progress, leaving(_left(account, checkpoint)):
-        settings: dict[str, Any] = {
-            "drop": drop,
-            "seed": seed,
-            "progress": progress,
-            "checkpoint": checkpoint,
-            "private_analysis": private_analysis,
-            "processes": processes,
-            "ledger": account,
-            "engine": engine,
-            "address": address,
-        }
-        if found is None:
-            train, result = None, simulate_folder(study, data[0], held_out, **settings)
-        else:
-            train, result = found[0], simulate_records(study, *found, held_out, **settings)
-    with answerable(study):
-        if held_out is None and train is not None:
-            measured = result.outcome.release.metrics(study, train, train)
-            result.metrics.update({f"training_{name}": value for name, value in measured.items()})
-        files = result.save(output)
-        if as_json:
-            print_json({**result.to_json(), "files": files})
-        else:
-            terminal.show_run(result.plan, result.outcome, result.metrics, files)
-            if not Path(files["certificate"]).name.startswith(f"{study.name}.certificate"):
-                terminal.show_remarks(["Files of earlier runs are there too, as they were; these have a number."])
-    if (scored := train if held_out is None else held_out) is not None:
-        remark(on_predictions(study, result.outcome.release, scored))
-    if result.private is not None and not as_json:
-        terminal.show_private_analysis(result.private)
+    saved: dict[str, str] = {}
+    with leaving(_left(account, checkpoint, saved)):
+        with terminal.progress_bar(quiet=as_json) as progress:
+            settings: dict[str, Any] = {
+                "drop": drop,
+                "seed": seed,
+                "progress": progress,
+                "checkpoint": checkpoint,
+                "private_analysis": private_analysis,
+                "processes": processes,
+                "ledger": account,
+                "engine": engine,
+                "address": address,
+            }
+            if found is None:
+                train, result = None, simulate_folder(study, data[0], held_out, **settings)
+            else:
+                train, result = found[0], simulate_records(study, *found, held_out, **settings)
+        with answerable(study):
+            if held_out is None and train is not None:
+                measured = result.outcome.release.metrics(study, train, train)
+                result.metrics.update({f"training_{name}": value for name, value in measured.items()})
+            files = result.save(output)
+            saved.update(files)
+            if as_json:
+                print_json({**result.to_json(), "files": files})
+            else:
+                terminal.show_run(result.plan, result.outcome, result.metrics, files)
+                if not Path(files["certificate"]).name.startswith(f"{study.name}.certificate"):
+                    terminal.show_remarks(["Files of earlier runs are there too, as they were; these have a number."])
+        if (scored := train if held_out is None else held_out) is not None:
+            remark(on_predictions(study, result.outcome.release, scored))
+        if result.private is not None and not as_json:
+            terminal.show_private_analysis(result.private)
 
 
-def _left(account: Ledger | None, checkpoint: Path | None) -> Callable[[], str]:
-    """What a run that is interrupted has written and charged: results are written when it is over."""
+def _left(account: Ledger | None, checkpoint: Path | None, saved: dict[str, str]) -> Callable[[], str]:
+    """What a command that is interrupted has written and charged: results are `saved` when the run is over."""
 
     def charges() -> int:
         return 0 if account is None else len(account.account().charges)
@@ -138,11 +141,11 @@ def _left(account: Ledger | None, checkpoint: Path | None) -> Callable[[], str]:
     before = charges()
 
     def told() -> str:
-        parts = ["no result was written"]
+        parts = [f"the result was written ({', '.join(saved.values())})" if saved else "no result was written"]
         if account is not None:
-            is_charged = charges() > before
-            parts.append(f'"{account.dataset}" is charged for it all the same' if is_charged else "nothing was charged")
-        if checkpoint is not None and checkpoint.exists():
+            is_charged, despite = charges() > before, "" if saved else " all the same"
+            parts.append(f'"{account.dataset}" is charged for it{despite}' if is_charged else "nothing was charged")
+        if not saved and checkpoint is not None and checkpoint.exists():
             parts.append(f"the same command goes on from {checkpoint}")
         return "; ".join(parts)
 

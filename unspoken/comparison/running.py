@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -20,6 +18,7 @@ from unspoken.engines.cluster.each import each
 from unspoken.engines.environment import environment
 from unspoken.engines.outcome import ON_A_CLUSTER
 from unspoken.errors import UnspokenError
+from unspoken.interrupts import unheard
 from unspoken.simulation import check_engine
 from unspoken.summation.base import Aborted
 
@@ -105,7 +104,8 @@ def _in_processes(
     pool = ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), _start, (comparison,))
     try:
         counting.begin(cells[0])
-        with _one_thread_each(), _uninterrupted():
+        # An interrupt is for this process, which ends the others.
+        with _one_thread_each(), unheard():
             futures = {pool.submit(_run, cell): cell for cell in cells}
         for future in as_completed(futures):
             yield _checked(future.result(), counting)
@@ -172,19 +172,6 @@ def _one_thread_each() -> Iterator[None]:
     wanted = {f"{name}_NUM_THREADS": "1" for name in _THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
     with environment(wanted):
         yield
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Processes that are started here do not hear the keyboard's interrupt: it is for the parent, which ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def cores() -> int:

@@ -20,6 +20,7 @@ from unspoken.data.columns import bounds_of
 from unspoken.data.lines import blank_lines_at_end, csv_header, looks_like_a_record, malformed, torn, uneven
 from unspoken.data.records import DataError, Records
 from unspoken.data.tables import Table, check_names, check_some, label_column, names_of
+from unspoken.interrupts import noticed
 from unspoken.study import Study
 from unspoken.types import Floats, Integers
 
@@ -251,7 +252,8 @@ def _read_csv(path: Path, names: list[str], more: tuple[str, ...], may_be_empty:
     if (problem := torn(path)) is not None:
         raise problem
     try:
-        with warnings.catch_warnings():
+        # pandas takes an interrupt for a file that cannot be read.
+        with noticed(), warnings.catch_warnings():
             # pandas would shift or cut lines that are longer than the line of names.
             warnings.simplefilter("error", pd.errors.ParserWarning)
             table = pd.read_csv(

@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from unspoken import interrupts
 from unspoken.data.federation import BLOCK_PARTIES, ArrayFederation, Federation
 from unspoken.data.files import DataError, Records
 from unspoken.data.folders import FolderFederation
@@ -185,6 +186,7 @@ def _simulated(
         elif chosen.ledger is not None:
             federation.check()
         stack.enter_context(chosen.connected())
+        interrupts.check()
         if chosen.ledger is not None:
             _charge(chosen.ledger, plan, journal)
         conditions = Conditions(chosen.drop, chosen.seed, chosen.progress, journal=journal)
