@@ -139,3 +139,8 @@ def test_more_parties_than_rows_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^Expected at most as many parties as rows, 8, got parties=1000000\.$"):
         unspoken.PrivateClassifier(parties=10**6, classes=[0, 1]).fit(rows, labels)
     assert unspoken.PrivateClassifier(classes=[0, 1]).fit(rows, labels).plan_.trust.parties == 8
+
+
+def test_a_class_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"Expected each class once, got 1 twice in classes=\[0, 1, 1\]; name it once"):
+        unspoken.PrivateClassifier(classes=[0, 1, 1]).fit([[0.1], [0.2], [0.3], [0.4]], [0, 1, 0, 1])

@@ -22,8 +22,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from unspoken import defaults
+from unspoken.data.clipped import Holders
 from unspoken.data.files import Records
-from unspoken.data.numeric import check_labels, numeric_features, places_among
+from unspoken.data.numeric import check_labels, numeric_features, places_among, sorted_classes
 from unspoken.data.parties import dealt_parties, named_groups, number_parties
 from unspoken.data.public import as_named, with_public
 from unspoken.data.scaling import Scaling
@@ -61,7 +62,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
             self._study = with_public(self._study, rows, self._scaling.apply)
         # Said before anything is charged: who turns warnings into errors has spent nothing.
         method = method_for(self._study)
-        warn([*self._scaling.remarks(features, names), *before_a_run(checked_plan(method), records)], stacklevel=3)
+        holders, plan = Holders.of(parties, groups), checked_plan(method)
+        warn([*self._scaling.remarks(features, names, holders), *before_a_run(plan, records, holders)], stacklevel=3)
         self._keep(simulate_records(self._study, records, parties, method=method, ledger=self.ledger))
         warn(on_predictions(self._study, self._release, records, getattr(self, "classes_", None)), stacklevel=3)
 
@@ -297,9 +299,7 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
                 stacklevel=3,
             )
             return present, labels
-        classes = np.unique(np.asarray(self.classes))
-        if np.ndim(self.classes) != 1 or len(classes) < 2:
-            raise ValueError(f"Expected a list of at least two classes, got classes={self.classes!r}.")
+        classes = sorted_classes(self.classes)
         return classes, places_among(classes, present, labels)
 
 

@@ -104,7 +104,7 @@ def test_a_split_that_does_not_fit_is_told_in_one_sentence(tmp_path: Path) -> No
 
 def test_joined_files_share_their_shares() -> None:
     one, other = (
-        Records(np.zeros((1, 2)), np.zeros(1), {"a": 1.0}),
-        Records(np.zeros((3, 2)), np.zeros(3), {"b": 1 / 3}),
+        Records(np.zeros((1, 2)), np.zeros(1), {"a": np.array([True])}),
+        Records(np.zeros((3, 2)), np.zeros(3), {"b": np.array([True, False, False])}),
     )
     assert joined([one, other]).outside == {"a": 0.25, "b": 0.25}

@@ -13,11 +13,13 @@ import pytest
 
 import unspoken
 from factories import maker
+from unspoken.data.clipped import Holders
 from unspoken.data.records import Records
+from unspoken.data.scaling import Scaling
 from unspoken.data.tables import Table
 from unspoken.methods.registry import plan_for
 from unspoken.methods.releases import LinearModel
-from unspoken.report.remarks import on_predictions, on_records
+from unspoken.report.remarks import on_drops, on_predictions, on_records
 
 study = maker("moments", parties={"count": 10, "records": 10}, summation="ideal")
 COLUMNS = {"age": {"min": 0, "max": 100}, "dose": {"min": 0, "max": 10}}
@@ -49,7 +51,7 @@ def test_a_column_of_which_a_tenth_is_clipped_is_named() -> None:
 def test_labels_that_are_clipped_are_named() -> None:
     agreed = study(task="regression", data={"label": "died", "label_bounds": [0, 0.5], "columns": COLUMNS})
     (text,) = told(agreed, WELL)
-    assert "of the labels lie outside the study's label_bounds 0 to 0.5 and are clipped" in text
+    assert "the label: 54.2 % of the values lie outside the study's label_bounds 0 to 0.5 and are clipped" in text
 
 
 def test_records_that_are_longer_than_the_norm_are_counted() -> None:
@@ -130,6 +132,56 @@ def test_bounds_that_are_far_too_wide_are_said() -> None:
     many = {f"c{number}": {"min": 0, "max": 10} for number in range(4)}
     few = study(data={"label": "died", "classes": [0, 1], "columns": {"age": {"min": 0, "max": 1001}, **many}})
     assert told(few, WELL.assign(**dict.fromkeys(many, WELL["dose"]))) == []
+
+
+def test_label_bounds_that_are_far_too_wide_are_said_before_anything_is_charged() -> None:
+    rng = np.random.default_rng(0)
+    rows, labels = rng.uniform(-0.5, 0.5, size=(400, 3)), rng.uniform(25.0, 346.0, size=400)
+    agreed = study(task="regression", data={"features": 3, "label_bounds": [0, 1_000_000]}, epsilon=10.0)
+    (text,) = on_records(agreed, Records(rows, labels))
+    assert text.startswith("the label: all values lie within a tenth of the study's label_bounds 0 to 1e+06 or")
+    near = study(task="regression", data={"features": 3, "label_bounds": [0, 400]}, epsilon=10.0)
+    assert list(on_records(near, Records(rows, labels))) == []
+    account = unspoken.Ledger()
+    estimator = unspoken.PrivateRegressor(epsilon=10.0, label_bounds=(0, 1_000_000), ledger=account)
+    for run in (
+        partial(estimator.fit, rows, labels),
+        partial(unspoken.simulate, agreed, rows, labels, np.arange(400) % 10, ledger=account),
+    ):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "The label: all values lie within", unspoken.DataWarning)
+            warnings.filterwarnings("ignore", "The noise hides", unspoken.DataWarning)
+            with pytest.raises(unspoken.DataWarning, match="The label"):
+                run()
+    assert len(account.account().charges) == 0
+
+
+def test_a_party_in_another_unit_is_named_among_many() -> None:
+    frame = WELL.assign(site=np.arange(400) % 20)
+    records = Table(frame.assign(age=np.where(frame["site"] == 7, 365.0 * 40, frame["age"])), "frame").records(TABLE)
+    groups = frame["site"].to_numpy()
+    assert list(on_records(TABLE, records)) == []
+    (text,) = on_records(TABLE, records, Holders.of(groups, groups))
+    assert text.startswith(
+        "column 'age': 5 % of the values, and most of those of party '7' (perhaps in another unit), lie outside the "
+        "study's bounds 0 to 100 and are clipped"
+    )
+    several = Table(frame.assign(age=np.where(frame["site"] < 3, 1e4, frame["age"])), "frame").records(TABLE)
+    (text,) = on_records(TABLE, several, Holders.of(groups, groups))
+    assert "15 % of the values, and most of those of 3 of 20 parties, such as party '0' (perhaps" in text
+    assert "party" not in "".join(told(TABLE, WELL.assign(age=1e4)))
+
+
+def test_many_features_outside_are_one_remark() -> None:
+    rows, names = np.full((40, 30), 5.0), [f"x{place}" for place in range(30)]
+    (text,) = Scaling.of((0, 1), names).remarks(rows, names)
+    assert text.startswith("feature 'x0', feature 'x1', feature 'x2', feature 'x3', feature 'x4' and 25 more: 100 % of")
+
+
+def test_more_parties_that_vanish_than_allowed_are_said() -> None:
+    (text,) = on_drops(plan_for(TABLE), 1, "--drop")
+    assert text.startswith("--drop is 1, more than the study's dropouts = 0 allows, so that nothing will be released")
+    assert list(on_drops(plan_for(TABLE), 0, "--drop")) == []
 
 
 def test_records_that_are_far_shorter_than_the_norm_are_said() -> None:

@@ -133,7 +133,7 @@ def compare(
         raise UnspokenError("--resplit deals records anew, but the files say whose records are whose; leave it out.")
     with comparison.naming_variants(study, variant or []):
         doubts = comparison.doubts_of(compared)
-    remark([*doubts, *on_records(study, loaded.records)])
+    remark([*doubts, *on_records(study, loaded.records, loaded.holders)])
     with terminal.progress_bar(quiet=as_json, counted="runs") as progress:
         runs = _runs(compared, table, progress, force, {"jobs": jobs, "engine": engine, "address": address})
     points = comparison.points_of(runs)

@@ -33,10 +33,14 @@ from unspoken.cli.program import (
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
+    from unspoken.data.clipped import Holders
     from unspoken.data.records import Records
+    from unspoken.methods.planning import Plan
     from unspoken.privacy.ledger import Ledger
     from unspoken.study import Study
     from unspoken.types import Integers
+
+    Found = tuple[Records, Integers, Holders | None]
 
 
 @explained
@@ -86,7 +90,7 @@ def simulate(
     from unspoken.data.files import read_records
     from unspoken.methods.registry import answerable, plan_for
     from unspoken.report import terminal
-    from unspoken.report.remarks import before_a_run, on_predictions
+    from unspoken.report.remarks import on_predictions
     from unspoken.simulation import check_engine, simulate_folder, simulate_records
 
     check_engine(engine, address)
@@ -95,7 +99,7 @@ def simulate(
     found, digest = (read(), None) if ledger is None else with_digest(data, study, read)
     account = None if ledger is None else ledger_for(ledger, dataset, data, digest=digest)
     held_out = None if test is None else read_records(test, study)
-    remark(before_a_run(planned, None if found is None else found[0]))
+    remark(_before(planned, found, drop))
     saved: dict[str, str] = {}
     with leaving(_left(account, checkpoint, saved)):
         with terminal.progress_bar(quiet=as_json) as progress:
@@ -113,7 +117,7 @@ def simulate(
             if found is None:
                 train, result = None, simulate_folder(study, data[0], held_out, **settings)
             else:
-                train, result = found[0], simulate_records(study, *found, held_out, **settings)
+                train, result = found[0], simulate_records(study, *found[:2], held_out, **settings)
         with answerable(study):
             if held_out is None and train is not None:
                 measured = result.outcome.release.metrics(study, train, train)
@@ -152,9 +156,7 @@ def _left(account: Ledger | None, checkpoint: Path | None, saved: dict[str, str]
     return told
 
 
-def _found(
-    study: Study, data: list[Path], parties_by: str | None, split: str | None, seed: int
-) -> tuple[Records, Integers] | None:
+def _found(study: Study, data: list[Path], parties_by: str | None, split: str | None, seed: int) -> Found | None:
     """The records and the party of each; None: they are in a folder, and stay there."""
     from unspoken.data.splits import split as spread
 
@@ -167,8 +169,16 @@ def _found(
         return None
     loaded = load_parties(study, data, parties_by, split)
     if loaded.parties is not None:
-        return loaded.records, loaded.parties
-    return loaded.records, spread(split or loaded.kind, loaded.records.labels, study.parties.count, seed)
+        return loaded.records, loaded.parties, loaded.holders
+    return loaded.records, spread(split or loaded.kind, loaded.records.labels, study.parties.count, seed), None
+
+
+def _before(plan: Plan, found: Found | None, drop: int) -> list[str]:
+    """What is said before the run: on the records, and on a run that cannot release anything."""
+    from unspoken.report.remarks import before_a_run, on_drops
+
+    records, holders = (None, None) if found is None else (found[0], found[2])
+    return [*before_a_run(plan, records, holders), *on_drops(plan, drop, "--drop")]
 
 
 def _check_simulation(study: Study, test: Path | None, drop: int, seed: int, output: Path) -> None:

@@ -76,7 +76,7 @@ class Comparison:
         if self.hold_out is not None:
             held = stratified(train.labels, self.hold_out, seed)
             groups = None if groups is None else groups[~held]
-            train, test = (Records(train.features[rows], train.labels[rows], train.outside) for rows in (~held, held))
+            train, test = (train.of_rows(rows) for rows in (~held, held))
         if groups is None or parties != self.study.parties.count:
             groups = split(self.kind, train.labels, parties, seed)
         return Split(train, groups, test)

@@ -32,7 +32,8 @@ _FEW = 0.01
 """The share of clipped values or records from which `check` mentions them"""
 _NARROW = 0.25
 """If values use less than this share of the bounds, these could be narrower"""
-_LISTED = 5
+LISTED = 5
+"""The most columns that a remark names"""
 
 PRIVATE = (
     "For your eyes only: these numbers depend on the records, and no noise protects them. Nothing was written or sent. "
@@ -137,9 +138,9 @@ def wide_bounds(names: Sequence[str], scaled: Floats, whose: str) -> str | None:
     narrow = [name for name, span in zip(names, spans.tolist(), strict=True) if 0.0 < span < MANY]
     if len(narrow) < _NARROW * len(names):
         return None
-    more = "" if len(narrow) <= _LISTED else f" and {len(narrow) - _LISTED:,} more"
+    more = "" if len(narrow) <= LISTED else f" and {len(narrow) - LISTED:,} more"
     return (
-        f"{', '.join(narrow[:_LISTED])}{more}: all values lie within a tenth of {whose} bounds or less, so that noise "
+        f"{', '.join(narrow[:LISTED])}{more}: all values lie within a tenth of {whose} or less, so that noise "
         "hides much of what they say"
     )
 
@@ -211,7 +212,7 @@ def _column_check(place: ColumnPlace, column: Column, values: Values, given: Any
         above=above if ranged else 0.0,
         unknown=float(values.unfit.mean()),
         other=float(unlisted.mean()),
-        examples=list(dict.fromkeys(str(value)[:60] for value in given[strange]))[:_LISTED] if strange.any() else [],
+        examples=list(dict.fromkeys(str(value)[:60] for value in given[strange]))[:LISTED] if strange.any() else [],
         proposed=_proposed(column, numbers[np.isfinite(numbers)]),
         problems=list(place.problems(given, values, column)),
         remarks=[],

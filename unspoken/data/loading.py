@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from unspoken.data.clipped import Holders
 from unspoken.data.federation import check_count
 from unspoken.data.files import read_array, read_records, read_table
 from unspoken.data.records import DataError, Records
@@ -24,6 +25,8 @@ class Loaded:
     parties: Integers | None
     kind: str = "iid"
     """How records are split over parties: "iid" unless someone says otherwise, or as the files say"""
+    holders: Holders | None = None
+    """How messages name the parties, if the files say whose the records are"""
 
 
 def load(paths: Sequence[Path], study: Study, parties_by: str | None = None) -> Loaded:
@@ -42,7 +45,8 @@ def load(paths: Sequence[Path], study: Study, parties_by: str | None = None) -> 
     else:
         table = read_table(paths[0], study, (parties_by,))
         records, names = table.records(study), np.array(table.parties(parties_by))
-    return Loaded(records, numbered(study, names, f"--parties-by {parties_by}"), f"by {parties_by}")
+    parties = numbered(study, names, f"--parties-by {parties_by}")
+    return Loaded(records, parties, f"by {parties_by}", Holders.of(parties, names))
 
 
 def _one_each(paths: Sequence[Path], study: Study, parties_by: str | None) -> Loaded:
@@ -57,16 +61,20 @@ def _one_each(paths: Sequence[Path], study: Study, parties_by: str | None) -> Lo
     for path, part in zip(paths, parts, strict=True):
         check_count(study, len(part), str(path))
     sizes = [len(part) for part in parts]
-    return Loaded(joined(parts), np.repeat(np.arange(len(parts)), sizes), "by file")
+    parties = np.repeat(np.arange(len(parts)), sizes)
+    return Loaded(joined(parts), parties, "by file", Holders(parties, [str(path) for path in paths]))
 
 
 def joined(parts: Sequence[Records]) -> Records:
     """The records of several files as one."""
-    total = sum(map(len, parts))
-    names = {name for part in parts for name in part.outside}
-    outside = {name: sum(part.outside.get(name, 0.0) * len(part) for part in parts) / total for name in sorted(names)}
+    names = sorted({name for part in parts for name in part.clipped})
+    none = [np.zeros(len(part), dtype=np.bool_) for part in parts]
+    clipped = {
+        name: np.concatenate([part.clipped.get(name, other) for part, other in zip(parts, none, strict=True)])
+        for name in names
+    }
     features = np.concatenate([part.features for part in parts])
-    return Records(features, np.concatenate([part.labels for part in parts]), outside)
+    return Records(features, np.concatenate([part.labels for part in parts]), clipped)
 
 
 def numbered(study: Study, names: npt.ArrayLike, who: str) -> Integers:

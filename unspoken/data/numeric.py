@@ -159,3 +159,14 @@ def places_among(classes: npt.NDArray[Any], present: npt.NDArray[Any], labels: I
         remedy = f"write it as {meant[0]}" if meant else "correct the label, or name all that are possible"
         raise ValueError(f"y[{row}] is {_shown(label)}, which is not among classes={classes.tolist()}; {remedy}.")
     return places[labels]
+
+
+def sorted_classes(classes: Any) -> npt.NDArray[Any]:
+    """The classes that an estimator is told, sorted; or `ValueError`."""
+    found, counts = np.unique(np.asarray(classes), return_counts=True)
+    if np.ndim(classes) != 1 or len(found) < 2:
+        raise ValueError(f"Expected a list of at least two classes, got classes={classes!r}.")
+    if counts.max() > 1:
+        twice = found[counts > 1].tolist()[0]
+        raise ValueError(f"Expected each class once, got {twice!r} twice in classes={classes!r}; name it once.")
+    return found

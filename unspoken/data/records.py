@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from unspoken.errors import UnspokenError
-from unspoken.types import Floats, Labels
+from unspoken.types import Flags, Floats, Labels
 
 
 class DataError(UnspokenError, ValueError):
@@ -23,9 +23,19 @@ class Records:
 
     features: Floats
     labels: Labels
-    outside: Mapping[str, float] = field(default_factory=dict)
-    """The share of values that were clipped to their column's bounds, by column; columns without any are left out.
-    For the holder of the records only."""
+    clipped: Mapping[str, Flags] = field(default_factory=dict)
+    """Which records' values were clipped to their column's bounds, by column; columns without any are left out. For the
+    holder of the records only."""
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def outside(self) -> dict[str, float]:
+        """The share of values that were clipped, by column."""
+        return {name: float(flags.mean()) for name, flags in self.clipped.items()}
+
+    def of_rows(self, rows: Flags) -> Records:
+        """Some of the records."""
+        clipped = {name: flags[rows] for name, flags in self.clipped.items()}
+        return Records(self.features[rows], self.labels[rows], clipped)

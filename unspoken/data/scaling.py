@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.data.checking import MANY, wide_bounds
-from unspoken.data.columns import percent
+from unspoken.data.checking import wide_bounds
+from unspoken.data.clipped import Clipped, Holders, on_clipped
 from unspoken.study.columns import LARGEST_BOUND, SMALLEST_RANGE
 from unspoken.types import Floats
 
@@ -57,18 +57,18 @@ class Scaling:
         shift = weights @ ((high + low) / (high - low))
         return {**attributes, "coef_": weights * 2.0 / (high - low), "intercept_": attributes["intercept_"] - shift}
 
-    def remarks(self, features: Floats, names: Sequence[str]) -> Iterator[str]:
+    def remarks(self, features: Floats, names: Sequence[str], holders: Holders | None = None) -> Iterator[str]:
         """Remarks on features of which many values are clipped, or whose bounds are far too wide."""
         if self.bounds is None:
             return
         low, high = self.bounds
-        shares = ((features < low) | (features > high)).mean(axis=0)
-        for place in np.flatnonzero(shares >= MANY).tolist():
-            yield (
-                f"feature {str(names[place])!r}: {percent(float(shares[place]))} of the values lie outside the bounds "
-                f"{low[place]:g} to {high[place]:g} and are clipped to them; correct the values or the bounds"
-            )
-        if text := wide_bounds([f"feature {str(name)!r}" for name in names], self.apply(features), "the"):
+        named = [f"feature {str(name)!r}" for name in names]
+        found = [
+            Clipped(name, flags, f"{least:g} to {most:g}")
+            for name, flags, least, most in zip(named, ((features < low) | (features > high)).T, low, high, strict=True)
+        ]
+        yield from on_clipped(found, holders, "the bounds", "correct the values or the bounds")
+        if text := wide_bounds(named, self.apply(features), "the bounds"):
             yield f"{text}; give closer ones, if they are publicly known"
 
 

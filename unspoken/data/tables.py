@@ -34,13 +34,13 @@ class Table:
         """The table as the study describes it, or `DataError`."""
         check_some(study, len(self), self.source)
         check_names(self.source, list(self.frame.columns), names_of(study))
-        parts, shares = [], {}
+        parts, clipped = [], {}
         for name, column, values in self.columns(study):
             self.place(name).check(self.frame[name], values, column)
             parts.append(features_of(values, column))
-            if clipped := int(outside(values, column).sum()):
-                shares[name] = clipped / len(self)
-        return Records(np.concatenate(parts, axis=1), self._labels(study), shares)
+            if (flags := outside(values, column)).any():
+                clipped[name] = flags
+        return Records(np.concatenate(parts, axis=1), self._labels(study), clipped)
 
     def columns(self, study: Study) -> Iterator[tuple[str, Column, Values]]:
         """The study's columns with their values, which may not fit."""

@@ -9,41 +9,59 @@ import numpy as np
 
 from unspoken.data.bounding import lengths_of
 from unspoken.data.checking import MANY, wide_bounds
+from unspoken.data.clipped import Clipped, Holders, on_clipped
 from unspoken.data.columns import percent
 from unspoken.data.records import Records
 from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release
 from unspoken.study import Column, Study
+from unspoken.types import Floats, Labels
 
 _RANGED = ("number", "date")
 
 
-def before_a_run(plan: Plan, train: Records | None) -> list[str]:
+def before_a_run(plan: Plan, train: Records | None, holders: Holders | None = None) -> list[str]:
     """What is known before anything is spent: about the records, if they are in memory, and by public facts."""
-    return [*plan.doubts, *(() if train is None else on_records(plan.study, train))]
+    return [*plan.doubts, *(() if train is None else on_records(plan.study, train, holders))]
 
 
-def on_records(study: Study, records: Records) -> Iterator[str]:
-    """Remarks on records that are clipped, or hidden by noise that bounds far away ask for."""
-    for name, share in records.outside.items():
-        if share >= MANY:
-            column = (study.data.columns or {})[name]
-            bounds = f"{column.shown(column.low)} to {column.shown(column.high)}"
-            yield (
-                f"column {name!r}: {percent(share)} of the values lie outside the study's bounds {bounds} and are "
-                "clipped to them; correct the values or agree on other bounds (`unspoken check` says which)"
-            )
+def on_records(study: Study, records: Records, holders: Holders | None = None) -> Iterator[str]:
+    """Remarks on records that are clipped, or hidden by noise that bounds far away ask for.
+
+    `holders` are the parties, where somebody has said whose the records are.
+    """
+    columns = study.data.columns or {}
+    found = [Clipped(f"column {name!r}", flags, _bounds(columns[name])) for name, flags in records.clipped.items()]
+    remedy = "correct the values or agree on other bounds (`unspoken check` says which)"
+    yield from on_clipped(found, holders, "the study's bounds", remedy)
     if study.task == "regression" and study.data.label_bounds is not None:
-        low, high = study.data.label_bounds
-        share = float(((records.labels < low) | (records.labels > high)).mean())
-        if share >= MANY:
-            yield (
-                f"{percent(share)} of the labels lie outside the study's label_bounds {low:g} to {high:g} and are "
-                "clipped to them; correct the labels or agree on other bounds"
-            )
+        yield from _on_labels(study.data.label_bounds, records.labels, holders)
     if study.data.columns is not None:
         yield from _on_wide_bounds(study.data.columns, records)
     yield from _on_lengths(study, records)
+
+
+def on_drops(plan: Plan, drop: int, option: str) -> Iterator[str]:
+    """A remark on a simulation in which more parties vanish than the study allows."""
+    if drop > plan.trust.dropouts and not plan.is_pooled:
+        yield (
+            f"{option} is {drop}, more than the study's dropouts = {plan.trust.dropouts} allows, so that nothing will "
+            "be released; raise dropouts in [privacy], unless that is what you want to see"
+        )
+
+
+def _bounds(column: Column) -> str:
+    return f"{column.shown(column.low)} to {column.shown(column.high)}"
+
+
+def _on_labels(bounds: tuple[float, float], labels: Labels, holders: Holders | None) -> Iterator[str]:
+    """A regression's labels of which many are clipped, or that use a small part of their bounds."""
+    low, high = bounds
+    found = Clipped("the label", (labels < low) | (labels > high), f"{low:g} to {high:g}")
+    yield from on_clipped([found], holders, "the study's label_bounds", "correct the labels or agree on other bounds")
+    scaled: Floats = (np.clip(labels.astype(np.float64), low, high) - low) / (high - low) * 2.0 - 1.0
+    if text := wide_bounds(["the label"], scaled[:, None], f"the study's label_bounds {low:g} to {high:g}"):
+        yield f"{text}; agree on closer ones, if they are publicly known"
 
 
 def _on_wide_bounds(columns: Mapping[str, Column], records: Records) -> Iterator[str]:
@@ -53,7 +71,7 @@ def _on_wide_bounds(columns: Mapping[str, Column], records: Records) -> Iterator
         name: place for (name, column), place in zip(columns.items(), places, strict=False) if column.kind in _RANGED
     }
     used = records.features[:, list(ranged.values())]
-    if text := wide_bounds([f"column {name!r}" for name in ranged], used, "the study's"):
+    if text := wide_bounds([f"column {name!r}" for name in ranged], used, "the study's bounds"):
         yield f"{text}; agree on closer ones (`unspoken check` says which)"
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unspoken.data.checking import frame_of
+from unspoken.data.clipped import Holders
 from unspoken.data.files import DataError, Records, check_arrays
 from unspoken.data.parties import named_groups, number_parties
 from unspoken.data.public import with_public
@@ -87,9 +88,10 @@ def simulate(
         records, done = None, simulate_folder(study, Path(X), test, **settings)
     else:
         records = records_of(X, y, study, "training")
+        groups = named_groups(groups, X)
         parties = parties_of(study, groups, X, len(records))
         method = method_for(study)
-        warn(before_a_run(checked_plan(method), records), stacklevel=2)
+        warn(before_a_run(checked_plan(method), records, Holders.of(parties, groups)), stacklevel=2)
         done = simulate_records(study, records, parties, test, method=method, **settings)
     if (scored := records if test is None else test) is not None:
         warn(on_predictions(study, done.outcome.release, scored), stacklevel=2)
