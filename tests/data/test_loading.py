@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import unspoken
 from factories import maker
+from unspoken.data.files import read_header, read_records
 from unspoken.data.loading import joined, load
 from unspoken.data.records import DataError, Records
 from unspoken.study import Study
@@ -91,7 +94,7 @@ def test_a_split_that_does_not_fit_is_told_in_one_sentence(tmp_path: Path) -> No
     assert complaint([path, path], agreed).endswith("all.csv twice, but each file is a party of its own; name it once.")
     assert complaint([path, other], agreed, "site").startswith("--parties-by is 'site', but each --data is a party")
     assert complaint([path, other, tmp_path], agreed).startswith("3 files were given, one a party, but the study's")
-    assert f"{other} has 1 records, but the study's [parties] asks for at least 2" in complaint(
+    assert f"{other} has 1 record, but the study's [parties] asks for at least 2" in complaint(
         [write(tmp_path / "four.csv", pd.DataFrame(TABLE)[:4]), other], agreed
     )
     holes = write(tmp_path / "holes.csv", TABLE | {"site": ["s", "", "s", "n", "n"]})
@@ -99,7 +102,7 @@ def test_a_split_that_does_not_fit_is_told_in_one_sentence(tmp_path: Path) -> No
         [holes], agreed, "site"
     )
     uneven = write(tmp_path / "uneven.csv", TABLE | {"site": ["s", "n", "n", "n", "n"]})
-    assert complaint([uneven], agreed, "site").startswith("party 's' has 1 records, but the study's [parties] asks")
+    assert complaint([uneven], agreed, "site").startswith("party 's' has 1 record, but the study's [parties] asks")
 
 
 def test_joined_files_share_their_shares() -> None:
@@ -108,3 +111,17 @@ def test_joined_files_share_their_shares() -> None:
         Records(np.zeros((3, 2)), np.zeros(3), {"b": np.array([True, False, False])}),
     )
     assert joined([one, other]).outside == {"a": 0.25, "b": 0.25}
+
+
+def test_what_is_no_file_is_told_from_what_is_not_there(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(DataError, match=r"pipe\.csv: is no regular file; name a CSV or Parquet file\.$"):
+        read_records(tmp_path / "pipe.csv", table_study())
+    with pytest.raises(DataError, match=r"nope\.csv: there is no such file; name a CSV or Parquet file\.$"):
+        read_header(tmp_path / "nope.csv")
+
+
+def test_a_file_in_place_of_a_folder_is_to_be_read_first(tmp_path: Path) -> None:
+    (tmp_path / "rich.csv").write_text("age,lab\n1,a\n")
+    with pytest.raises(DataError, match=r"X is the file .*rich\.csv, but should be .*; read it with pandas, or"):
+        unspoken.simulate(table_study(), tmp_path / "rich.csv", groups="lab")

@@ -86,7 +86,7 @@ def test_a_party_that_was_away_goes_on_with_a_later_turn_and_never_back(public: 
 @pytest.mark.parametrize(
     ("count", "norm", "refusal"),
     [
-        (1, 1.0, "this party has 1 records, but"),
+        (1, 1.0, "this party has 1 record, but"),
         (60, 1.0, "this party has 60 records, above"),
         (45, 1.1, "of norm 1.0"),
     ],

@@ -31,8 +31,8 @@ def check_count(study: Study, count: int, who: str) -> None:
         return
     if count < section.records:
         raise DataError(
-            f"{who} has {count} records, but the study's [parties] asks for at least {section.records}; use fewer "
-            "parties, or lower records in the study."
+            f"{who} has {count} record{'' if count == 1 else 's'}, but the study's [parties] asks for at least "
+            f"{section.records}; use fewer parties, or lower records in the study."
         )
     if count > section.max_records:
         raise DataError(

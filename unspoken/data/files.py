@@ -62,7 +62,8 @@ def checked_path(path: str | Path, study: Study) -> Path:
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name {expected} file.")
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file; name {expected} file.")
+        problem = "is no regular file" if path.exists() else "there is no such file"
+        raise DataError(f"{path}: {problem}; name {expected} file.")
     if not os.access(path, os.R_OK):
         raise DataError(f"{path}: may not be read; change its permissions or name another file.")
     suffix = path.suffix.lower()
@@ -80,6 +81,8 @@ _TABLES = (".csv", ".parquet", ".pq")
 def read_header(path: str | Path) -> list[str]:
     """The column names of a CSV or Parquet file. No value is looked at."""
     path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file; name a CSV or Parquet file.")
     if path.suffix.lower() not in _TABLES or not path.is_file():
         raise DataError(f"{path}: is no CSV or Parquet file whose columns could be read; name one.")
     if path.suffix.lower() == ".csv":

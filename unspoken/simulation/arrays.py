@@ -82,6 +82,11 @@ def simulate(
         "address": address,
     }
     if isinstance(X, str | Path):
+        if Path(X).is_file():
+            raise DataError(
+                f"X is the file {X}, but should be an array, a data frame or a folder; read it with pandas, or name a "
+                "folder with a Parquet file for each party."
+            )
         if y is not None or groups is not None:
             raise DataError(f"X is the folder {X}, which says whose records are whose; leave y and groups out.")
         warn(before_a_run(plan_for(study), None), stacklevel=2)
