@@ -76,6 +76,10 @@ def test_every_run_has_files_of_its_own(run: Simulation, tmp_path: Path) -> None
     assert len(names(tmp_path)) == 6
 
 
+def test_a_run_is_shown_in_one_line(run: Simulation) -> None:
+    assert repr(run) == "Simulation('heart', method='helmet', survivors=10)"
+
+
 def test_files_of_one_run_have_the_same_number(run: Simulation, tmp_path: Path) -> None:
     """If only the certificate's name is taken, the model does not stay alone under its own."""
     (tmp_path / "heart.certificate.json").write_text("mine")

@@ -77,19 +77,20 @@ def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
     several = len({point["parties"] for point in points}) > 1
     shown = Table(box=None, padding=(0, 2, 0, 0))
     headings = ["method", "computes", "epsilon", *(["parties"] if several else []), metric.replace("_", " "), "±"]
-    for number, heading in enumerate([*headings, "runs", "upload"]):
+    for number, heading in enumerate([*headings, "lowest to highest", "upload"]):
         shown.add_column(heading, justify="left" if number < 2 else "right")
     for point in points:
         found = point["metrics"][metric]
         epsilon = "none" if point["epsilon"] is None else f"{point['epsilon']:.4g}"
         ends = found["interval"]
         half = "" if ends is None else _measured((ends[1] - ends[0]) / 2.0, metric)
+        span = f"{_measured(found['min'], metric).removesuffix(' %')} to {_measured(found['max'], metric)}"
         shown.add_row(
             *map(escape, (point["variant"], point["computes"], epsilon)),
             *([f"{point['parties']:,}"] if several else []),
             _measured(found["mean"], metric),
             half,
-            f"{_measured(found['min'], metric).removesuffix(' %')} to {_measured(found['max'], metric)}",
+            "" if ends is None else span,  # of one run there is none
             size(point["upload_bytes"]),
         )
     console().print(shown)

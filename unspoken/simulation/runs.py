@@ -101,7 +101,7 @@ def check_engine(engine: str, address: str | None) -> None:
         raise DataError(f"address is {address!r}, but the engine {engine} has none; choose the engine ray.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Simulation:
     """The result of a simulated study."""
 
@@ -111,6 +111,12 @@ class Simulation:
     """The model's quality on the test records; not covered by the guarantee, so for your own eyes"""
     private: dict[str, float | str] | None = None
     """The cost of a vote on these records, if asked for; secret, and in no certificate"""
+
+    def __repr__(self) -> str:
+        """One line: plan and outcome have hundreds."""
+        shown = "".join(f", {name}={value:.4g}" for name, value in self.metrics.items())
+        study, survivors = self.plan.study, self.outcome.survivors
+        return f"Simulation({study.name!r}, method={study.method.name!r}{shown}, survivors={survivors})"
 
     @property
     def model(self) -> Any:
