@@ -99,15 +99,16 @@ def contents(folder: Path) -> dict[str, bytes | None]:
 
 
 def complaint(folder: Path, *arguments: str, run: Run = in_process, status: int = 2) -> str:
-    """The one sentence on standard error of a command that failed, and left everything as it was."""
+    """The one sentence on standard error of a command that failed, and left everything as it was; without notes."""
     before = contents(folder)
     done = run(folder, *arguments)
     assert contents(folder) == before
     assert (done.returncode, done.stdout) == (status, "")
-    assert done.stderr.startswith("unspoken: ")
-    assert done.stderr.count("\n") == 1
-    assert done.stderr.endswith("\n")
-    return done.stderr.removeprefix("unspoken: ").rstrip("\n")
+    told = without_notes(done.stderr)
+    assert told.startswith("unspoken: ")
+    assert told.count("\n") == 1
+    assert told.endswith("\n")
+    return told.removeprefix("unspoken: ").rstrip("\n")
 
 
 def people(count: int = 200, seed: int = 0) -> pd.DataFrame:

@@ -76,6 +76,11 @@ def test_programs_are_told_what_ended_a_run_whom_it_is_blamed_on_and_what_they_s
     }
 
 
+def test_a_run_that_can_release_nothing_is_announced(folder: Path) -> None:
+    told = in_process(folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3").stderr
+    assert "unspoken: note: --drop is 3, more than the study's dropouts = 2 allows, so that nothing will be" in told
+
+
 @pytest.mark.parametrize("protocol", ["secagg+", "compute-nodes"])
 def test_a_run_that_everyone_leaves_says_how_many_were_left(folder: Path, protocol: str) -> None:
     """In secagg+ half of those who vanish do so before they send a vector, and the run ends there."""

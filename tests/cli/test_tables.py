@@ -154,7 +154,7 @@ def test_what_names_do_not_say_is_left_to_be_filled_in(tmp_path: Path, task: str
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--columns-of", "no.csv", "--label", "x"), "no.csv: is no CSV or Parquet file whose columns could be read"),
+        (("--columns-of", "no.csv", "--label", "x"), "no.csv: there is no such file"),
         (("--columns-of", "t.csv", "--label", "dead"), "t.csv: lacks the column 'dead' that --label names; the file"),
         (("--columns-of", "t.csv"), "t.csv: its columns are for a study whose task is classification; give --label"),
         (("--columns-of", "t.csv", "--task", "statistics", "--label", "a"), "t.csv: its columns are for a study whose"),
