@@ -180,7 +180,7 @@ def test_a_column_that_a_file_lacks_or_a_name_without_a_file_is_told_before_any_
     file.unlink()
     os.mkfifo(file)
     for reads in (lambda: FolderFederation(agreed(), tmp_path), lambda: digest_of([tmp_path])):
-        with pytest.raises(DataError, match=r"00002\.parquet: there is no such file"):
+        with pytest.raises(DataError, match=r"00002\.parquet: is no regular file"):
             reads()
 
 
