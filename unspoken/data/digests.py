@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from unspoken.data.files import DataError, Records, checked_path, read_records
+from unspoken.data.files import DataError, Records, checked_path, no_file, read_records
 from unspoken.data.folders import files_in
 from unspoken.study import Study
 
@@ -47,7 +47,7 @@ def with_digest(paths: Sequence[Path], study: Study, read: Callable[[], Result])
 def _digest(path: Path) -> str:
     if not path.is_file():
         # A pipe would be waited for without end.
-        raise DataError(f"{path}: there is no such file; name one that holds records.")
+        raise no_file(path, "one that holds records")
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

@@ -55,6 +55,12 @@ def read_table(path: str | Path, study: Study, more: tuple[str, ...] = ()) -> Ta
     return Table(_read_parquet(path, names_of(study), more), str(path), "row", 1)
 
 
+def no_file(path: Path, expected: str) -> DataError:
+    """The error of a path where no file is that could be read to its end."""
+    problem = "is no regular file" if path.exists() else "there is no such file"
+    return DataError(f"{path}: {problem}; name {expected}.")
+
+
 def checked_path(path: str | Path, study: Study) -> Path:
     """The path of a file that can be read, and whose name ends as the study's kind of data does."""
     path = Path(path)
@@ -62,8 +68,7 @@ def checked_path(path: str | Path, study: Study) -> Path:
     if path.is_dir():
         raise DataError(f"{path}: is a folder; name {expected} file.")
     if not path.is_file():
-        problem = "is no regular file" if path.exists() else "there is no such file"
-        raise DataError(f"{path}: {problem}; name {expected} file.")
+        raise no_file(path, f"{expected} file")
     if not os.access(path, os.R_OK):
         raise DataError(f"{path}: may not be read; change its permissions or name another file.")
     suffix = path.suffix.lower()
