@@ -347,7 +347,7 @@ def test_a_last_record_without_any_value_is_a_record_if_the_study_allows_it(tmp_
 @pytest.mark.parametrize(
     ("names", "remedy"),
     [
-        ("agee,sex,died", "'died'; did you mean \"agee\"?"),
+        ("agee,sex,died", "'died'; did you mean \"agee\"? If not, correct the file or the study."),
         ("age;sex;died", "'age;sex;died'; it seems to separate values by ';': separate them by commas."),
         ('age;"weight, kg";died', "it seems to separate values by ';': separate them by commas."),
         ("age\tsex\tdied", r"it seems to separate values by '\t': separate them by commas."),
@@ -381,3 +381,10 @@ def test_a_value_that_pandas_writes_without_quotes_makes_no_other_records(tmp_pa
         else:
             with pytest.raises(DataError, match="line 3: has a carriage return in a value without quotes"):
                 read_records(tmp_path / "t.csv", agreed)
+
+
+def test_of_many_columns_those_are_named_that_are_nearest_to_a_missing_one() -> None:
+    with pytest.raises(
+        DataError, match=r"the file has: 'worst area', .*, …; did you mean .worst area.\? If not, correct"
+    ):
+        check_names("t.csv", [*(f"mean {letter}" for letter in "abcdefghijklmnopqrstuv"), "worst area"], ["worst aera"])

@@ -37,8 +37,8 @@ LISTED = 5
 
 PRIVATE = (
     "For your eyes only: these numbers depend on the records, and no noise protects them. Nothing was written or sent. "
-    "To propose other bounds tells the others something about your records that no promise covers: propose what is "
-    "publicly known, rather than what you see here."
+    "Bounds that you propose from here tell the others something about your records that no promise covers; bounds "
+    "that are publicly known tell nothing."
 )
 
 
@@ -221,7 +221,8 @@ def _column_check(place: ColumnPlace, column: Column, values: Values, given: Any
 
 
 def _remarks(found: ColumnCheck) -> Iterator[str]:
-    where, clipped = f"column {found.name!r}", found.below + found.above
+    sides = found.below, found.above
+    where, clipped = f"column {found.name!r}", sum(sides)
     if clipped and found.bounds:
         low, high = found.bounds
         yield (
@@ -231,7 +232,8 @@ def _remarks(found: ColumnCheck) -> Iterator[str]:
     if found.proposed:
         low, high = found.proposed
         why = "would clip hardly any" if clipped else "would do, and noise would weigh less"
-        yield f"{where}: bounds from {low} to {high} {why}; you could propose them"
+        unit = "; as all values lie on one side of the bounds, they may be in another unit" if 1.0 in sides else ""
+        yield f"{where}: bounds from {low} to {high} {why}; you could propose them{unit}"
     if found.missing >= MANY:
         yield f"{where}: {percent(found.missing)} of the values are missing"
     if found.other >= MANY:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -107,14 +108,19 @@ def check_names(source: str, present: list[Any], names: list[str], who: str = "t
         if name not in present:
             there = [str(other) for other in present]
             unused = [other for other in there if other not in names]
+            meant = suggestion(name, unused)
+            remedy = f"{meant} If not, correct the file or the study." if meant else "; correct the file or the study."
             raise DataError(
-                f"{source}: lacks the column {name!r} {who}; the file has: {_listed(there)}"
-                + (_other_separator(name, there) or suggestion(name, unused) or "; correct the file or the study.")
+                f"{source}: lacks the column {name!r} {who}; the file has: {_listed(name, there)}"
+                + (_other_separator(name, there) or remedy)
             )
 
 
-def _listed(names: list[str]) -> str:
-    """The first names of columns, in the words of messages."""
+def _listed(wanted: str, names: list[str]) -> str:
+    """The names of columns in the words of messages: of many, the 20 that are nearest to a wanted one."""
+    if len(names) > 20:
+        near = difflib.get_close_matches(wanted, names, n=20, cutoff=0.0)
+        names = [*near, *(name for name in names if name not in near)]
     shown = [name if len(name) <= 60 else name[:57] + "…" for name in names[:20]]
     return (", ".join(map(repr, shown)) + (", …" if len(names) > 20 else "")) or "none"
 
