@@ -122,6 +122,12 @@ def unlabelled(rows: Any, study: Study, source: str) -> Floats:
     """The features of an array, or of a table's data frame, that has no labels."""
     task, data = study.study.model_copy(update={"task": "statistics"}), study.data.model_copy(update={"label": None})
     described = study.model_copy(update={"study": task, "data": data})
+    if isinstance(rows, str | Path):
+        raise DataError(f"{source}: is the path {str(rows)!r}, but should be rows; read the file first.")
     if study.data.is_table:
-        return Table(frame_of(rows, None, described), source).records(described).features
-    return check_arrays(rows, None, described, source).features
+        features = Table(frame_of(rows, None, described), source).records(described).features
+    else:
+        features = check_arrays(rows, None, described, source).features
+    if len(features) == 0:
+        raise DataError(f"{source}: has no records; at least one is needed.")
+    return features
