@@ -14,7 +14,7 @@ import unspoken
 from factories import make
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import Records, read_features, read_records
-from unspoken.data.public import with_public
+from unspoken.data.public import unlabelled
 from unspoken.engines import actors, local
 from unspoken.methods.voting import Voting
 from unspoken.report.certificate import certificate
@@ -130,9 +130,7 @@ def test_plan_guarantee_and_certificate_say_what_is_promised(tmp_path: Path) -> 
         assert "no secret which parties take part" in told["sentence"]
 
 
-@pytest.mark.parametrize(
-    ("rows", "told"), [(np.zeros((0, 2)), "has no records"), ("p.csv", "is the path 'p.csv', but")]
-)
+@pytest.mark.parametrize(("rows", "told"), [(np.zeros((0, 2)), "has no records"), ("p.csv", "is the path 'p.csv'")])
 def test_public_rows_are_there_and_no_path(rows: Any, told: str, tmp_path: Path) -> None:
     with pytest.raises(unspoken.UnspokenError, match=f"^the public records: {told}"):
-        with_public(study(tmp_path), rows)
+        unlabelled(rows, study(tmp_path), "the public records")
