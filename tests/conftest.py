@@ -25,6 +25,10 @@ os.environ["VECLIB_MAXIMUM_THREADS"] = "1"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A shell without a terminal has what it starts in the background ignore interrupts, and tests send some.
+if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 # Typer would look at every parameter of every command for each call of the program; they are the same in all of them.
 with warnings.catch_warnings(action="ignore"):  # Beside Flower there is an older Typer, which Click warns of.
     import typer.main
