@@ -24,7 +24,7 @@ from typing import Any
 
 import typer
 
-from unspoken.cli.program import Parameters, Result, Stopped
+from unspoken.cli.program import Parameters, Result, Stopped, has_answered
 from unspoken.engines.cluster.signals import FOLDER, heard
 from unspoken.errors import UnspokenError
 
@@ -70,6 +70,7 @@ def _go_apart() -> None:
         status = forward.status_of(child)
     _clean(folder, others)
     if os.read(ends, 1):
+        has_answered(KeyboardInterrupt())  # if there was one: the child has said all there is to say
         raise typer.Exit(status)
     if forward.signals:
         raise Stopped if forward.signals[0] == signal.SIGTERM else KeyboardInterrupt

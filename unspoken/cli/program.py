@@ -34,6 +34,11 @@ _answered: list[KeyboardInterrupt] = []
 """The interrupt that a command has answered, with what it leaves behind"""
 
 
+def has_answered(stopped: KeyboardInterrupt) -> None:
+    """Note that an interrupt is answered, so that nobody answers it once more."""
+    _answered.append(stopped)
+
+
 class Command(TyperCommand):
     """A command whose help shows no type after a flag: a flag takes no value."""
 
@@ -188,7 +193,7 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
             raise typer.Exit(error.exit_status) from None
         except KeyboardInterrupt as stopped:
             interrupts.forget()
-            _answered.append(stopped)
+            has_answered(stopped)
             left = stopped.args[0] if stopped.args else USUAL
             is_stopped = isinstance(stopped, Stopped)
             print(f"unspoken: {'stopped' if is_stopped else 'interrupted'}; {left}.", file=sys.stderr)
