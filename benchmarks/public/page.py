@@ -32,8 +32,7 @@ do not edit.
 - Columns of adult, breast cancer and wine are scaled by their smallest and largest values, with and without the file.
   A study has public bounds instead, as in [moments.md](moments.md).
 - `moments` without the file on CIFAR-10, and what stands beside it, are those of [moments.md](moments.md): learnt from
-  the same rows, but tested with all 10,000. On Fashion-MNIST it was measured when it took half as many steps there as
-  it does now.
+  the same rows, but tested with all 10,000.
 - `cape` and `cross-silo` on CIFAR-10 have 100 parties of 500 records: with 1,000 they take several times as long. The
   noise depends on the share of colluders, not on how many parties there are.
 - Wine has 35 records to test with, so that a mean of 20 splits may be five points off. It has 60 splits, because 20 of
