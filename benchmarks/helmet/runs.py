@@ -64,6 +64,7 @@ def _size(data: Images, arguments: argparse.Namespace) -> dict[str, Any]:
     counts = {"records": len(data.train), "public": len(data.public), "test": len(data.test)}
     size, few = data.size, data.size.federated_runs or data.size.runs
     times = {"runs": size.runs, "federated_runs": few, "rounds": size.rounds}
+    times["federated_rounds"] = size.federated_rounds or size.rounds
     return {"kind": kind, **counts, **times, "parties": size.parties}
 
 
@@ -108,10 +109,11 @@ def _right(data: Images, agreed: Study, release: Any) -> float:
 
 def _federated(data: Images, name: str) -> dict[str, Any]:
     """The keys of DP-SGD and of federated learning, fixed beforehand."""
+    rounds = (data.size.federated_rounds if name in DP_FL else None) or data.size.rounds
     if name == "fedsgd":
-        few = max(1, data.size.rounds // 5)
+        few = max(1, rounds // 5)
         return {"name": name, "model": "linear", "rounds": few, "local_steps": 5, "rate": 0.2, "local_rate": 4.0}
-    return {"name": name, "model": "linear", "rounds": data.size.rounds, "rate": 0.1, "learning_rate": 4.0}
+    return {"name": name, "model": "linear", "rounds": rounds, "rate": 0.1, "learning_rate": 4.0}
 
 
 # --- Figures ---------------------------------------------------------------------------------------------------------
