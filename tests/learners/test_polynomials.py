@@ -65,3 +65,14 @@ def test_a_ridge_shortens_and_a_radius_is_needed() -> None:
     assert polynomial.minimiser(5.0, ridge=1.0) == pytest.approx(np.array([0.5, 0.0]))
     with pytest.raises(ValueError, match="radius > 0"):
         polynomial.minimiser(0.0)
+
+
+@pytest.mark.parametrize("linear", [None, (0.0, 0.0, 0.0), (0.0, 1.0, 0.0)])
+def test_a_cost_that_falls_both_ways_is_least_on_the_surface(linear: tuple[float, ...] | None) -> None:
+    """As in a principal component: the least −⟨C, w⊗w⟩ of norm 1."""
+    polynomial = Polynomial({2: np.diag([-3.0, 1.0, 2.0])} | ({} if linear is None else {1: np.array(linear)}))
+    found = polynomial.minimiser(radius=1.0)
+    # Along the second axis: −(1 + 3)⁻¹/2 for a slope of 1.
+    across = 0.0 if linear is None else -linear[1] / 8.0
+    assert np.abs(found) == pytest.approx([(1.0 - across**2) ** 0.5, abs(across), 0.0], abs=1e-9)
+    assert found[1] == pytest.approx(across, abs=1e-9)

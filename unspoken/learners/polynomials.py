@@ -132,8 +132,13 @@ class Polynomial:
             found: Floats = turned / (values + extra)
             return found
 
-        if np.linalg.norm(solved(low + least)) <= radius:
-            return np.asarray(vectors @ solved(low + least))
+        found = solved(low + least)
+        if np.linalg.norm(found) <= radius:
+            if low > least:
+                # The cost falls along the first vector, both ways, up to the ball's surface; without a linear part, as
+                # in a principal component, neither way is better.
+                found[0] = math.copysign(math.sqrt(max(0.0, radius**2 - float(found[1:] @ found[1:]))), found[0])
+            return np.asarray(vectors @ found)
         high = low + size / radius + least
         for _ in range(100):
             middle = (low + high) / 2.0
