@@ -14,7 +14,7 @@ sets of N records that differ in one record, the models returned by `fit` differ
 and every model has norm at most R, or the study's radius if that is smaller: `fit` projects models onto that ball,
 which moves no two of them apart. An exact minimiser is in the ball of R anyway. The regulariser's gradient is common
 to both data sets, so (against the paper's Lemma 2 and Theorem 11) neither Λ·R nor a convergence assumption appears,
-and a party's whole model moves by at most 2R (the paper's Corollary 10 has 2L/Λ).
+and a party's whole model moves by at most 2R (as in the paper's Corollary 10, where R is a setting only).
 
 Groups. Of k records at several parties, k_i at party i, each party's N_i·W_i moves by at most
 min(k_i·(D + 2Lτ)/Λ, 2R·N_i), as replacing records one by one shows. So k records never do more than the parties that

@@ -7,8 +7,8 @@ number. Its gradient with respect to W is the outer product of the *slopes* ∂l
 Papers: DP-Helmet, Algorithms 1 and 3 and Appendices C.5, P, Q. The smoothness constants are the spectral
 ones (the paper's bound the Frobenius norm and are larger than needed), and the regulariser is kept apart:
 its gradient is the same for neighbouring data sets, so it adds nothing to a sensitivity. How long a minimiser can be
-(`longest`) and how far one record moves it (`distance`) are sharper than in the paper, which has slope_norm · c/Λ and
-2 · slope_norm · c/(NΛ) for them.
+(`longest`) and how far one record moves it (`distance`) are sharper than the usual slope_norm · c/Λ and
+2 · slope_norm · c/(NΛ). The paper adds 2R/N to the latter, R the radius that models are projected onto.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ class ComputeArguments(TypedDict, total=False):
     ledger: Ledger | None
 
 
-_MOST_DEADLINES = 20_000_000
-"""Numbers that the symmetric part of a polynomial of high order is made of"""
+_MOST_NUMBERS = 20_000_000
+"""The most numbers that the symmetric part of a polynomial of high order may be made of"""
 _SETTINGS = ", ".join(ComputeArguments.__annotations__)
 
 
@@ -188,7 +188,7 @@ def functional_mechanism(
         raise DataError(f"norms has the orders {[*norms]}, but should have whole numbers from 0 to 8, not 0 alone.")
     if wrong := [value for value in norms.values() if not (isinstance(value, Real) and 1e-100 < value < 1e100)]:
         raise DataError(f"norms has {wrong[0]!r}, but should have numbers from 1e-100 to 1e100.")
-    if math.factorial(order := int(max(norms))) * variables**order > _MOST_DEADLINES:
+    if math.factorial(order := int(max(norms))) * variables**order > _MOST_NUMBERS:
         raise DataError(f"norms has the order {order}, which takes too much memory with {variables} variables.")
     parties = _parties(X, groups)
     summed = RecordPolynomials(coefficients, int(variables), {int(order): float(r) for order, r in norms.items()})
