@@ -166,8 +166,9 @@ def _figure_4(result: dict[str, Any]) -> str:
 
 ![Loss of all methods against ε, N and δ on two real data sets.](images/cape_real_loss.png)
 
-Communities and Crime (1,990 records, 99 features, one of the paper's sets) with the paper's δ = 1e-3, which is above
-one over the number of records and so promises little. The paper's other set was not to be had; instead Heritage Health:
+Communities and Crime (1,990 records, 99 features; one of the paper's sets, there with 101) with the paper's δ = 1e-3,
+which is above one over the number of records and so promises little. The paper's other set, Twitter, was not to be had;
+instead Heritage Health:
 {HEALTH_RECORDS:,} of 171,067 member-years, how ill a member is (mean Charlson index) from 115 numbers on age, sex,
 claims, drugs and tests, δ = 1e-5. The coefficients without privacy are long and most directions have next to no
 variance, so private methods stay well above the loss without privacy, and the plain pseudo-inverse fails (see
@@ -180,10 +181,10 @@ def _figure_2(result: dict[str, Any]) -> str:
 ![Accuracy of the network on training and test records against ε and N.](images/cape_network.png)
 
 Two layers, 16 hidden units, {STEPS} steps of gradient descent with gradients clipped to norm 1, D = 50, S = 4. The
-paper's axis is ε for each iteration; this one is ε for all {STEPS} together, δ = 1e-5. The classes have unit variance
-and means at distance 1, so that no classifier is right more than {100 * SEPARATION_ACCURACY:.1f} % of the time (the
-paper's code sets them 0.5 apart in each coordinate, which is easier). With S = 4 and one colluder the noise of `conv`
-is √3 times that of CAPE."""
+paper's axis is ε for each iteration, with δ = 0.01; this one is ε for all {STEPS} together, δ = 1e-5. The classes have
+unit variance and means at distance 1, so that no classifier is right more than {100 * SEPARATION_ACCURACY:.1f} % of the
+time (the paper's code sets them 0.5 apart in each coordinate, which is easier). With S = 4 and one colluder the
+noise of `conv` is √3 times that of CAPE."""
 
 
 def _figure_5(result: dict[str, Any]) -> str:

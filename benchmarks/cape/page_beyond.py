@@ -26,10 +26,11 @@ _PLACES: tuple[tuple[str, str, str], ...] = (
         "f is a sum over records, not a mean; whole numbers instead of reals (Remark 2)",
     ),
     (
-        "no counterpart: sites that vanish",
-        '`cape`, `order = "messages-first"`',
-        "messages first, then the sum of the ê of those who sent one; the default if sites may vanish. Proved in "
-        "`privacy/correlated.py`",
+        "after Proposition 1: sites that drop out do no harm",
+        '`cape`, `order = "messages-first"`; “Sites that vanish” below',
+        "true of sites that drop out before the ê are added up; the ê of one that vanishes later stays in the total. "
+        "So, if sites may vanish, messages come first by default, then the sum of the ê of those who sent one. Proved "
+        "in `privacy/correlated.py`",
     ),
     (
         "Theorem 1, Remark 1",
@@ -47,7 +48,7 @@ _PLACES: tuple[tuple[str, str, str], ...] = (
         "at the same true promise G = 1/[1/h + (1 − 1/h)/(κ + 1)], about h; κ is `correlation`",
     ),
     (
-        "Remark 3: unequal sites, τ_s of their own",
+        "Remark 3: unequal sites, τ_s of their own, H(n)",
         "`epsilons` of `cape`; “Unequal sites” below",
         "sites count by their records, so H(n) is the same for all n. A site may ask for a smaller ε and adds the "
         "noise for it; the total must then hide the strictest site, which no scheme avoids",
@@ -58,9 +59,9 @@ _PLACES: tuple[tuple[str, str, str], ...] = (
         "in several turns under one budget; k-means in `examples/kmeans.py`; histograms as a study",
     ),
     (
-        "Section 4.1, the functional mechanism",
+        "Section 4.1, the functional mechanism; Δ of dp-fm in 4.3 and Appendix H",
         "method `dp-fm`",
-        "with the published sensitivity and a tight one",
+        "with the published sensitivity and a tight one; without order 0, so 2(D² + 2D) in place of 2(D + 1)²",
     ),
     (
         "Algorithm 3, Theorem 2, the improved mechanism",
@@ -76,7 +77,8 @@ _PLACES: tuple[tuple[str, str, str], ...] = (
     (
         "Section 4.5, other costs by polynomials",
         "`unspoken.functional_mechanism`",
-        "coefficients of any order, clipped to stated norms; value, gradient and minimiser of the noisy polynomial",
+        "coefficients of orders up to 8, clipped to stated norms; the noisy coefficients are released, with value, "
+        "gradient and minimiser of their polynomial",
     ),
     (
         "Appendix H, logistic regression",
@@ -89,7 +91,7 @@ _PLACES: tuple[tuple[str, str, str], ...] = (
         "ε for all iterations together, not for each",
     ),
     (
-        "Appendix A, communication",
+        "Appendix A, Table 1: communication",
         "`unspoken plan`",
         "bytes that each party sends, for the protocol that the study names",
     ),
@@ -101,7 +103,13 @@ _PLACES: tuple[tuple[str, str, str], ...] = (
     (
         "Figures 2 to 7",
         "below",
-        "one of the two real data sets was not to be had, and is replaced",
+        "one of the two real data sets (Twitter) was not to be had, and is replaced. The paper gives no numbers of its "
+        "curves, so those of its published code are beside ours",
+    ),
+    (
+        "Figure 1",
+        "—",
+        "a drawing of who talks to whom",
     ),
 )
 
@@ -155,8 +163,8 @@ def unequal(result: dict[str, Any]) -> str:
     found = result["unequal"]
     told = (
         f"{found['records']:,} records at 5 sites, of which one has more and more; D = {found['dimension']}, ε = 0.5. "
-        "Here f is a sum over records, so the noise of the total does not depend on who has how many. A mean of the "
-        "sites' means, as in Remark 3, needs noise for the smallest site: its variance over that of equal sites is "
+        "Here f is a sum over records, so the noise of the total does not depend on who has how many. In a mean of the "
+        "sites' means, as in Remark 3, the noise of small sites counts most: its variance over that of equal sites is "
         "H(n)."
     )
     return f"""## Unequal sites
