@@ -91,6 +91,18 @@ def test_vanished_sites_are_compared_with_independent_noise_of_the_same_promises
     assert f"more noise ({left:.4g}) than independent noise would have ({independent:.4g})" in note
 
 
+def test_as_much_noise_as_independent_noise_is_not_called_more() -> None:
+    """With the paper's settings, five sites, one colluder and one that vanishes both variances are 4σ²."""
+    plan = planned(method={"published": True}, dropouts=1)
+    (note,) = (note for note in plan.notes if "between the noise and the messages" in note)
+    assert "the total has as much noise as independent noise would have" in note
+
+
+def test_each_party_s_promise_is_told_beside_its_number() -> None:
+    (note,) = (note for note in planned(method={"epsilons": WANTED}).notes if "promise of its own" in note)
+    assert f"{WANTED[STRICT]:g} for party {STRICT}" in note
+
+
 def test_the_gain_is_over_independent_noise_and_a_curator_s_of_the_same_promises() -> None:
     plan = planned(method={"order": "noise-first", "epsilons": WANTED})
     total = plan.sums[0]

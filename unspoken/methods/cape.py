@@ -44,6 +44,8 @@ noise is within 0.1 % of a secure sum's."""
 
 _PUBLISHED = {"reshape": False, "repair": "none"}
 """The settings of capeFM in the paper"""
+_ALIKE = 0.999
+"""Two deviations whose ratio is nearer to 1 are told as one."""
 _TRIES = 1000
 _MOST_TOLD = 20
 """The number of parties whose promise is told in words; of more, the JSON has all"""
@@ -124,7 +126,7 @@ function = "mean"             # of each column; or "histogram", with bins = 10
             found = {own: _promise(plan, party) for party, own in enumerate(self.epsilons)}
             if all(kept["epsilon"] <= own * (1.0 + 1e-9) for own, kept in found.items()):
                 promises = [{"party": party, **found[own]} for party, own in enumerate(self.epsilons)]
-                told = ", ".join(f"{kept['epsilon']:.4g} of {kept['party']}" for kept in promises[:_MOST_TOLD])
+                told = ", ".join(f"{kept['epsilon']:.4g} for party {kept['party']}" for kept in promises[:_MOST_TOLD])
                 more = "" if len(promises) <= _MOST_TOLD else ", …"
                 own = f"each party has a promise of its own for its records: epsilon = {told}{more}; the total must "
                 own += "hide the strictest"
@@ -195,12 +197,13 @@ def _doubts(plan: Plan) -> list[str]:
         sent = np.ones(parties, dtype=np.bool_)
         sent[strictest[:vanished]] = False
         left, independent = planned.total_std_of(np.ones_like(sent), sent), float(np.linalg.norm(deviations[sent]))
-        if left > independent:
+        if left > _ALIKE * independent:
             gone = "1 party vanishes" if vanished == 1 else f"{vanished:,} parties vanish"
             gone = gone if deviations.min() == deviations.max() else f"{gone}, the strictest,"
+            amount = f"more noise ({left:.4g}) than" if _ALIKE * left > independent else "as much noise as"
             return [
-                f"if {gone} between the noise and the messages, the total has more noise ({left:.4g}) than independent "
-                f'noise would have ({independent:.4g}): use order = "messages-first", or "{defaults.METHOD}"'
+                f"if {gone} between the noise and the messages, the total has {amount} independent noise would have "
+                f'({independent:.4g}): use order = "messages-first", or "{defaults.METHOD}"'
             ]
     return []
 
