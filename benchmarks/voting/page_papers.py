@@ -98,7 +98,12 @@ _MULTIPARTY = [
         "a note of `unspoken plan`",
         "for the noise in use: Gaussian noise has another tail than the paper's",
     ),
-    ("B.1–B.3: multiclass", '`learner = "softmax"`', "√2/λ and √2/(λM), as in the paper"),
+    (
+        "B.1: one party's minimiser, multiclass",
+        "`helmet` with `[parties] count = 1`",
+        "D/(Nλ) with D at most 2√2, where the paper has 2√2/(Nλ)",
+    ),
+    ("B.2, B.3: votes, multiclass", '`learner = "softmax"`', "√2/λ and √2/(λM), as in the paper"),
     (
         "B.4: parameter averaging",
         '`labels = "average"`',
