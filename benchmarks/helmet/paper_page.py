@@ -12,7 +12,7 @@ from benchmarks.helmet.figures import sets_of
 _NAMES = {
     "digits": "scikit-learn's digits",
     "cifar-10": "CIFAR-10, features of a public ImageNet encoder (EfficientNet-Lite0, 1,280 numbers)",
-    "fashion-mnist": "Fashion-MNIST, scattering features (3,969 numbers)",
+    "fashion-mnist": "Fashion-MNIST, scattering features in 256 principal components of the public records",
 }
 _FIXED = Path(__file__).with_name("paper.md")
 _HERE = "<!-- data sets -->"
