@@ -343,6 +343,13 @@ def test_votes_and_neighbours_are_timed() -> None:
     assert all(claim["measured"] > 0.0 for claim in found["neighbours"])
 
 
+def test_the_epsilon_of_equal_accuracy_lies_between_those_measured() -> None:
+    found = importlib.import_module("benchmarks.voting.findings").epsilon_for
+    assert found(0.75, [1.0, 4.0], [0.5, 1.0]) == pytest.approx(2.0)
+    assert found(0.5, [1.0, 4.0], [0.6, 0.9]) == 1.0
+    assert found(0.95, [1.0, 2.0, 4.0], [0.6, 0.9, 0.8]) is None
+
+
 @pytest.mark.long
 def test_votes_beat_private_averages_and_the_tables_are_written(tmp_path: Path) -> None:
     # On digits with 20 parties, two runs each: 5 points ahead of fedavg, with a standard deviation of about 5, so that

@@ -28,6 +28,16 @@ def missing_package(what: str, package: str, extra: str) -> UnspokenError:
     )
 
 
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line; with its kind, where it says a word only.
+
+    >>> first_line(ValueError("two words\\nand more")), first_line(KeyError("word"))
+    ('two words', "KeyError 'word'")
+    """
+    said = str(error).split("\n", maxsplit=1)[0]
+    return said if " " in said else f"{type(error).__name__} {said}".rstrip()
+
+
 def printable(text: str, most: int = 600) -> str:
     """Text that others wrote, fit for a line of a terminal: it neither moves the cursor nor changes what is shown.
 

@@ -1,4 +1,4 @@
-"""Methods and protocols by name, our own and those of other packages.
+"""Methods and protocols by name, our own and those of other packages; and what a study names as "package.module:name".
 
 Packages declare their classes as entry points, in the group `unspoken.methods` or `unspoken.protocols`; ours are in
 pyproject.toml. Only the class that is asked for is imported.
@@ -12,12 +12,13 @@ import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, first_line
 
 METHODS = "unspoken.methods"
 PROTOCOLS = "unspoken.protocols"
@@ -28,6 +29,30 @@ Kind = TypeVar("Kind")
 
 class PluginError(UnspokenError):
     """An installed package cannot be imported, or does not provide what it declares."""
+
+
+class NotImportable(UnspokenError):
+    """What a study names cannot be imported on this machine; `problem` says why and continues the name."""
+
+    def __init__(self, name: str, why: BaseException, ready: tuple[str, ...]) -> None:
+        last, instead = ("", f", or use one of: {quoted(ready)}") if ready else ("or ", "")
+        self.problem = (
+            f"cannot be imported here ({first_line(why)}); install its package, {last}name its folder in PYTHONPATH "
+            f"(nothing is imported from the folder of a study){instead}"
+        )
+        super().__init__(f'"{name}" {self.problem}.')
+
+
+def imported(name: str, ready: tuple[str, ...] = ()) -> Any:
+    """What "package.module:name" names on this machine; `ready` are names that need no import.
+
+    A party runs only what it has installed, so the folder that a study came in is not looked at.
+    """
+    path, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(path), attribute)
+    except (Exception, SystemExit) as error:
+        raise NotImportable(name, error, ready) from None
 
 
 class UnknownName(UnspokenError):

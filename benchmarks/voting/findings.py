@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 from benchmarks.common import Numbers, claim, show_table
@@ -43,6 +43,20 @@ def make_claims(result: dict[str, Any]) -> list[dict[str, Any]]:
     return claims
 
 
+def epsilon_for(goal: float, epsilons: list[float], accuracies: list[float]) -> float | None:
+    """The ε at which an accuracy is reached, on a straight line over log ε between those measured; None if nowhere.
+
+    >>> epsilon_for(0.75, [1.0, 4.0], [0.5, 1.0])
+    2.0
+    """
+    if accuracies[0] >= goal:
+        return epsilons[0]
+    for (low, one), (high, other) in pairwise(zip(epsilons, accuracies, strict=True)):
+        if one < goal <= other:
+            return float(low * (high / low) ** ((goal - one) / (other - one)))
+    return None
+
+
 # --- Rows ------------------------------------------------------------------------------------------------------------
 
 
@@ -61,6 +75,17 @@ def rows_of_votes(entry: dict[str, Any]) -> list[list[str]]:
         for found in entry["votes"]
         for student in STUDENTS
     ]
+
+
+def rows_of_equal_accuracy(each: dict[str, Any]) -> list[list[str]]:
+    """What ε votes need to be as good as fedavg at the largest ε, and what share of that it is."""
+    found, rows = each["epsilons"], []
+    epsilons, goal = found["epsilons"], found["fedavg"][-1]["mean"]
+    for label, student in product([label for label in found if label not in ("epsilons", "fedavg")], BEST):
+        needed = epsilon_for(goal, epsilons, [point[student]["mean"] for point in found[label]])
+        told = ["above it", ""] if needed is None else [f"{needed:.1f}", f"{100 * needed / epsilons[-1]:.0f} %"]
+        rows.append([each["data"], f"{label}; {student}", *told])
+    return rows
 
 
 def rows_of_multiparty(table: dict[str, Any]) -> list[list[str]]:

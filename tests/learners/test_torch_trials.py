@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import unspoken
 from factories import make
 from unspoken.errors import UnspokenError
-from unspoken.learners import torch_modules
+from unspoken.learners import torch_models, torch_modules
 from unspoken.learners.torch_losses import LossFunction
 from unspoken.learners.torch_models import TorchModel
 from unspoken.learners.torch_modules import ModelError, Recipe
@@ -161,6 +161,21 @@ def crowded(scores: Tensor, targets: Tensor) -> Tensor:
     return losses if len(scores) <= 3 else mixing(scores, targets)
 
 
+def robust(scores: Tensor, targets: Tensor) -> Tensor:
+    """One of torch's own losses, which take one precision only."""
+    return nn.functional.huber_loss(scores[:, 0], targets, reduction="none")
+
+
+class OnACard(Tensor):
+    """Numbers on a device that has no double precision, as graphics cards of Macs."""
+
+    def double(self) -> Tensor:  # type: ignore[override]
+        raise TypeError("Cannot convert a MPS Tensor to float64 dtype")
+
+    def cpu(self) -> Tensor:  # type: ignore[override]
+        return self.as_subclass(Tensor)
+
+
 sys.modules[HERE] = sys.modules[__name__]
 
 
@@ -177,7 +192,9 @@ def model(kind: type[nn.Module] | str, loss: str = "cross-entropy", recipe: Reci
         (Scored64, "gives scores as torch.float64"),
         (Lazy, "has a lazy layer, whose '0.weight' has no size yet"),
         (NormedByBatch, "cannot be trained here .Expected more than 1 value per channel"),
+        (NormedByBatch, r"one record at a time, and nn\.GroupNorm and nn\.LayerNorm look at one record only"),
         (Cut, "cannot be trained here"),
+        (Cut, "the loss of a single record must have a gradient in its weights"),
         (Silent, "has gradients of zero, or none that are finite numbers"),
         (Pair, "gives a tuple, but should give a tensor of scores"),
         (Broken, r"cannot be called with \(6, 3\), features and outputs \(KeyError 'size'\)"),
@@ -281,10 +298,26 @@ def test_a_loss_of_one_s_own_is_computed_of_one_record_at_a_time() -> None:
     np.testing.assert_allclose(found, gradients(model("linear"), rows, labels), rtol=1e-5)
 
 
+def test_torch_s_own_losses_serve_a_regression() -> None:
+    made = TorchModel("linear", FEATURES, 1, f"{HERE}:robust", (), 0)
+    rows, labels = np.random.default_rng(0).normal(size=(3, FEATURES)), np.array([0.0, 0.25, 1.0])
+    slopes = np.clip(made.scores(made.initial(), rows)[:, 0] - labels, -1.0, 1.0)[:, None]
+    np.testing.assert_allclose(gradients(made, rows, labels), slopes * np.column_stack([rows, np.ones(3)]), rtol=1e-4)
+
+
+def test_gradients_are_clipped_and_added_on_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    made, rows, labels = model("linear", f"{HERE}:doubled"), np.eye(3, FEATURES), np.array([0, 1, 2])
+    expected = gradients(made, rows, labels)
+    there = torch_models.gradients_at_once
+    monkeypatch.setattr(torch_models, "gradients_at_once", lambda *given: there(*given).as_subclass(OnACard))
+    np.testing.assert_array_equal(gradients(made, rows, labels), expected)
+
+
 @pytest.mark.parametrize(
     ("loss", "problem"),
     [
         ("nowhere:loss", "cannot be imported here"),
+        ("nowhere:loss", "install its package, or name its folder in PYTHONPATH"),
         (f"{HERE}:FEATURES", "is a int, but should be a function"),
         (f"{HERE}:averaged", r"gives a tensor of shape \(\) for 2 examples, but should give one loss an example"),
         (f"{HERE}:make", r"cannot be computed \("),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -71,3 +72,13 @@ def test_arguments_reach_a_classifier_of_scikit_learn() -> None:
 def test_what_cannot_be_made_is_said_in_a_sentence(name: str, arguments: Any, problem: str) -> None:
     with pytest.raises(ClassifierError, match=problem):
         made(name, arguments=arguments)
+
+
+@pytest.mark.parametrize("line", ["1 / 0", "import sys; sys.exit(1)", "def ("])
+def test_a_file_that_fails_when_it_is_imported_is_told_in_a_sentence(
+    line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "failing_voters.py").write_text(line, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ClassifierError, match=r'cannot be imported here .*, or use one of: "softmax"'):
+        made("failing_voters:Voter")

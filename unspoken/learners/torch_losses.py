@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,7 +9,9 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from unspoken.learners.torch_modules import ModelError, first_line
+from unspoken.errors import first_line
+from unspoken.learners.torch_modules import ModelError
+from unspoken.plugins import NotImportable, imported
 
 
 @dataclass(frozen=True)
@@ -45,14 +46,13 @@ class LossFunction:
 
     @cached_property
     def _function(self) -> Callable[[Tensor, Tensor], Tensor]:
-        path, _, attribute = self.name.partition(":")
         try:
-            function = getattr(importlib.import_module(path), attribute)
-        except Exception as error:
-            raise ModelError(self.name, f"cannot be imported here ({first_line(error)})") from None
+            function: Callable[[Tensor, Tensor], Tensor] = imported(self.name)
+        except NotImportable as error:
+            raise ModelError(self.name, error.problem) from None
         if not callable(function):
             raise ModelError(self.name, f"is a {type(function).__name__}, but should be a function")
-        return function  # type: ignore[no-any-return]
+        return function
 
     def check(self, scores: Tensor, targets: Tensor) -> None:
         """Try the user's function on made-up scores."""

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.errors import missing_package
+from unspoken.errors import first_line, missing_package
 from unspoken.types import Floats, Integers, Labels
 
 try:
@@ -48,7 +48,6 @@ from unspoken.learners.torch_modules import (
     ModelError,
     Recipe,
     device_here,
-    first_line,
     make_module,
     mark_trained,
     prepared,
@@ -111,13 +110,13 @@ class TorchModel:
     def initial(self) -> Floats:
         """The first weights, from the public seed."""
         weights = [weights.detach().reshape(-1) for _, weights in trained_weights(self._made().module)]
-        return torch.cat(weights).double().cpu().numpy()
+        return torch.cat(weights).cpu().double().numpy()
 
     def scores(self, flat: Floats, features: Floats) -> Floats:
         module, inputs = self._with(flat), self._inputs(features)
         with torch.no_grad():
             scores: Tensor = torch.cat([module(rows) for rows in torch.split(inputs, _CHUNK_ROWS)])
-        return scores.double().cpu().numpy()
+        return scores.cpu().double().numpy()
 
     def clipped_gradients(
         self, flat: Floats, features: Floats, labels: Labels, counts: Integers, clip: float
@@ -145,7 +144,7 @@ class TorchModel:
         """The examples' gradients, one row each, in chunks; zeros where a gradient is not finite."""
         for slopes in self._slopes(flat, self._inputs(features), self._targets(labels)):
             finite = torch.isfinite(slopes).all(dim=1)
-            yield torch.where(finite[:, None], slopes, 0.0).double().cpu().numpy()
+            yield torch.where(finite[:, None], slopes, 0.0).cpu().double().numpy()
 
     def outer_products(self, flat: Floats, features: Floats, labels: Labels) -> ghost_clipping.OuterProducts:
         """The factors of the examples' gradients in the linear layers."""
@@ -168,7 +167,7 @@ class TorchModel:
                     for tensor, step in zip(weights, steps.of(slopes), strict=True):
                         tensor.data.sub_(passes.rate * step)
                     module.hold()
-        return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).double().cpu().numpy()
+        return torch.cat([tensor.detach().reshape(-1) for tensor in weights]).cpu().double().numpy()
 
     def state(self, flat: Floats) -> dict[str, np.ndarray]:
         """All weights by name, for `load_state_dict`; frozen weights and buffers as they were made."""
@@ -208,12 +207,13 @@ class TorchModel:
         sums = np.zeros((len(parts), self.size))
         start = 0
         for slopes in self._slopes(flat, inputs, targets):
-            slopes = slopes.double()
+            # Not every device has double precision.
+            slopes = slopes.cpu().double()
             kept, factors = clip_factors(torch.linalg.vector_norm(slopes, dim=1), clip)
             if not kept.all():
                 slopes = torch.where(kept[:, None], slopes, 0.0)
             for party, first, last in rows_within(parts, start, start + len(slopes)):
-                sums[party] += (factors[first:last] @ slopes[first:last]).cpu().numpy()
+                sums[party] += (factors[first:last] @ slopes[first:last]).numpy()
             start += len(slopes)
         return sums
 
@@ -244,7 +244,9 @@ class TorchModel:
         return (rows.view(-1, *self._recipe.shape) if self._recipe.shape else rows).to(self._device)
 
     def _targets(self, labels: Labels) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(labels)).to(self._device)
+        """Classes, or numbers in the module's own precision: torch's losses take no other."""
+        targets = torch.from_numpy(np.ascontiguousarray(labels))
+        return (targets.float() if targets.is_floating_point() else targets).to(self._device)
 
     def _linear_layers(self, module: Stateless) -> list[ghost_clipping.Layer] | None:
         """The trained layers, if all are linear; None for a user's own loss, which might mix the examples of a
@@ -260,7 +262,8 @@ class TorchModel:
         try:
             gradient(self._with(self.initial()), self._losses, rows[0], targets[0])
         except Exception as error:
-            raise ModelError(self._arguments[0], f"cannot be trained here ({first_line(error)})") from None
+            remedy = torch_trials.remedy(self._made().module)
+            raise ModelError(self._arguments[0], f"cannot be trained here ({first_line(error)}); {remedy}") from None
         parts, flat = [Rows(0, 0, 2)], self.initial()
         clipped_sums = self._clipped_sums if self.layers is None else self._ghost_clipped_sums
         if not clipped_sums(flat, rows, targets, parts, 1.0).any():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, first_line
+from unspoken.plugins import NotImportable, imported
 
 
 class ModelError(UnspokenError):
@@ -39,6 +39,8 @@ class Recipe:
 
 
 PLAIN = Recipe()
+READY = ("linear", "mlp", "cnn")
+"""The modules that need no import"""
 DEVICE = "UNSPOKEN_DEVICE"
 """The environment variable that names the device for passes through a module. It belongs to the machine, not to the
 study"""
@@ -56,12 +58,6 @@ def device_here() -> torch.device:
             'device such as "cpu" or "cuda:0".'
         ) from None
     return device
-
-
-def first_line(error: Exception) -> str:
-    """What an error says, in one line; with its kind, where it says a word only."""
-    said = str(error).split("\n", maxsplit=1)[0]
-    return said if " " in said else f"{type(error).__name__} {said}".rstrip()
 
 
 class Perceptron(nn.Sequential):
@@ -119,13 +115,9 @@ def make_module(name: str, features: int, outputs: int, hidden: Sequence[int] = 
     if not path or not attribute:
         raise ModelError(name, 'is unknown; use "linear", "mlp", "cnn" or "package.module:Class"')
     try:
-        kind = getattr(importlib.import_module(path), attribute)
-    except Exception as error:
-        raise ModelError(
-            name,
-            f"cannot be imported here ({first_line(error)}); install its package, name its folder in PYTHONPATH, or "
-            'use "linear", "mlp" or "cnn"',
-        ) from None
+        kind = imported(name, READY)
+    except NotImportable as error:
+        raise ModelError(name, error.problem) from None
     try:
         module = kind(features, outputs)
     except Exception as error:

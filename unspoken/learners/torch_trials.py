@@ -48,6 +48,14 @@ def notes(name: str, module: Stateless, shaped: Shaped, features: int, slow: boo
     return tuple(found)
 
 
+def remedy(module: nn.Module) -> str:
+    """What to do about a module through which no gradient of a single record goes."""
+    normed = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
+    if not all(part.track_running_stats for part in normed):
+        return f"gradients are computed for one record at a time, and {_REMEDY}"
+    return "the loss of a single record must have a gradient in its weights"
+
+
 def _inert(name: str, module: nn.Module) -> list[str]:
     """Layers that do nothing, as modules are in evaluation mode."""
     found, parts = [], list(module.modules())

@@ -5,7 +5,6 @@ All kinds have one interface (`Classifier`): how it learns from records, and wha
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import math
 import warnings
@@ -18,9 +17,10 @@ import numpy as np
 
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, first_line
 from unspoken.learners.linear import LinearLearner
 from unspoken.methods.releases import FittedEstimator, LinearModel, Release, TorchWeights
+from unspoken.plugins import NotImportable, imported
 from unspoken.study import Study
 from unspoken.types import Floats, Integers
 
@@ -224,7 +224,7 @@ def _estimator(name: str, kind: type, how: ClassifierSettings, features: int, cl
         kind(**how.arguments)
     except Exception as error:
         given = f"with {', '.join(how.arguments)}" if how.arguments else "without arguments"
-        raise ClassifierError(name, f"cannot be made {given} ({error})") from None
+        raise ClassifierError(name, f"cannot be made {given} ({first_line(error)})") from None
     estimator = ScikitClassifier(name, kind, how)
     _try_out(name, estimator, features, classes)
     return estimator
@@ -238,17 +238,11 @@ def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int
         try:
             estimator.predict(estimator.fit(records, np.arange(len(records)) % classes, records), records)
         except Exception as error:
-            reason = str(error).split("\n", maxsplit=1)[0]
-            raise ClassifierError(name, f"cannot be trained on {features} features ({reason})") from None
+            raise ClassifierError(name, f"cannot be trained on {features} features ({first_line(error)})") from None
 
 
-def _imported(name: str) -> type:
-    path, _, attribute = name.partition(":")
+def _imported(name: str) -> Any:
     try:
-        return getattr(importlib.import_module(path), attribute)  # type: ignore[no-any-return]
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ClassifierError(
-            name,
-            f"cannot be imported here ({error}); install its package, name its folder in PYTHONPATH (nothing is "
-            'imported from the folder of a study), or use "softmax", "mlp" or "cnn"',
-        ) from None
+        return imported(name, ("softmax", *_MODULES))
+    except NotImportable as error:
+        raise ClassifierError(name, error.problem) from None
