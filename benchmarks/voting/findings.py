@@ -44,11 +44,7 @@ def make_claims(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def epsilon_for(goal: float, epsilons: list[float], accuracies: list[float]) -> float | None:
-    """The ε at which an accuracy is reached, on a straight line over log ε between those measured; None if nowhere.
-
-    >>> epsilon_for(0.75, [1.0, 4.0], [0.5, 1.0])
-    2.0
-    """
+    """The ε at which an accuracy is reached, on a straight line over log ε between those measured; None if nowhere."""
     if accuracies[0] >= goal:
         return epsilons[0]
     for (low, one), (high, other) in pairwise(zip(epsilons, accuracies, strict=True)):
