@@ -192,7 +192,7 @@ def model(kind: type[nn.Module] | str, loss: str = "cross-entropy", recipe: Reci
         (Scored64, "gives scores as torch.float64"),
         (Lazy, "has a lazy layer, whose '0.weight' has no size yet"),
         (NormedByBatch, "cannot be trained here .Expected more than 1 value per channel"),
-        (NormedByBatch, r"one record at a time, and nn\.GroupNorm and nn\.LayerNorm look at one record only"),
+        (NormedByBatch, r"it must take a record alone: nn\.GroupNorm and nn\.LayerNorm look at one record only"),
         (Cut, "cannot be trained here"),
         (Cut, "the loss of a single record must have a gradient in its weights"),
         (Silent, "has gradients of zero, or none that are finite numbers"),

@@ -52,7 +52,7 @@ def remedy(module: nn.Module) -> str:
     """What to do about a module through which no gradient of a single record goes."""
     normed = [part for part in module.modules() if isinstance(part, nn.modules.batchnorm._BatchNorm)]
     if not all(part.track_running_stats for part in normed):
-        return f"gradients are computed for one record at a time, and {_REMEDY}"
+        return f"it must take a record alone: {_REMEDY}"
     return "the loss of a single record must have a gradient in its weights"
 
 
