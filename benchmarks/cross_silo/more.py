@@ -64,7 +64,7 @@ def larger_networks(images: Images, quick: bool, reduced: bool, runs: int) -> di
         # Of the larger network, as chosen for the smaller one.
         known = [point["options"]["learning_rate"] for point in found[0]["points"]] if found and reduced else []
         points = []
-        for place, length in enumerate(lengths):
+        for place, length in enumerate(size for size in lengths if size is None or size < weights):
             say(f"a network of {weights:,} weights, projected to {length or weights:,} numbers")
             rates = known[place : place + 1] or images.learning_rates
             # E‖PPᵀu‖² is about (d/k)‖u‖², so steps are shorter.
