@@ -145,8 +145,19 @@ def test_the_plan_says_whom_it_trusts_and_what_theorem_4_gives(tmp_path: Path) -
     assert (content["summation"], content["rounds"]) == (None, 1)
     bound = method(tmp_path).risk_bound()
     size, s = 6, method(tmp_path).sensitivity()
-    expected = (0.5 + 0.1) * (s * size * math.log(size / 0.05)) ** 2 + 16 * (32 + math.log(20)) / (0.1 * 30) + 0.05
-    assert bound == pytest.approx(expected)
+    noise = (0.5 + 0.1) * (s * size * math.log(size / 0.05)) ** 2
+    # Softmax is √2-Lipschitz, so the paper's constant, for a loss with slope 1, counts twice.
+    assert bound == pytest.approx(noise + 2 * 16 * (32 + math.log(20)) / (0.1 * 30) + 0.05)
+
+
+def test_the_bound_of_theorem_4_grows_with_the_norm_and_the_classes(tmp_path: Path) -> None:
+    """For logistic loss and records of norm 1 it is the paper's."""
+    one = method(tmp_path, learner="logistic")
+    ours = 16 * (32 + math.log(20)) / (0.1 * 30) + 0.05
+    assert one.risk_bound() - (0.25 + 0.1) * one.noise.likely_norm(0.05) ** 2 == pytest.approx(ours)
+    four = method(tmp_path, classes=4)
+    sampled = four.risk_bound() - (0.5 + 0.1) * four.noise.likely_norm(0.05) ** 2 - 0.05
+    assert sampled == pytest.approx(2 * 16 * (32 * 8 + math.log(20)) / (0.1 * 30))
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:

@@ -172,12 +172,17 @@ regularization = 0.01         # larger: less noise, simpler models
     def risk_bound(self) -> float:
         """Theorem 4: a bound on the excess risk over any model of norm 1, which holds with probability 0.9.
 
-        (C + λ)·ν² + 16(32 + log(1/δ))/(λN) + λ/2, for the curvature C and a norm ν that the noise exceeds with
-        probability δ at most (`TrainerNoise.likely_norm`).
+        (C + λ)·ν² + 16L²(32k + log(1/δ))/(λN) + λ/2, for the curvature C, the Lipschitz constant L (1 in the paper)
+        and a norm ν that the noise exceeds with probability δ at most (`TrainerNoise.likely_norm`). k = 1 for two
+        classes, whose loss is one of a single margin. For K classes k = 2K: the theorem of Sridharan et al. 2009 behind
+        it is for a single margin, and their bound on Rademacher averages, which 32 comes from, grows by √(2K) for K
+        scores (Maurer 2016, Corollary 4).
         """
         strength, noise = self.options.regularization, self.noise.likely_norm(_FAILURE)
         smooth = self.loss.curvature * self.study.data.norm**2 + strength
-        sampled = 16.0 * (32.0 + math.log(1.0 / _FAILURE)) / (strength * len(self.public))
+        lipschitz, classes = self.loss.slope_norm * self.study.data.norm, self.loss.classes
+        averages = 32.0 * (1.0 if classes == 2 else 2.0 * classes)
+        sampled = 16.0 * lipschitz**2 * (averages + math.log(1.0 / _FAILURE)) / (strength * len(self.public))
         return smooth * noise**2 + sampled + strength / 2.0
 
     @cached_property
