@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import shutil
 import signal
 import sys
 import tempfile
@@ -25,13 +24,12 @@ from typing import Any
 import typer
 
 from unspoken.cli.program import Parameters, Result, Stopped, has_answered
+from unspoken.engines.cluster.cleaner import LEAVING, children, remove
 from unspoken.engines.cluster.signals import FOLDER, heard
 from unspoken.errors import UnspokenError
 
 _PARENT_ENDS, _ADOPTS = 1, 36
 """Numbers of the operating system: the signal that comes when the parent ends; whether orphans come to this process"""
-_LEAVING = 10.0
-"""The seconds within which what is left of a cluster is gone"""
 
 
 class ClusterEnded(UnspokenError):
@@ -54,7 +52,7 @@ def apart(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]
 
 def _go_apart() -> None:
     """Go on in a child. In the parent, this ends as the child does."""
-    parent, others = os.getpid(), _children()
+    parent, others = os.getpid(), children()
     folder = Path(tempfile.mkdtemp(prefix="unspoken-"))
     ends, end = os.pipe()
     _tell_system(_ADOPTS)
@@ -141,23 +139,17 @@ def _tell_system(option: int, argument: int = 1) -> None:
         ctypes.CDLL(None).prctl(option, argument, 0, 0, 0)
 
 
-def _children() -> set[int]:
-    return {int(one) for file in Path("/proc/self/task").glob("*/children") for one in file.read_text().split()}
-
-
 def _clean(folder: Path, others: set[int]) -> None:
     """End the processes that the child has left, which have come to this one, and remove the cluster's folder.
 
     Processes that were this one's own before are `others`, as a shell leaves them to the program that replaces it.
     """
-    until = time.monotonic() + _LEAVING
-    while time.monotonic() < until:
-        left = _children() - others
+    until = time.monotonic() + LEAVING
+    # Those that a process has started come here when it is ended.
+    while (left := children() - others) and time.monotonic() < until:
         for process in left:
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(process, 0)
-        shutil.rmtree(folder, ignore_errors=True)
-        if not left and not folder.exists():
-            return
+    remove(folder)

@@ -23,8 +23,8 @@ _LOST = (
     "unspoken: the program was ended while its Ray cluster ran, as Ray does when the cluster is lost; check that the "
     "machine has free memory, and run it again: with a checkpoint it goes on from there."
 )
-_LEAVING = 10.0
-"""The seconds within which the last of a cluster's processes lets go of its folder"""
+LEAVING = 10.0
+"""The seconds within which the last of a cluster's processes ends and lets go of its folder"""
 
 
 class Cleaner:
@@ -34,11 +34,11 @@ class Cleaner:
         self._process = subprocess.Popen(  # noqa: S603 (this file, by this interpreter)
             [sys.executable, "-I", __file__, str(folder)], stdin=subprocess.PIPE, start_new_session=True
         )
-        self._before = set(_children())
+        self._before = children()
 
     def started(self) -> None:
         """The cluster's processes are there: they are ended as well."""
-        self._say(" ".join(str(child) for child in _children() if child not in self._before).encode())
+        self._say(" ".join(map(str, children() - self._before)).encode())
 
     def done(self) -> None:
         """This process has cleaned up by itself, or is about to."""
@@ -64,28 +64,33 @@ def cleaned_up(folder: Path) -> Iterator[Cleaner | None]:
 
 
 def remove(folder: Path) -> None:
-    """Remove a folder in which processes that are about to end may still write."""
-    until = time.monotonic() + _LEAVING
+    """Remove a cluster's folder, in which processes that are about to end may still write."""
+    until = time.monotonic() + LEAVING
     shutil.rmtree(folder, ignore_errors=True)
     while folder.exists() and time.monotonic() < until:
         time.sleep(0.1)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _children() -> list[int]:
-    return [int(one) for file in Path("/proc/self/task").glob("*/children") for one in file.read_text().split()]
+def children() -> set[int]:
+    """The processes that this one has started, or that have come to it, and that are not gone."""
+    found: set[int] = set()
+    for thread in os.listdir("/proc/self/task"):
+        # A thread may have ended meanwhile.
+        with suppress(OSError):
+            found.update(map(int, Path(f"/proc/self/task/{thread}/children").read_text().split()))
+    return found
 
 
 def _heard(parent: int) -> list[bytes]:
-    """What was said until the program has ended. Its own children may keep the pipe open, and live longer."""
-    said = b""
-    while os.getppid() == parent:
+    """What the program has said when it is done or has ended. Its children may keep the pipe open, and live longer."""
+    said = [b""]
+    while _DONE not in said and os.getppid() == parent:
         if select.select([0], [], [], 1.0)[0]:
-            read = os.read(0, 1 << 16)
-            said += read
-            if not read:
+            if not (read := os.read(0, 1 << 16)):
                 break
-    return said.split(b"\n")
+            said = (b"\n".join(said) + read).split(b"\n")
+    return said
 
 
 def _end(process: int, folder: str) -> None:
