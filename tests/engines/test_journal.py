@@ -202,6 +202,16 @@ def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     assert path.read_bytes() == b"no database"
 
 
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
+def test_a_checkpoint_that_is_refused_is_not_kept_open(tmp_path: Path) -> None:
+    path = tmp_path / "kept.checkpoint"
+    Journal(path, "one/drop 0, seed 0").close()
+    with pytest.raises(UnspokenError, match="another study or other data") as raised:
+        Journal(path, "other/drop 0, seed 0")
+    assert raised.value.__traceback__ is not None
+    assert not [file for file in Path("/proc/self/fd").iterdir() if file.exists() and file.samefile(path)]
+
+
 def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)

@@ -77,6 +77,7 @@ class Journal:
                     path.unlink(missing_ok=True)
             raise UnspokenError(f"{path}: cannot be used as a checkpoint ({error}); choose another file.") from None
         if known and known != [run]:
+            self.close()
             raise UnspokenError(f"{path}: {_mismatch(known[0], run)}; choose another file.")
 
     @property
