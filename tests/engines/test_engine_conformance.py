@@ -29,16 +29,40 @@ from small_studies import (
     shown,
     small,
 )
-from unspoken.engines import actors, local
+from unspoken.data.federation import Federation
+from unspoken.engines import actors, local, remembering
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.conditions import Conditions
+from unspoken.engines.exchange import Post, Said
 from unspoken.engines.outcome import Outcome
+from unspoken.engines.threads import ThreadedCrowd
+from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import METHODS
 from unspoken.noise.stream import SecretStream
 from unspoken.study import Study
-from unspoken.summation.base import Aborted
+from unspoken.summation.base import Aborted, Envelope, address_of
 from unspoken.summation.registry import PROTOCOLS
+
+
+class Backwards(ThreadedCrowd):
+    """One party after another, the last one first, as on a cluster those who take longest come last."""
+
+    def begin(self) -> Iterator[Said]:
+        return reversed([*super().begin()])
+
+    def step(self, envelopes: list[Envelope]) -> Iterator[Said]:
+        return super().step(envelopes[::-1])
+
+    def submit(self, post: Post) -> Iterator[int]:
+        for indices in reversed([*self.work.layout(1)]):
+            for index, envelopes in zip(indices.tolist(), self._messages(indices), strict=True):
+                post.send(envelopes, address_of(index))
+            yield len(indices)
+
+
+def run_backwards(method: Method, plan: Plan, federation: Federation, conditions: Conditions) -> Outcome:
+    return remembering.run(method, plan, federation, Backwards, conditions, "backwards")
 
 
 @dataclass(frozen=True)
@@ -55,6 +79,7 @@ class Engine:
 ENGINES: dict[str, Engine] = {
     "local": Engine(local.run, has_common_place=True),
     "processes": Engine(partial(local.run, processes=True), has_common_place=True, only="tally"),
+    "backwards": Engine(run_backwards, has_common_place=True),
     "actors": Engine(actors.run),
     "network": Engine(loopback.run),
     "flower": Engine(flower_nodes.run),
@@ -213,10 +238,13 @@ def test_what_needs_all_records_in_one_place_is_refused_where_there_is_none(publ
     assert refused
 
 
-@pytest.mark.parametrize("engine", EACH)
+@pytest.mark.parametrize("engine", [name for name, engine in ENGINES.items() if not (engine.only or engine.is_cluster)])
 @pytest.mark.parametrize("protocol", [case.protocol for case in CASES if case.method == "helmet"])
 def test_bytes_are_counted(engine: str, protocol: str, public: Path) -> None:
-    """An engine may wrap messages: a few bytes for each of the handful that a party sends."""
+    """An engine may wrap messages: a few bytes for each of the handful that a party sends.
+
+    A cluster's bytes are compared with those of the local engine, above.
+    """
     case = Case("helmet", "classification", protocol)
     _, plan = prepared(public, case)
     outcome, _ = run(engine, public, case)

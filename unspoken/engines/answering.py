@@ -8,10 +8,8 @@ parties: a block of them is trained, noised, masked and folded into the running 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
 
 import numpy as np
 
@@ -20,7 +18,6 @@ from unspoken.data.block import Block
 from unspoken.data.federation import Federation
 from unspoken.engines.conditions import Conditions, vanishing_at
 from unspoken.engines.exchange import Crowd, Exchange, Post
-from unspoken.engines.outcome import Outcome
 from unspoken.engines.work import Job, Work
 from unspoken.errors import UnspokenError
 from unspoken.methods.base import (
@@ -37,7 +34,6 @@ from unspoken.methods.base import (
     Total,
     Vote,
     ZeroSum,
-    release_of,
 )
 from unspoken.methods.planning import Plan
 from unspoken.methods.planning.mechanisms import Participation
@@ -61,22 +57,6 @@ class HelperLost(UnspokenError):
     repeated: it draws everything from the same secrets, so the same messages are sent."""
 
     exit_status = 3
-
-
-def run(running: Answering, answer: Callable[[Request], Answer], engine: str) -> Outcome:
-    """Run a method to its end, with an answer for each of its requests."""
-    began, started = datetime.now(UTC), time.perf_counter()
-    conversation = running.method.coordinate(running.plan)
-    try:
-        request = next(conversation)
-        while True:
-            request = conversation.send(answer(request))
-    except StopIteration as end:
-        release = release_of(running.method, end)
-    there, counted = dict(running.totals.participation), running.totals.counted
-    seconds, failed = time.perf_counter() - started, dict(running.attempts.failed)
-    moved, noise = (running.bytes, running.largest), running.totals.noise
-    return Outcome(engine, release, there, began, seconds, *moved, counted, failed, noise)
 
 
 class Answering:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from unspoken.data.federation import Federation
-from unspoken.engines import answering
-from unspoken.engines.answering import Answering
+from unspoken.engines import remembering
 from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.exchange import Crowd
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.processes import tallier_processes
-from unspoken.engines.remembering import Remembered
 from unspoken.engines.threads import ThreadedCrowd
 from unspoken.engines.work import Work
 from unspoken.methods.base import Method, Vote
@@ -35,5 +33,4 @@ def run(
     def crowd(work: Work) -> Crowd:
         return ThreadedCrowd(work, tallier_processes if processes and isinstance(work.job.request, Vote) else None)
 
-    running = Answering(method, plan, federation, crowd, conditions)
-    return answering.run(running, Remembered(running, conditions).answer, _ENGINE)
+    return remembering.run(method, plan, federation, crowd, conditions, _ENGINE)

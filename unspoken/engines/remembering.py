@@ -1,16 +1,55 @@
-"""The use of the journal in a simulation: answers that it has are recalled, others are computed and recorded."""
+"""A simulated run of a method, with a journal or without: answers that a journal has are recalled, others are computed
+and recorded."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from typing import NamedTuple
 
-from unspoken.engines.answering import Answering
+from unspoken.data.federation import Federation
+from unspoken.engines.answering import Answering, Crowds
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.journal import Entry, Roots, fingerprint
-from unspoken.methods.base import Answer, Collect, Pool, Request, Tokens, Total, ZeroSum
+from unspoken.engines.outcome import Outcome
+from unspoken.methods.base import (
+    Answer,
+    Collect,
+    Method,
+    Pool,
+    Request,
+    Tokens,
+    Total,
+    ZeroSum,
+    release_of,
+)
+from unspoken.methods.planning import Plan
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.kept_answers import KeptAnswer
 from unspoken.roles.totals import nothing
+
+
+def run(
+    method: Method, plan: Plan, federation: Federation, crowds: Crowds, conditions: Conditions, engine: str
+) -> Outcome:
+    """Run a method to its end, with parties and helpers as `crowds` makes them.
+
+    `engine` says where it ran, in words for the certificate.
+    """
+    running = Answering(method, plan, federation, crowds, conditions)
+    remembered = Remembered(running, conditions)
+    began, started = datetime.now(UTC), time.perf_counter()
+    conversation = method.coordinate(plan)
+    try:
+        request = next(conversation)
+        while True:
+            request = conversation.send(remembered.answer(request))
+    except StopIteration as end:
+        release = release_of(method, end)
+    there, counted = dict(running.totals.participation), running.totals.counted
+    seconds, failed = time.perf_counter() - started, dict(running.attempts.failed)
+    moved, noise = (running.bytes, running.largest), running.totals.noise
+    return Outcome(engine, release, there, began, seconds, *moved, counted, failed, noise)
 
 
 class _Counts(NamedTuple):

@@ -7,20 +7,19 @@ from importlib.metadata import version
 from itertools import count
 
 from unspoken.data.federation import Federation
-from unspoken.engines import answering
-from unspoken.engines.answering import Answering
+from unspoken.engines import remembering
 from unspoken.engines.cluster.crowd import ClusterCrowd
 from unspoken.engines.cluster.session import connected
 from unspoken.engines.cluster.tasks import AttemptPlace
 from unspoken.engines.conditions import USUAL, Conditions
 from unspoken.engines.exchange import Crowd
 from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
-from unspoken.engines.remembering import Remembered
 from unspoken.engines.work import Work
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.study import Study
 
+_ENGINE = f"{ON_A_CLUSTER}: blocks of parties on a cluster"
 _numbers = count()
 """Of the runs of this process, by which its workers know them"""
 
@@ -62,9 +61,7 @@ def run(
         def crowd(work: Work) -> Crowd:
             return ClusterCrowd(work, cluster, place)
 
-        running = Answering(method, plan, federation, crowd, conditions)
-        answers = Remembered(running, conditions)
-        return answering.run(running, answers.answer, f"{ON_A_CLUSTER}: blocks of parties on a cluster")
+        return remembering.run(method, plan, federation, crowd, conditions, _ENGINE)
 
 
 def _without_secrets(method: Method) -> Method:
