@@ -43,7 +43,7 @@ _RETRIES = 5
 """How often a task is done again whose process or machine was lost"""
 _ANSWERING = 10.0
 """The seconds within which a cluster's head must answer"""
-_STARTS = 2
+_STARTS = 3
 """How often a cluster is tried to be started"""
 
 
@@ -280,7 +280,7 @@ def _own(workers: int | None) -> Iterator[None]:
 
 
 def _start(folder: Path, workers: int | None) -> None:
-    """Start a cluster, and try once more if that fails: Ray waits 30 seconds, and a busy machine may take longer."""
+    """Start a cluster, and try again if that fails: Ray waits 30 seconds, and a busy machine may take longer."""
     for left in reversed(range(_STARTS)):
         try:
             _started(folder, workers)
