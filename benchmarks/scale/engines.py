@@ -25,7 +25,8 @@ import hashlib
 import os
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -75,9 +76,18 @@ def main() -> None:
     parts["folder"] = lambda: folder(200 if arguments.quick else max(200, round(4_000 * arguments.share)))
     parts["larger"] = lambda: larger(*((12, 500) if arguments.quick else (200, 20_000)))
     heading = {"quick": arguments.quick, "cores": CORES, "here": os.cpu_count(), "load": os.getloadavg()[0]}
-    result = measure_parts(arguments, heading, parts)
+    with shared(arguments):
+        result = measure_parts(arguments, heading, parts)
     result["claims"] = claims(result)
     conclude(arguments, result, show)
+
+
+@contextmanager
+def shared(arguments: argparse.Namespace) -> Iterator[None]:
+    """With --quick, one cluster of two workers for all that ask for one: its numbers are compared with nothing."""
+    asked = {"task", *WHOLE} & set(arguments.only or ("task", *WHOLE))
+    with connected(workers=2) if arguments.quick and asked and "ray" in arguments.engines else nullcontext():
+        yield
 
 
 class LongFederation(Federation):
@@ -117,7 +127,7 @@ def sizes(name: str, arguments: argparse.Namespace) -> Numbers:
     """One of the settings on all engines."""
     parties = QUICK[name] if arguments.quick else max(200, round(arguments.share * WHOLE[name]))
     agreed, federation = setting(name, parties, arguments.quick)
-    few = setting(name, QUICK[name], arguments.quick)
+    few = None if arguments.quick else setting(name, QUICK[name], arguments.quick)
     known = known_runs(name, arguments)
     for how in arguments.engines.split(","):
         say(f"{name}, {parties:,} parties, {how} …")
@@ -146,7 +156,7 @@ def planned(agreed: Study) -> tuple[Method, Plan]:
 def timed(how: str, agreed: Study, federation: Federation, few: tuple[Study, Federation] | None = None) -> Numbers:
     """One run: how long it took whom, and a digest of what was released.
 
-    Before it there is one with few parties, after which everyone has imported and compiled what it needs."""
+    With `few`, there is one with few parties before, after which everyone has imported and compiled what it needs."""
     method, plan = planned(agreed)
     memory: list[float] = []
 
@@ -162,8 +172,8 @@ def timed(how: str, agreed: Study, federation: Federation, few: tuple[Study, Fed
             outcome = local.run(method, plan, federation, Conditions(**given))
     else:
         with connected(workers=int(how.removeprefix("ray"))) as cluster:
-            warm(cluster)
             if few is not None:
+                warm(cluster)
                 engine.run(*planned(few[0]), few[1])
             with Watch() as watch:
                 outcome = engine.run(method, plan, federation, Conditions(**given))
