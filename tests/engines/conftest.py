@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -19,7 +20,9 @@ from unspoken.engines.environment import environment
 @pytest.fixture(scope="session")
 def ray_cluster() -> Iterator[Cluster]:
     with environment(ALIKE), connected(workers=2) as cluster:
+        folder = Path(os.environ["RAY_AUTH_TOKEN_PATH"]).parent
         yield cluster
+    assert not folder.exists()
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -51,21 +53,46 @@ with cleaned_up(Path(sys.argv[1])) as cleaner:
     begun = [subprocess.Popen([*wait, *more], **silent).pid for more in ([sys.argv[1]], [])]
     cleaner.started()
     print(*begun, flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[2] == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_program_leaves_of_its_cluster_is_ended_and_removed(folder: Path) -> None:
+@pytest.fixture
+def run(folder: Path) -> Iterator[Callable[[str], subprocess.CompletedProcess[str]]]:
+    """Runs the program; what it has started is ended afterwards."""
+    begun: list[int] = []
+
+    def made(how: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", PROGRAM, str(folder), how]
+        program = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
+        begun.extend(map(int, program.stdout.split()))
+        return program
+
+    yield made
+    for process in begun:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+
+
+def test_a_program_that_ends_by_itself_is_not_said_to_be_lost(
+    folder: Path, run: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
+    """It ends its cluster and removes the folder by itself."""
+    program = run("by itself")
+    assert (program.returncode, program.stderr) == (0, "")
+    assert all(map(is_running, map(int, program.stdout.split())))
+    assert folder.exists()
+
+
+def test_what_a_killed_program_leaves_of_its_cluster_is_ended_and_removed(
+    folder: Path, run: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
     """A process is the cluster's if its command line has the cluster's folder: another may have got its number."""
-    program = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(folder)], capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    program = run("killed")
     clusters, other = map(int, program.stdout.split())
-    try:
-        assert program.returncode == -signal.SIGKILL
-        assert program.stderr.startswith("unspoken: the program was ended while its Ray cluster ran")
-        assert_gone([clusters])
-        assert is_running(other)
-        assert not folder.exists()
-    finally:
-        os.kill(other, signal.SIGKILL)
+    assert program.returncode == -signal.SIGKILL
+    assert program.stderr.startswith("unspoken: the program was ended while its Ray cluster ran")
+    assert_gone([clusters])
+    assert is_running(other)
+    assert not folder.exists()

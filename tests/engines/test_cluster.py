@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,7 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import DataError
 from unspoken.data.folders import FolderFederation
-from unspoken.engines import local
+from unspoken.engines import answering, local
 from unspoken.engines.cluster import engine
 from unspoken.engines.cluster.session import Cluster
 from unspoken.engines.conditions import Conditions
@@ -68,14 +69,16 @@ class Troubled(ArrayFederation):
             if self._trouble == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             if self._trouble == "slow":
-                time.sleep(3.0)
+                time.sleep(1.0)
             if self._trouble == "fails":
                 raise ArithmeticError("broken")
         return super().block(parties)
 
 
-@pytest.mark.parametrize("protocol", ["compute-nodes", "secagg+", "ideal"])
-@pytest.mark.parametrize("trouble", ["killed", "slow"])
+@pytest.mark.parametrize(
+    ("protocol", "trouble"),
+    [("compute-nodes", "killed"), ("secagg+", "killed"), ("ideal", "killed"), ("secagg+", "slow")],
+)
 def test_a_lost_or_slow_process_changes_nothing(protocol: str, trouble: str, tmp_path: Path) -> None:
     agreed = agreed_on(protocol)
     mark = tmp_path / "mark"
@@ -100,8 +103,13 @@ def test_a_lost_compute_node_changes_nothing(ray_cluster: Cluster) -> None:
     assert (found == run(local.run, agreed_on())).all()
 
 
-def test_compute_nodes_that_are_lost_again_and_again_end_the_run(ray_cluster: Cluster) -> None:
+def test_compute_nodes_that_are_lost_again_and_again_end_the_run(
+    ray_cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After fewer losses than usual: each takes the time to start new processes."""
     import ray
+
+    monkeypatch.setattr(answering, "_LOSSES", 1)
 
     def progress(what: str, done: int, parties: int) -> None:
         if what.startswith("training"):
@@ -247,9 +255,11 @@ def test_the_command_starts_a_cluster_and_stops_it_and_leaves_nothing(files: lis
     ],
 )
 def test_a_signal_ends_the_command_and_its_cluster(
-    sent: signal.Signals, kind: str, status: int, word: str, files: list[str], home: Path
+    sent: signal.Signals, kind: str, status: int, word: str, files: list[str], home: Path, runs: Callable[..., int]
 ) -> None:
     """While the cluster starts, and when it runs."""
+    if (sent, kind) == (signal.SIGTERM, "raylet") and not runs(0, 1):
+        pytest.skip("either signal and either moment are in the others; runs with --soak")
     process = start([*files, "--json"], home)
     children = with_a(kind, process)
     os.killpg(process.pid, sent)
@@ -312,13 +322,4 @@ def test_a_program_whose_cluster_was_lost_ends_in_one_sentence_and_leaves_nothin
     assert process.returncode == 1, errors
     assert ("ClusterLost: the cluster" if printed else "unspoken: the program was ended") in errors, errors
     assert_gone(children)
-    assert [file.name for file in home.iterdir()] == ["program.py"]
-
-
-def test_a_program_that_ends_by_itself_is_not_said_to_be_lost(files: list[str], home: Path) -> None:
-    (home / "program.py").write_text(PROGRAM)
-    process = start_python([str(home / "program.py"), files[1]], home)
-    printed, errors = process.communicate(timeout=SECONDS)
-    assert (process.returncode, printed) == (0, "goes on\n"), errors
-    assert "was ended" not in errors
     assert [file.name for file in home.iterdir()] == ["program.py"]
