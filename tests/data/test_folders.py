@@ -21,7 +21,7 @@ from unspoken.cli import app
 from unspoken.data.digests import digest_of
 from unspoken.data.federation import ArrayFederation
 from unspoken.data.files import DataError
-from unspoken.data.folders import FolderFederation
+from unspoken.data.folders import FolderFederation, files_in
 from unspoken.data.tables import Table
 from unspoken.engines import local
 from unspoken.engines.conditions import Conditions
@@ -69,6 +69,24 @@ def test_a_partition_of_several_files_is_one_party(tmp_path: Path) -> None:
     folder, array = FolderFederation(agreed(), tmp_path), as_array(agreed())
     ((_, one),), ((_, other),) = folder.blocks(), array.blocks()
     assert (one.features == other.features).all()
+
+
+def test_no_record_of_a_partition_is_left_out_or_counted_twice(tmp_path: Path) -> None:
+    """Below it, too: what programs keep for themselves is passed over, and links lead to files like any others."""
+    (tmp_path / "all").mkdir()
+    folder = written(tmp_path / "all")
+    clinic, elsewhere = folder / "clinic", tmp_path / "elsewhere"
+    for place in (clinic / "2019", clinic / "_temporary", clinic / "2019" / ".copies", elsewhere):
+        place.mkdir(parents=True)
+        shutil.copy(folder / "00000.parquet", place / "0.parquet")
+    assert files_in(folder)[6:] == [clinic / "2019" / "0.parquet"]
+    (clinic / "2020").symlink_to(elsewhere)
+    assert files_in(folder)[6:] == [clinic / "2019" / "0.parquet", clinic / "2020" / "0.parquet"]
+    (clinic / "2021").symlink_to(clinic)
+    with pytest.raises(
+        DataError, match=r"2021: leads to .*clinic, which is among this party's folders already; remove"
+    ):
+        files_in(folder)
 
 
 def test_memory_does_not_grow_with_the_number_of_parties(tmp_path: Path) -> None:
@@ -212,6 +230,10 @@ def test_what_may_not_be_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "00002.parquet").unlink()
     (tmp_path / "clinic").mkdir(0)
     with pytest.raises(DataError, match=r"clinic: cannot be read \(Permission denied\); change its permissions"):
+        FolderFederation(agreed(), tmp_path)
+    (tmp_path / "clinic").chmod(0o700)
+    (tmp_path / "clinic" / "2019").mkdir(0)
+    with pytest.raises(DataError, match=r"2019: cannot be read \(Permission denied\); change its permissions"):
         FolderFederation(agreed(), tmp_path)
 
 

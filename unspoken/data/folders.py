@@ -6,6 +6,7 @@ number of records are kept.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -107,17 +108,37 @@ def _files_of(folder: Path) -> list[list[Path]]:
 def _parties(folder: Path) -> Iterator[tuple[str, list[Path]]]:
     """The name of each party, and its files."""
     for place in folder.iterdir():
-        if place.name.startswith((".", "_")):
+        if _is_hidden(place.name):
             continue
         if place.is_dir():
-            next(place.iterdir(), None)  # Below, one that may not be read would be passed over.
-            files = sorted(file for file in place.rglob("*") if _is_table(file))
+            files = sorted(file for file in _files_below(place) if _is_table(file))
             if files:
                 yield place.name, files
         elif _is_table(place):
             yield place.name, [place]
 
 
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files of a folder and of those in it, links among them. `OSError` if one cannot be read, and `DataError` if
+    one is met twice: no record is left out silently, nor counted twice."""
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    met: set[str] = set()
+    for place, folders, files in os.walk(folder, onerror=fail, followlinks=True):
+        if (real := os.path.realpath(place)) in met:
+            raise DataError(f"{place}: leads to {real}, which is among this party's folders already; remove the link.")
+        met.add(real)
+        folders[:] = [name for name in folders if not _is_hidden(name)]
+        yield from (Path(place, name) for name in files)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a name is that of what programs keep for themselves, such as copies that they have not finished."""
+    return name.startswith((".", "_"))
+
+
 def _is_table(file: Path) -> bool:
     """Whether it is named like a table. If it cannot be read as one, that is an error: nobody is left out silently."""
-    return file.suffix.lower() in _SUFFIXES and not file.name.startswith((".", "_")) and not file.is_dir()
+    return file.suffix.lower() in _SUFFIXES and not _is_hidden(file.name) and not file.is_dir()
