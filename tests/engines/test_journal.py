@@ -248,3 +248,49 @@ def test_a_checkpoint_that_cannot_be_begun_is_not_left_behind(tmp_path: Path, mo
     with pytest.raises(UnspokenError, match="cannot be used as a checkpoint"):
         Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_two_runs_at_once_draw_the_same_secrets_or_one_of_them_waits(tmp_path: Path) -> None:
+    """Otherwise there would be two releases, and one charge."""
+    one, other = (Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0") for _ in range(2))
+    assert one.begin(0, "sum").key() == other.begin(0, "sum").key()
+    plan = method_for(make_study(small())).agreed_plan
+    entry = Entry(
+        KeptAnswer.of(Tokens(), Total(np.zeros(1), np.empty(0, dtype=np.int64), 1, 0.0), Totals(plan)), 0, 0, 0
+    )
+    assert other.entry(0, "sum") is None
+    one.finish(0, entry)
+    with pytest.raises(
+        UnspokenError, match=r"run\.checkpoint: was gone on with by another run at the same time; wait "
+    ):
+        other.begin(0, "sum")
+    assert one.entry(0, "sum") is not None
+    # Between its look at the turn and its draw, nobody else draws.
+    one._base.execute("PRAGMA busy_timeout=0")
+    row = other._row
+
+    def meanwhile(number: int, request: str) -> Any:
+        with pytest.raises(UnspokenError, match="locked"):
+            one.begin(number, request)
+        return row(number, request)
+
+    with mock.patch.object(other, "_row", meanwhile):
+        drawn = other.begin(1, "sum").key()
+    assert one.begin(1, "sum").key() == drawn
+    one.close()
+    other.close()
+
+
+def test_a_damaged_checkpoint_is_told_in_one_sentence_wherever_the_damage_is(tmp_path: Path) -> None:
+    path, page = tmp_path / "run.checkpoint", 4096
+    whole = Journal(path, "digest/drop 0, seed 0")
+    secret = whole.begin(0, "sum").key()
+    whole.close()
+    content = path.read_bytes()
+    for start in range(0, len(content), page):
+        path.write_bytes(content[:start] + b"\x55" * page + content[start + page :])
+        with contextlib.suppress(UnspokenError), contextlib.closing(Journal(path, "digest/drop 0, seed 0")) as damaged:
+            assert damaged.identity
+            assert damaged.entry(0, "sum") is None
+            assert damaged.roots("function") == {}
+            assert damaged.begin(0, "sum").key() == secret

@@ -83,7 +83,7 @@ class Journal:
     @property
     def identity(self) -> str:
         """A name that no other journal has, not even a new journal of the same run after this one was lost."""
-        return str(self._base.execute("SELECT name FROM identity").fetchone()[0])
+        return str(self._found("SELECT name FROM identity")[0])
 
     def entry(self, number: int, request: str) -> Entry | None:
         """The record of a turn, if it is finished."""
@@ -99,16 +99,20 @@ class Journal:
 
     def begin(self, number: int, request: str) -> SecretStream:
         """The turn's secret randomness: that of the interrupted turn, or else a new one, which is on disk by then."""
-        row = self._row(number, request)
-        if row is not None and row[0] is not None:
-            return SecretStream(row[0])
-        root = self._base.execute("SELECT secret FROM root").fetchone()[0]
-        key, following = (hashlib.sha256(root + use.encode()).digest() for use in (f"turn/{request}", "root"))
-        with self._written():
-            self._base.execute("BEGIN")
-            self._base.execute("INSERT OR REPLACE INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
+        # Two runs that use the file at once draw the same secrets, as one does that is interrupted and repeated.
+        with self._transaction():
+            row = self._row(number, request)
+            if row is not None and row[0] is not None:
+                return SecretStream(row[0])
+            if row is not None:
+                raise UnspokenError(
+                    f"{self._path}: was gone on with by another run at the same time; wait for its end, and run the "
+                    "same command again."
+                )
+            root = self._found("SELECT secret FROM root")[0]
+            key, following = (hashlib.sha256(root + use.encode()).digest() for use in (f"turn/{request}", "root"))
+            self._base.execute("INSERT INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
             self._base.execute("UPDATE root SET secret = ?", (following,))
-            self._base.execute("COMMIT")
         return SecretStream(key)
 
     def finish(self, number: int, entry: Entry, noise: tuple[str, Roots] | None = None) -> None:
@@ -117,41 +121,57 @@ class Journal:
         `noise` are the roots of the common noise that the turn made, or those that are left after it, with its name.
         """
         encoded = msgspec.msgpack.encode(entry)
-        with self._written():
-            self._base.execute("BEGIN")
+        with self._transaction():
             if noise is not None:
                 kept = noise[0], msgspec.msgpack.encode(noise[1])
                 self._base.execute("INSERT OR REPLACE INTO noise VALUES (?, ?)", kept)
             self._base.execute("UPDATE turns SET entry = ? WHERE number = ?", (encoded, number))
             self._base.execute("UPDATE turns SET secret = NULL WHERE number <= ?", (number,))
-            self._base.execute("COMMIT")
 
     @contextmanager
-    def _written(self) -> Iterator[None]:
-        """Say in one sentence if the disk takes no more: what is in the journal stays."""
+    def _transaction(self) -> Iterator[None]:
+        """All or nothing of what follows, while nobody else writes; one sentence if that cannot be: what is in the
+        journal stays."""
         try:
-            yield
+            self._base.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+            except BaseException:
+                with suppress(sqlite3.Error):
+                    self._base.execute("ROLLBACK")
+                raise
+            self._base.execute("COMMIT")
         except sqlite3.Error as error:
             raise UnspokenError(
-                f"{self._path}: cannot be written to ({error}); make room, and run the same command again: it goes on "
-                "from there."
+                f"{self._path}: cannot be written to ({error}); make room, or wait for another run that uses it, "
+                "and run the same command again: it goes on from there."
+            ) from None
+
+    def _found(self, query: str, *values: Any) -> Any:
+        """The first row that a query finds; None if there is none."""
+        try:
+            return self._base.execute(query, values).fetchone()
+        except sqlite3.Error as error:
+            raise UnspokenError(
+                f"{self._path}: cannot be read as a checkpoint ({error}); put a whole copy of it back, or begin anew "
+                "with another file."
             ) from None
 
     def roots(self, name: str) -> Roots:
         """The roots of the common noise of this name, as far as they are still needed."""
-        row = self._base.execute("SELECT kept FROM noise WHERE name = ?", (name,)).fetchone()
+        row = self._found("SELECT kept FROM noise WHERE name = ?", name)
         return {} if row is None else msgspec.msgpack.decode(row[0], type=Roots)
 
     def is_over(self, number: int) -> bool:
         """Whether the turn is finished."""
-        row = self._base.execute("SELECT entry FROM turns WHERE number = ?", (number,)).fetchone()
+        row = self._found("SELECT entry FROM turns WHERE number = ?", number)
         return row is not None and row[0] is not None
 
     def close(self) -> None:
         self._base.close()
 
     def _row(self, number: int, request: str) -> tuple[bytes | None, bytes | None] | None:
-        row = self._base.execute("SELECT request, secret, entry FROM turns WHERE number = ?", (number,)).fetchone()
+        row = self._found("SELECT request, secret, entry FROM turns WHERE number = ?", number)
         if row is None:
             return None
         if row[0] != request:
