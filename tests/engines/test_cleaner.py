@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from cluster_runs import assert_gone, is_running
-from unspoken.engines.cluster.cleaner import Cleaner
+from unspoken.engines.cluster.cleaner import Cleaner, end_failed
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody waits")
 SECONDS = 60.0
@@ -96,3 +96,19 @@ def test_what_a_killed_program_leaves_of_its_cluster_is_ended_and_removed(
     assert_gone([clusters])
     assert is_running(other)
     assert not folder.exists()
+
+
+def test_what_a_failed_start_has_left_is_ended_and_nothing_else(folder: Path) -> None:
+    """Ray's head may still have a connection to this process, which Ray would end without it."""
+    wait = [sys.executable, "-c", "input()"]
+    named = [[*wait, f"--session={folder}/r"], [*wait, f"{folder}/r/gcs_server"], wait]
+    begun = [subprocess.Popen(command, stdin=subprocess.PIPE) for command in named]
+    try:
+        end_failed(folder)
+        assert not is_running(begun[0].pid)
+        assert [is_running(each.pid) for each in begun[1:]] == [True, True]
+    finally:
+        for each in begun:
+            each.kill()
+            with suppress(ChildProcessError):
+                each.communicate()

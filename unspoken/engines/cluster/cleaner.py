@@ -73,13 +73,27 @@ def remove(folder: Path) -> None:
 
 
 def children() -> set[int]:
-    """The processes that this one has started, or that have come to it, and that are not gone."""
+    """The processes that this one has started, or that have come to it, and that are not gone; none if the system does
+    not tell (only Linux does)."""
     found: set[int] = set()
-    for thread in os.listdir("/proc/self/task"):
+    for file in Path("/proc/self/task").glob("*/children"):
         # A thread may have ended meanwhile.
         with suppress(OSError):
-            found.update(map(int, Path(f"/proc/self/task/{thread}/children").read_text().split()))
+            found.update(map(int, file.read_text().split()))
     return found
+
+
+def end_failed(folder: Path) -> None:
+    """End what a start that failed has left: this process's children whose command names the cluster's folder.
+
+    The one to which this process may still be connected is spared; it ends with this process.
+    """
+    for process in children():
+        with suppress(OSError):
+            command = Path(f"/proc/{process}/cmdline").read_bytes()
+            if os.fsencode(folder) in command and b"gcs_server" not in command:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
 
 
 def _heard(parent: int) -> list[bytes]:

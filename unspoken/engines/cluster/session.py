@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from unspoken.engines.answering import HelperLost
-from unspoken.engines.cluster.cleaner import cleaned_up, remove
+from unspoken.engines.cluster.cleaner import cleaned_up, end_failed, remove
 from unspoken.engines.cluster.signals import FOLDER, ends_cleanly, signals_later
 from unspoken.engines.environment import environment
 from unspoken.errors import UnspokenError, missing_package
@@ -287,6 +287,7 @@ def _start(folder: Path, workers: int | None) -> None:
             return
         except Exception as error:  # Ray's own are of no kind in particular
             ray().shutdown()
+            end_failed(folder)  # Ray leaves what it had started.
             if not left:
                 raise UnspokenError(
                     f"a Ray cluster could not be started on this machine ({_first_line(error)}); see that it is not "
