@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from unspoken.types import Floats
+from unspoken.types import Floats, Integers
 
 ROWS = 4096
 """The number of records in a block"""
@@ -38,6 +38,16 @@ def blocks(count: int) -> Iterator[slice]:
     """Slices of `ROWS` rows that cover `count` rows."""
     for start in range(0, count, ROWS):
         yield slice(start, min(start + ROWS, count))
+
+
+def rows_of(counts: Integers) -> list[slice]:
+    """The rows of each party in a batch that has so many examples of each, in order.
+
+    >>> rows_of(np.array([2, 0, 1]))
+    [slice(0, 2, None), slice(2, 2, None), slice(2, 3, None)]
+    """
+    ends = np.cumsum(counts).tolist()
+    return [slice(end - count, end) for end, count in zip(ends, counts.tolist(), strict=True)]
 
 
 def sum_of_rows(rows: Floats) -> Floats:

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from modules import BOOKED, CHANGED, FEATURES, MODELS, OUTPUTS, Convolved, Mixing, Teacher, examples, here, make
+from unspoken.arithmetic import rows_of
 from unspoken.learners import torch_models
-from unspoken.learners.projected_gradients import after_projection
+from unspoken.learners.projected_gradients import Plain, after_projection
 from unspoken.learners.torch_models import TorchModel
 from unspoken.learners.torch_modules import make_module
 
@@ -218,3 +219,16 @@ def test_an_example_moves_a_sum_by_its_own_gradient_whatever_a_module_does_with_
     moved[0] *= -1.0
     one, other = (model.clipped_gradients(weights, rows, labels, np.array([20]), 0.5) for rows in (features, moved))
     assert np.linalg.norm(one - other) <= 2 * 0.5 * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("name", ["linear", "mlp", here(Convolved)])
+def test_a_party_s_sum_is_the_same_to_the_last_bit_whoever_is_simulated_with_it(name: str, projected: bool) -> None:
+    """A batch of a few rows is not multiplied in the same order as one of many: so no party shares one."""
+    model, counts = make(name), np.array([1, 2, 3, 5, 0, 7, 31])
+    weights, (features, labels) = model.initial(), examples(name, int(counts.sum()))
+    maps = after_projection(model, 0.3, 20, seed=0) if projected else Plain(model, 0.3)
+    together = maps.sums(weights, features, labels, counts, 0)
+    for party, rows in enumerate(rows_of(counts)):
+        (own,) = maps.sums(weights, features[rows], labels[rows], counts[party : party + 1], 0)
+        assert own.tobytes() == together[party].tobytes()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -19,20 +19,6 @@ if hasattr(torch._C._functorch, "_set_vmap_fallback_warning_enabled"):
 
 Losses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """One loss an example, from scores and targets"""
-
-
-class Rows(NamedTuple):
-    """The rows of one party in a batch: from `first` up to `last`."""
-
-    party: int
-    first: int
-    last: int
-
-
-def rows_within(parts: list[Rows], start: int, stop: int) -> list[Rows]:
-    """The parties' rows between `start` and `stop`, counted from `start`."""
-    here = [Rows(party, max(first, start) - start, min(last, stop) - start) for party, first, last in parts]
-    return [part for part in here if part.first < part.last]
 
 
 def clip_factors(norms: Tensor, clip: float) -> tuple[Tensor, Tensor]:

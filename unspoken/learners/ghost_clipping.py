@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from unspoken.learners.example_gradients import Losses, Rows, clip_factors
+from unspoken.learners.example_gradients import Losses, clip_factors
 from unspoken.learners.stateless import Stateless
 from unspoken.learners.torch_modules import Perceptron, SmallCNN, trained_weights
-from unspoken.types import Floats
 
 OuterProducts: TypeAlias = list[tuple[Tensor, Tensor]]
 """For each layer g and a, one row an example; a ends with a constant 1 if the layer has a bias"""
@@ -62,8 +61,8 @@ def outer_products(
     ]
 
 
-def add_clipped(layers: list[Layer], products: OuterProducts, parts: list[Rows], clip: float, sums: Floats) -> None:
-    """Add each party's clipped gradients to its row of `sums`."""
+def add_clipped(layers: list[Layer], products: OuterProducts, clip: float, total: Tensor) -> None:
+    """Add the examples' clipped gradients to a total."""
     # Squares of single-precision numbers neither overflow nor underflow in double precision.
     norms = [
         torch.linalg.vector_norm(back, dim=1, dtype=torch.float64)
@@ -77,11 +76,10 @@ def add_clipped(layers: list[Layer], products: OuterProducts, parts: list[Rows],
             back, seen = (torch.where(kept[:, None], tensor, 0.0) for tensor in (back, seen))
         back, seen = back.double() * factors[:, None], seen.double()
         weights, size = layer.outputs * layer.inputs, layer.outputs * (layer.inputs + layer.bias)
-        for party, first, last in parts:
-            row = torch.from_numpy(sums[party, start : start + size])
-            row[:weights].view(layer.outputs, -1).addmm_(back[first:last].T, seen[first:last, : layer.inputs])
-            if layer.bias:
-                row[weights:] += back[first:last].sum(dim=0)
+        row = total[start : start + size]
+        row[:weights].view(layer.outputs, -1).addmm_(back.T, seen[:, : layer.inputs])
+        if layer.bias:
+            row[weights:] += back.sum(dim=0)
         start += size
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from unspoken.arithmetic import ROWS
+from unspoken.arithmetic import ROWS, rows_of
 from unspoken.learners.random_projection import GaussianProjection, HadamardProjection, LayerProjection, projected_bound
 from unspoken.types import Floats, Integers, Labels
 
@@ -91,16 +91,14 @@ class LayersProjection(Projection):
         self.size, self.rows = self._matrix(0).size, ROWS
 
     def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
-        sums = np.zeros((len(counts), self.size))
-        if len(features) == 0:
-            return sums
-        matrix, books = self._matrix(turn), self._model.outer_products(weights, features, labels)
-        backs = [back.double().numpy() for back, _ in books]
-        inputs = [seen.double().numpy() for _, seen in books]
-        for party, (end, count) in enumerate(zip(np.cumsum(counts), counts, strict=True)):
-            if count:
-                rows = slice(end - count, end)
-                sums[party] = matrix.clipped_sum([b[rows] for b in backs], [a[rows] for a in inputs], self._clip)
+        sums, matrix = np.zeros((len(counts), self.size)), self._matrix(turn)
+        for party, rows in enumerate(rows_of(counts)):
+            if counts[party]:
+                # By themselves, as in `TorchModel.clipped_gradients`
+                books = self._model.outer_products(weights, features[rows], labels[rows])
+                backs = [back.double().numpy() for back, _ in books]
+                inputs = [seen.double().numpy() for _, seen in books]
+                sums[party] = matrix.clipped_sum(backs, inputs, self._clip)
         return sums
 
     def lift(self, total: Floats, turn: int) -> Floats:
@@ -124,8 +122,7 @@ class AfterProjection(Projection):
 
     def sums(self, weights: Floats, features: Floats, labels: Labels, counts: Integers, turn: int) -> Floats:
         sums, matrix = np.zeros((len(counts), self.size)), self._matrix(turn)
-        for party, (end, count) in enumerate(zip(np.cumsum(counts), counts, strict=True)):
-            rows = slice(end - count, end)
+        for party, rows in enumerate(rows_of(counts)):
             for slopes in self._model.example_gradients(weights, features[rows], labels[rows]):
                 down = matrix.project(slopes)
                 norms = np.linalg.norm(down, axis=1)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from unspoken.arithmetic import rows_of
 from unspoken.errors import first_line, missing_package
 from unspoken.types import Floats, Integers, Labels
 
@@ -34,12 +35,10 @@ except ImportError:  # pragma: no cover (the tests install torch)
 
 from unspoken.learners import ghost_clipping, torch_trials
 from unspoken.learners.example_gradients import (
-    Rows,
     clip_factors,
     gradient,
     gradients_at_once,
     gradients_one_by_one,
-    rows_within,
 )
 from unspoken.learners.stateless import NotCopiedError, Stateless
 from unspoken.learners.torch_losses import LossFunction
@@ -123,16 +122,17 @@ class TorchModel:
     ) -> Floats:
         """The sums of clipped gradients, one row a party; `counts` are the parties' numbers of examples, in order.
 
-        An example whose gradient is not finite contributes zeros.
+        An example whose gradient is not finite contributes zeros. Each party's examples go through the module by
+        themselves: a library rounds an example's gradient differently in another batch, and a party's sum must be the
+        same wherever it is computed, whoever is simulated with it.
         """
-        if len(features) == 0:
-            return np.zeros((len(counts), self.size))
-        ends = np.cumsum(counts)
-        parts = [
-            Rows(party, int(end - count), int(end)) for party, (count, end) in enumerate(zip(counts, ends, strict=True))
-        ]
-        clipped_sums = self._clipped_sums if self.layers is None else self._ghost_clipped_sums
-        return clipped_sums(flat, self._inputs(features), self._targets(labels), parts, clip)
+        module, add = self._with(flat), self._add_held if self.layers is None else self._add_booked
+        sums = np.zeros((len(counts), self.size))
+        for party, rows in enumerate(rows_of(counts)):
+            total = torch.zeros(self.size, dtype=torch.float64)
+            add(module, self._inputs(features[rows]), self._targets(labels[rows]), clip, total)
+            sums[party] = total.numpy()
+        return sums
 
     @property
     def rows(self) -> int:
@@ -142,7 +142,7 @@ class TorchModel:
 
     def example_gradients(self, flat: Floats, features: Floats, labels: Labels) -> Iterator[Floats]:
         """The examples' gradients, one row each, in chunks; zeros where a gradient is not finite."""
-        for slopes in self._slopes(flat, self._inputs(features), self._targets(labels)):
+        for slopes in self._slopes(self._with(flat), self._inputs(features), self._targets(labels)):
             finite = torch.isfinite(slopes).all(dim=1)
             yield torch.where(finite[:, None], slopes, 0.0).cpu().double().numpy()
 
@@ -190,36 +190,26 @@ class TorchModel:
         found = [alike, kept] if ":" in self._arguments[0] else [alike]
         return (*found, forgotten) if self._losses.is_own else tuple(found)
 
-    def _ghost_clipped_sums(
-        self, flat: Floats, inputs: Tensor, targets: Tensor, parts: list[Rows], clip: float
-    ) -> Floats:
-        sums = np.zeros((len(parts), self.size))
-        module, layers = self._with(flat), self.layers or []
+    def _add_booked(self, module: Stateless, inputs: Tensor, targets: Tensor, clip: float, total: Tensor) -> None:
+        """Add one party's clipped gradients to its total, without holding any."""
+        layers = self.layers or []
         for start in range(0, len(inputs), _CHUNK_ROWS):
-            stop = start + _CHUNK_ROWS
-            products = ghost_clipping.outer_products(
-                module, self._losses, layers, inputs[start:stop], targets[start:stop]
-            )
-            ghost_clipping.add_clipped(layers, products, rows_within(parts, start, stop), clip, sums)
-        return sums
+            rows = slice(start, start + _CHUNK_ROWS)
+            products = ghost_clipping.outer_products(module, self._losses, layers, inputs[rows], targets[rows])
+            ghost_clipping.add_clipped(layers, products, clip, total)
 
-    def _clipped_sums(self, flat: Floats, inputs: Tensor, targets: Tensor, parts: list[Rows], clip: float) -> Floats:
-        sums = np.zeros((len(parts), self.size))
-        start = 0
-        for slopes in self._slopes(flat, inputs, targets):
+    def _add_held(self, module: Stateless, inputs: Tensor, targets: Tensor, clip: float, total: Tensor) -> None:
+        """Add one party's clipped gradients to its total, a chunk of them held at a time."""
+        for slopes in self._slopes(module, inputs, targets):
             # Not every device has double precision.
             slopes = slopes.cpu().double()
             kept, factors = clip_factors(torch.linalg.vector_norm(slopes, dim=1), clip)
             if not kept.all():
                 slopes = torch.where(kept[:, None], slopes, 0.0)
-            for party, first, last in rows_within(parts, start, start + len(slopes)):
-                sums[party] += (factors[first:last] @ slopes[first:last]).numpy()
-            start += len(slopes)
-        return sums
+            total += factors @ slopes
 
-    def _slopes(self, flat: Floats, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
+    def _slopes(self, module: Stateless, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
         """Per-example gradients in chunks: by torch.func, or one by one where it fails."""
-        module = self._with(flat)
         for start in range(0, len(inputs), self.rows):
             rows = slice(start, start + self.rows)
             if self._is_vectorised:
@@ -240,7 +230,8 @@ class TorchModel:
 
     def _inputs(self, features: Floats) -> Tensor:
         """Rows as the module takes them."""
-        rows = torch.from_numpy(np.ascontiguousarray(features, dtype=np.float32))
+        # In memory of torch's own: where a matrix begins in memory may decide how it is multiplied, too.
+        rows = torch.tensor(features, dtype=torch.float32)
         return (rows.view(-1, *self._recipe.shape) if self._recipe.shape else rows).to(self._device)
 
     def _targets(self, labels: Labels) -> Tensor:
@@ -264,9 +255,10 @@ class TorchModel:
         except Exception as error:
             remedy = torch_trials.remedy(self._made().module)
             raise ModelError(self._arguments[0], f"cannot be trained here ({first_line(error)}); {remedy}") from None
-        parts, flat = [Rows(0, 0, 2)], self.initial()
-        clipped_sums = self._clipped_sums if self.layers is None else self._ghost_clipped_sums
-        if not clipped_sums(flat, rows, targets, parts, 1.0).any():
+        add = self._add_held if self.layers is None else self._add_booked
+        total = torch.zeros(self.size, dtype=torch.float64)
+        add(self._with(self.initial()), rows, targets, 1.0, total)
+        if not total.any():
             raise ModelError(
                 self._arguments[0],
                 "has gradients of zero, or none that are finite numbers, for made-up records between 0 and 1, so it "
