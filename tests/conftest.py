@@ -34,6 +34,9 @@ with warnings.catch_warnings(action="ignore"):  # Beside Flower there is an olde
     import typer.main
 typer.main.get_command = functools.cache(typer.main.get_command)
 
+# Power cuts are played on disks of our own (disks.py), so nobody waits thousands of times for the one of this machine.
+os.fsync = lambda fd: None
+
 # How long an example takes says more of what else the machine does than of the test.
 settings.register_profile(
     "default", max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -79,6 +82,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if item.get_closest_marker("long"):
             item.add_marker("soak")
             item.add_marker(pytest.mark.skipif(not takes_long, reason="runs with --long or --soak"))
+        if item.get_closest_marker("rare"):
+            item.add_marker("soak")
+            item.add_marker(pytest.mark.skipif(not config.getoption("--soak"), reason="runs with --soak"))
         if item.get_closest_marker("flower"):
             item.add_marker(pytest.mark.skipif(not config.getoption("--flower"), reason="runs with --flower"))
         if item.get_closest_marker("cluster"):

@@ -332,6 +332,7 @@ def test_secure_sums_are_as_good_as_a_curator_and_the_figures_are_written(tmp_pa
     assert has_pictures(tmp_path, *(f"cross_silo_{name}" for name in CROSS_SILO))
 
 
+@pytest.mark.long
 def test_votes_and_neighbours_are_timed() -> None:
     result = run("voting.speed")
     found = claims(result)

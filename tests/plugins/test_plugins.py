@@ -43,7 +43,10 @@ def test_a_method_of_another_package_is_planned_simulated_compared_and_started_f
     said("new", "study.toml", "--method", "toy", "--matrix")
     text = Path("study.toml").read_text()
     assert 'name = "toy"                  # a method of another package\nflavour = "sweet" ' in text
-    Path("study.toml").write_text(text.replace("count = 1000", "count = 4"))
+    for usual, few in (("count = 1000", "count = 4"), ("features = 64", "features = 4"), ("classes = 10", "classes = 2")):
+        assert usual in text
+        text = text.replace(usual, few)
+    Path("study.toml").write_text(text)
     assert "\nnorm = 0.5 " in text
     path = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path}
@@ -52,7 +55,7 @@ def test_a_method_of_another_package_is_planned_simulated_compared_and_started_f
     assert json.loads(done.stdout) == said("plan", "study.toml")
     assert json.loads(done.stdout)["method"] == "toy"
     rng = np.random.default_rng(0)
-    np.savez("records.npz", X=rng.normal(size=(400, 64)), y=rng.integers(0, 10, 400))
+    np.savez("records.npz", X=rng.normal(size=(400, 4)), y=rng.integers(0, 2, 400))
     records = ("--data", "records.npz", "--test", "records.npz")
     assert said("simulate", "study.toml", *records)["method"] == "toy"
     points = said("compare", "study.toml", *records, "--methods", "toy,moments", "--epsilons", "1", "--repeats", "1")[
