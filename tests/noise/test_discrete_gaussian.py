@@ -89,13 +89,17 @@ def masses_of(table: discrete_gaussian._Table) -> list[int]:
 
 @pytest.mark.parametrize("sigma", [0.3, 1.0, 57.3, 585.0])
 def test_the_table_is_the_exact_distribution_up_to_the_stated_distance(sigma: float) -> None:
-    """The table against the same sums in exact fractions of 400-bit exponentials."""
+    """The table against the same sums in exact fractions of 400-bit exponentials, each from the one before it: the
+    errors of 15,000 steps are far below what is looked for."""
     found = masses_of(discrete_gaussian._table(sigma))
     assert sum(found) == 2**127
     with localcontext() as context:
-        context.prec = 120
-        rate = 1 / (2 * Decimal(sigma) ** 2)
-        masses = [(-rate * k * k).exp() * (2 if k else 1) for k in range(math.ceil(25 * sigma) + 2)]
+        context.prec = 130
+        step = (-1 / (2 * Decimal(sigma) ** 2)).exp()
+        mass, ratio, square, masses = Decimal(2), step, step * step, [Decimal(1)]
+        for _ in range(math.ceil(25 * sigma) + 1):
+            mass, ratio = mass * ratio, ratio * square
+            masses.append(mass)
         found += [0] * (len(masses) - len(found))
         total = sum(masses)
         distance = sum(

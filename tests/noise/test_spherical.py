@@ -12,7 +12,7 @@ from unspoken.noise.stream import SecretStream
 KEY = bytes(range(32))
 
 
-@pytest.fixture(params=[1, 2, 3, 20])
+@pytest.fixture(scope="module", params=[1, 2, 3, 20])
 def drawn(request: pytest.FixtureRequest) -> np.ndarray:
     stream = SecretStream(KEY)
     return np.array([spherical_laplace(request.param, 2.5, stream) for _ in range(15_000)])
