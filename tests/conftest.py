@@ -39,7 +39,7 @@ os.fsync = lambda fd: None
 
 # How long an example takes says more of what else the machine does than of the test.
 settings.register_profile(
-    "default", max_examples=30, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "default", max_examples=20, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -97,7 +97,7 @@ def test_a_flipped_bit_anywhere_is_refused_or_changes_nothing(
             right = cast.records(address)
             for path in (folder.journal, folder.witness):
                 content = path.read_bytes()
-                for place in rng.integers(0, len(content), len(seeds(15, 60))).tolist():
+                for place in rng.integers(0, len(content), len(seeds(6, 60))).tolist():
                     damaged = bytearray(content)
                     damaged[place] ^= 1 << int(rng.integers(8))
                     path.write_bytes(damaged)
@@ -199,7 +199,9 @@ class Interrupted(Cast):
         coordinator._opened = open_  # type: ignore[method-assign]
 
 
-@pytest.mark.parametrize(("torn", "lost"), [(0.0, False), (0.5, False), (0.0, True)])
+@pytest.mark.parametrize(
+    ("torn", "lost"), [pytest.param(0.0, False, marks=pytest.mark.long), (0.5, False), (0.0, True)]
+)
 def test_a_coordinator_whose_power_fails_at_any_write_opens_no_attempt_twice_and_forgets_none(
     torn: float, lost: bool, public: Path, tmp_path: Path, seeds: Callable[[int, int], range]
 ) -> None:

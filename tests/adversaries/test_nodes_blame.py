@@ -50,7 +50,7 @@ def finished(stage: NodeStage, coordinator: Coordinator) -> Words:
     return coordinator.total()
 
 
-@pytest.mark.parametrize("settle_between", [False, True])
+@pytest.mark.parametrize("settle_between", [pytest.param(False, marks=pytest.mark.long), True])
 def test_a_party_that_sends_again_under_another_splitting_is_counted_by_all_nodes_or_by_none(
     settle_between: bool,
 ) -> None:

@@ -30,11 +30,11 @@ FEW = pytest.mark.parametrize(("kind", "protocol"), [SCENES[0], SCENES[2], SCENE
 def crashes(
     public: Path, scene: tuple[str, str], address: str, place: Path, seeds: Callable[[int, int], range], **how: Any
 ) -> Iterator[Crashing]:
-    """A whole run for some of the operations of the participant's disk, which fails there: for every ninth, every
-    third with --soak, and for all with --soak-times 3 as well."""
+    """A whole run for some of the operations of the participant's disk, which fails there: for every fifteenth,
+    every third with --soak, and for all with --soak-times 3 as well."""
     if scene in SLOW and not seeds(0, 1):
         pytest.skip("runs with --soak")
-    for operations in range(0, 1000, max(1, 9 // len(seeds(1, 3)))):
+    for operations in range(0, 1000, max(1, 15 // len(seeds(1, 5)))):
         try:
             cast = Crashing(public, *scene, place / str(operations) / "before", address, operations=operations, **how)
         except (PowerCut, StoreError):

@@ -72,7 +72,7 @@ def test_choosing_among_lists_tells_nothing_of_which_honest_records_are_in_the_b
     honest, everyone = 15, 20
     seen: dict[int, Counter[int]] = {}
     trials: Counter[int] = Counter()
-    for turn in range(runs(1500, 8000)):
+    for turn in range(runs(600, 8000)):
         best: tuple[int, list[int]] | None = None
         for _ in range(8):
             # The order of honest tokens is secret; where the adversary's are it knows, and chooses by that.
@@ -154,7 +154,7 @@ class Dealer:
         return sent
 
 
-@pytest.mark.parametrize("attempts", [1, 3])
+@pytest.mark.parametrize("attempts", [pytest.param(1, marks=pytest.mark.long), 3])
 def test_parties_reveal_their_parts_of_as_many_seeds_a_round_as_are_counted(attempts: int) -> None:
     """After so many refusals by the last one, there is no other list for the round, and no batch without one."""
     dealer = Dealer(fixed_batches(attempts=attempts))
@@ -168,7 +168,7 @@ def test_parties_reveal_their_parts_of_as_many_seeds_a_round_as_are_counted(atte
     assert dealer.deal(1, dropped=None) == {Announce, Submit, Publish, Confirm}
 
 
-@pytest.mark.parametrize("dropped", [Announce, Submit, Publish])
+@pytest.mark.parametrize("dropped", [pytest.param(Announce, marks=pytest.mark.long), pytest.param(Submit, marks=pytest.mark.long), Publish])
 def test_a_list_that_ends_before_anyone_reveals_costs_nothing(dropped: type[Signed]) -> None:
     """There are a few of these, as of all attempts, though nobody could choose by anything."""
     dealer = Dealer(fixed_batches())

@@ -20,7 +20,7 @@ from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
 
-PARTIES, FEATURES, CLASSES = 24, 64, 5
+PARTIES, FEATURES, CLASSES = 12, 64, 5
 METHOD_KEYS: dict[str, dict[str, Any]] = {
     "helmet": {"learner": "softmax", "regularization": 0.01},
     "svm": {"name": "helmet", "learner": "svm", "regularization": 0.01},
@@ -58,7 +58,7 @@ def test_a_release_does_not_depend_on_the_size_of_blocks(
         epsilon=4.0,
     )
     plan, released = method_for(study).plan(), []
-    for most in (PARTIES, 1, 7):
+    for most in (PARTIES, 1, 5):
         monkeypatch.setattr(work, "BLOCK_PARTIES", most)
         federation, conditions = ArrayFederation(study, records, groups), Conditions(secrets=SecretStream(bytes(32)))
         released.append(local.run(method_for(study), plan, federation, conditions).release.to_bytes(study))

@@ -89,9 +89,9 @@ ELSEWHERE = ("network", "flower")
 """Engines whose participants are elsewhere, which take more time"""
 
 
-def marked(engine: str, *more: object) -> Any:
+def marked(engine: str, *more: object, marks: tuple[Any, ...] = ()) -> Any:
     """A parameter of a test, which asks for a cluster if the engine does."""
-    return pytest.param(engine, *more, marks=[pytest.mark.cluster] if ENGINES[engine].is_cluster else [])
+    return pytest.param(engine, *more, marks=[*marks, *([pytest.mark.cluster] if ENGINES[engine].is_cluster else [])])
 
 
 EACH = [marked(name) for name, engine in ENGINES.items() if not engine.only]
@@ -175,7 +175,7 @@ def test_engines_agree_bit_for_bit(case: Case, public: Path, runs: Callable[[int
     """With and without dropouts in turn, and in every case with --soak."""
     study, plan = prepared(public, case)
     drops = sorted({0, study.dropouts})
-    for drop in drops if case.protocol == "tally" or runs(0, 1) else [drops[-1 - CASES.index(case) % 2 % len(drops)]]:
+    for drop in drops if runs(0, 1) else [drops[-1 - CASES.index(case) % 2 % len(drops)]]:
         results = [run(name, public, case, drop) for name in asked(public, case, runs)]
         for outcome, said in results:
             assert said == results[0][1]
@@ -210,7 +210,8 @@ def test_a_cluster_agrees_bit_for_bit(
 
 
 ABORTS = [
-    marked(name, case)
+    # An abort in a process is in test_processes.py every day.
+    marked(name, case, marks=(pytest.mark.long,) if name == "processes" else ())
     for name, engine in ENGINES.items()
     for case in CASES
     if case.method in ("helmet", "cape") or case.protocol == "tally"

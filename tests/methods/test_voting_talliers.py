@@ -63,6 +63,7 @@ def test_talliers_serve_votes_only(tmp_path: Path) -> None:
         method_for(make_study({**content, "method": {"name": "helmet"}, "summation": {"protocol": "tally"}})).plan()
 
 
+@pytest.mark.long
 def test_talliers_may_be_processes_and_the_same_student_is_learnt(
     tmp_path: Path, runs: Callable[[int, int], int]
 ) -> None:
@@ -79,6 +80,7 @@ def test_talliers_may_be_processes_and_the_same_student_is_learnt(
     assert np.array_equal(students[0], students[1])
 
 
+@pytest.mark.long
 def test_a_tallier_that_dies_ends_a_run_in_an_abort_that_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -61,6 +61,7 @@ def test_a_coordinator_that_is_killed_when_vectors_leave_goes_on_with_another_at
     assert (said["outcome"], content["happened"]["attempts"]) == ("released", 2)
 
 
+@pytest.mark.long
 def test_without_another_attempt_everyone_is_told_why(world: World) -> None:
     run = played(world, Fault("secagg+", 1, "coordinator", "kill", "FileStore.sync", 2, False, 0.1))
     for program in run.programs.values():
@@ -79,6 +80,7 @@ def test_a_coordinator_that_is_killed_after_the_release_makes_the_same_again(wor
     assert b"this study has ended before; its results are there" in run.programs["coordinator"].err.content
 
 
+@pytest.mark.long
 def test_a_party_whose_ledger_is_used_up_leaves_at_once(world: World) -> None:
     """In the setup, so that its vector is not charged; the others are enough."""
     run = played(world, Fault("secagg+", 1, "party 1", "limit", "Party.receive", 2, True, None))
@@ -87,6 +89,7 @@ def test_a_party_whose_ledger_is_used_up_leaves_at_once(world: World) -> None:
     assert json.loads(run.programs["party 0"].out.content)["survivors"] == 4
 
 
+@pytest.mark.long
 def test_a_party_whose_disk_is_full_leaves_and_may_come_back(world: World) -> None:
     run = played(world, Fault("secagg+", 1, "party 1", "disk", "Party.receive", 2, True, None))
     assert run.programs["party 1"].status == 2
@@ -100,7 +103,7 @@ def test_whatever_breaks_the_study_ends_by_name_and_no_spend_is_missed(
     part: int, world: World, runs: Callable[[int, int], int]
 ) -> None:
     first = int(os.environ.get("UNSPOKEN_FAULT_SEED", "0"))
-    count = int(os.environ.get("UNSPOKEN_FAULT_RUNS", runs(10, 30)))
+    count = int(os.environ.get("UNSPOKEN_FAULT_RUNS", runs(6, 30)))
     ends = Counter[str]()
     for seed in range(first + part, first + count, PARTS):
         run = Run(world, seed)

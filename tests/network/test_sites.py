@@ -107,7 +107,8 @@ def test_keys_and_cards_become_a_roster(sites: Sites, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("protocol", ["secagg+", "compute-nodes"])
+# With nodes, the commands of services (test_deploy.py) run a study as well.
+@pytest.mark.parametrize("protocol", ["secagg+", pytest.param("compute-nodes", marks=pytest.mark.rare)])
 def test_a_study_runs_from_serve_to_a_certificate_that_all_have_signed(protocol: str, sites: Sites) -> None:
     prepare(sites, protocol)
     serving = sites.start("hub", "serve", "study.toml", "--listen", "127.0.0.1:0", "--output", "out", "--json")

@@ -126,7 +126,12 @@ mpc.run(main())
 """
 
 
-@pytest.mark.parametrize(("talliers", "queries"), [(3, 2), pytest.param(5, 6, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("talliers", "queries"), [
+        (3, 2),
+        pytest.param(5, 1, marks=pytest.mark.long),
+        pytest.param(3, 12, marks=pytest.mark.rare),
+        pytest.param(5, 6, marks=pytest.mark.rare),
+    ])
 def test_the_winners_are_those_of_mpyc(talliers: int, queries: int, tmp_path: Path) -> None:
     """An independent secure argmax, of as many processes; a few seconds. It may hang, so it gets a deadline."""
     ballots = np.random.default_rng(0).integers(-(2**30), 2**30, (3, queries, 10))
