@@ -12,6 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -72,6 +73,13 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(10_000, 20, 20)
         gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path: Path) -> Generator[None, list[object], list[object]]:
+    """To look through every test for examples in its docstrings takes seconds, and hardly any has one."""
+    found = yield
+    return [each for each in found if type(each).__name__ != "DoctestModule" or b">>> " in file_path.read_bytes()]
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -90,7 +90,7 @@ def test_local_training_is_correct_frugal_and_faster_than_scikit_learn() -> None
     assert made["speed"][0]["measured"] > 1.0
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_memory_does_not_grow_with_the_number_of_parties() -> None:
     result = run_apart("helmet.million", "--parties", "10000")
     assert claims(result)["flat"][0]["holds"], result["resident_mb"]
@@ -248,7 +248,7 @@ def test_on_no_data_set_of_the_page_do_public_records_hurt_beyond_chance() -> No
     assert [claim for claim in made["harmless"] if not claim["holds"]] == []
 
 
-@pytest.mark.long
+@pytest.mark.rare
 def test_public_records_help_where_noise_is_large() -> None:
     # Three runs gain 2 points with moments, with a standard deviation of 1.1: too little to tell. So 15 of them.
     made = claims(run("public.accuracy", "--repeats", "15"))

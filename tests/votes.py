@@ -25,11 +25,11 @@ _BETWEEN = (1, 2, 3)
 EACH_TALLIER = pytest.mark.parametrize(
     ("talliers", "index"),
     [*((3, i) for i in range(3))]
-    + [pytest.param(5, i, marks=pytest.mark.long if i in _BETWEEN else ()) for i in range(5)],
+    + [pytest.param(5, i, marks=pytest.mark.rare if i in _BETWEEN else ()) for i in range(5)],
 )
 EACH_NUMBER = pytest.mark.parametrize("talliers", TALLIERS)
-MANY_ARE_LONG = pytest.mark.parametrize(
-    "talliers", [*TALLIERS[:-1], pytest.param(TALLIERS[-1], marks=pytest.mark.long)]
+MANY_ARE_RARE = pytest.mark.parametrize(
+    "talliers", [*TALLIERS[:-1], pytest.param(TALLIERS[-1], marks=pytest.mark.rare)]
 )
 
 

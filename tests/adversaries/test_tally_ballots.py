@@ -38,7 +38,7 @@ from unspoken.summation.base import (
 from unspoken.summation.keys import agreement_key, public_key, seal
 from unspoken.summation.replicated import Group, ReplicatedShares, SharedComputation
 from unspoken.types import Integers, Words
-from votes import EACH_TALLIER, MANY_ARE_LONG, Vote, assert_largest, random_ballots
+from votes import EACH_TALLIER, MANY_ARE_RARE, Vote, assert_largest, random_ballots
 
 
 @EACH_TALLIER
@@ -219,7 +219,7 @@ def tell_lies(vote: Vote, index: int) -> None:
     liar._to_peer = lie  # type: ignore[method-assign]
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_one_tallier_more_than_a_minority_knows_the_totals(talliers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares of the totals, as each tallier has them: t + 1 add them up, and to t exactly one is missing."""
     vote, ballots, shares = Vote(queries=50, talliers=talliers), random_ballots(queries=50), {}

@@ -31,7 +31,7 @@ from unspoken.summation.base import (
 )
 from unspoken.summation.replicated import Group
 from unspoken.summation.tally_agreement import approved
-from votes import EACH_TALLIER, MANY_ARE_LONG, Vote, assert_largest, random_ballots
+from votes import EACH_TALLIER, MANY_ARE_RARE, Vote, assert_largest, random_ballots
 
 
 class Rewound(Vote):
@@ -86,7 +86,7 @@ class Rewound(Vote):
 
 
 @pytest.mark.parametrize("how", ["lost", "stale"])
-@pytest.mark.parametrize(("talliers", "faithful"), [(3, 0), (3, 2), (5, 1), pytest.param(7, 3, marks=pytest.mark.long)])
+@pytest.mark.parametrize(("talliers", "faithful"), [(3, 0), (3, 2), (5, 1), pytest.param(7, 3, marks=pytest.mark.rare)])
 def test_one_honest_tallier_that_remembers_prevents_a_second_list(talliers: int, faithful: int, how: str) -> None:
     """The others, also the honest ones, were set back or lost all; what the first count had opened is all there is."""
     rewound = Rewound(talliers, how, [faithful])
@@ -156,7 +156,7 @@ def test_talliers_that_are_shown_different_lists_count_none_and_can_prove_it(
     assert not any(state.received for state in vote.last.values())
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_a_minority_that_agrees_to_everything_does_not_help(talliers: int) -> None:
     """t talliers tell each honest one that they count what it counts: the honest ones still tell each other."""
     vote = Vote(talliers=talliers)
@@ -209,7 +209,7 @@ def test_a_tallier_that_claims_to_count_something_else_is_named(talliers: int, i
     assert (raised.value.blamed, raised.value.evidence) == ((address(index),), ())
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_a_list_below_the_least_ends_the_vote_at_every_tallier(talliers: int) -> None:
     """Also one that names the same parties in bits beyond the last, or that was never signed."""
     for index in range(talliers):
@@ -231,7 +231,7 @@ def test_a_list_below_the_least_ends_the_vote_at_every_tallier(talliers: int) ->
         assert raised.value.blamed == (COORDINATOR,)
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 @pytest.mark.parametrize("differs", ["parties", "keys"])
 def test_a_second_list_is_refused_with_proof_before_and_after_the_count(talliers: int, differs: str) -> None:
     """A list of the same parties under other keys is another one, too."""
@@ -252,7 +252,7 @@ def test_a_second_list_is_refused_with_proof_before_and_after_the_count(talliers
         assert_proof(raised.value.evidence, vote, COORDINATOR)
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_nothing_is_computed_before_the_coordinator_asks_and_all_agree(talliers: int) -> None:
     vote = Vote(talliers=talliers)
     vote.submit(random_ballots())

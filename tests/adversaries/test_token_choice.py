@@ -168,7 +168,9 @@ def test_parties_reveal_their_parts_of_as_many_seeds_a_round_as_are_counted(atte
     assert dealer.deal(1, dropped=None) == {Announce, Submit, Publish, Confirm}
 
 
-@pytest.mark.parametrize("dropped", [pytest.param(Announce, marks=pytest.mark.long), pytest.param(Submit, marks=pytest.mark.long), Publish])
+@pytest.mark.parametrize(
+    "dropped", [pytest.param(Announce, marks=pytest.mark.long), pytest.param(Submit, marks=pytest.mark.long), Publish]
+)
 def test_a_list_that_ends_before_anyone_reveals_costs_nothing(dropped: type[Signed]) -> None:
     """There are a few of these, as of all attempts, though nobody could choose by anything."""
     dealer = Dealer(fixed_batches())

@@ -6,6 +6,7 @@ the small records of the conformance suite, numbers that differ in their last di
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
 
-PARTIES, FEATURES, CLASSES = 12, 64, 5
+FEATURES, CLASSES = 64, 5
 METHOD_KEYS: dict[str, dict[str, Any]] = {
     "helmet": {"learner": "softmax", "regularization": 0.01},
     "svm": {"name": "helmet", "learner": "svm", "regularization": 0.01},
@@ -38,27 +39,28 @@ METHOD_KEYS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", METHOD_KEYS)
 def test_a_release_does_not_depend_on_the_size_of_blocks(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int, int], int]
 ) -> None:
+    parties = runs(12, 24)
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "public.npz", X=rng.normal(size=(30, FEATURES)) / 8)
     keys = dict(METHOD_KEYS[name])
     method = keys.pop("name", name)
     if "public" in METHODS[method].keys.model_fields:
         keys["public"] = str(tmp_path / "public.npz")
-    groups = np.repeat(np.arange(PARTIES), rng.integers(10, 30, PARTIES))
+    groups = np.repeat(np.arange(parties), rng.integers(10, 30, parties))
     records = Records(rng.normal(size=(len(groups), FEATURES)) / 8, rng.integers(0, CLASSES, len(groups)))
     study = make(
         method,
         task="classification",
         data={"features": FEATURES, "classes": CLASSES},
-        parties={"count": PARTIES, "records": 10, "max_records": 30},
+        parties={"count": parties, "records": 10, "max_records": 30},
         method=keys,
         unit="party" if method in ("fedavg", "voting") else "record",
         epsilon=4.0,
     )
     plan, released = method_for(study).plan(), []
-    for most in (PARTIES, 1, 5):
+    for most in (parties, 1, 5):
         monkeypatch.setattr(work, "BLOCK_PARTIES", most)
         federation, conditions = ArrayFederation(study, records, groups), Conditions(secrets=SecretStream(bytes(32)))
         released.append(local.run(method_for(study), plan, federation, conditions).release.to_bytes(study))

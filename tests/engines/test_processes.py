@@ -130,9 +130,7 @@ def test_the_winners_are_those_of_talliers_in_this_process(runs: Callable[[int, 
     assert (winners == hold(protocol, vote(talliers).helpers(), nothing_happens)).all()
 
 
-@pytest.mark.parametrize(
-    ("few", "many"), [pytest.param((3, 3), (7, 5), marks=pytest.mark.long), ((60, 3), (250, 5))]
-)
+@pytest.mark.parametrize(("few", "many"), [pytest.param((3, 3), (7, 5), marks=pytest.mark.long), ((60, 3), (250, 5))])
 def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(
     few: tuple[int, int], many: tuple[int, int], runs: Callable[[int, int], int]
 ) -> None:

@@ -43,7 +43,11 @@ def test_a_method_of_another_package_is_planned_simulated_compared_and_started_f
     said("new", "study.toml", "--method", "toy", "--matrix")
     text = Path("study.toml").read_text()
     assert 'name = "toy"                  # a method of another package\nflavour = "sweet" ' in text
-    for usual, few in (("count = 1000", "count = 4"), ("features = 64", "features = 4"), ("classes = 10", "classes = 2")):
+    for usual, few in (
+        ("count = 1000", "count = 4"),
+        ("features = 64", "features = 4"),
+        ("classes = 10", "classes = 2"),
+    ):
         assert usual in text
         text = text.replace(usual, few)
     Path("study.toml").write_text(text)

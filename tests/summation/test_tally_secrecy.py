@@ -25,10 +25,10 @@ from unspoken.summation.keys import Channel, agreement_key
 from unspoken.summation.masks import add_masks
 from unspoken.summation.tallier_state import TallierState
 from unspoken.types import Words
-from votes import EACH_NUMBER, MANY_ARE_LONG, Vote, random_ballots
+from votes import EACH_NUMBER, MANY_ARE_RARE, Vote, random_ballots
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 @pytest.mark.parametrize("value", [0, 2**40 // 3])
 def test_all_that_a_tallier_receives_is_uniform(talliers: int, value: int) -> None:
     """Every ballot the same number, 4,096 times: χ² of the bytes of each message; false alarms 1 in 10,000.
@@ -56,7 +56,7 @@ def part_of(state: TallierState, party: int, length: int) -> Words:
     return add_masks(np.zeros(2 * length, dtype=np.uint64), [(part, True)], session)
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_what_all_but_one_tallier_hold_of_a_ballot_adds_up_to_noise(talliers: int) -> None:
     """χ² of the sum of their parts of one party; false alarms 1 in 10,000. All together know every ballot."""
     vote = Vote(parties=3, queries=2048, classes=2, name="held", talliers=talliers)

@@ -25,7 +25,7 @@ from unspoken.summation.base import (
     Envelope,
     Rejected,
 )
-from votes import EACH_NUMBER, EACH_TALLIER, MANY_ARE_LONG, Vote, assert_largest, random_ballots
+from votes import EACH_NUMBER, EACH_TALLIER, MANY_ARE_RARE, Vote, assert_largest, random_ballots
 
 
 @EACH_TALLIER
@@ -41,7 +41,7 @@ def test_a_party_that_sends_talliers_parts_of_different_ballots_is_left_out_by_a
     assert list(vote.coordinator.blamed) == ["party:4"]
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_whatever_a_party_sends_under_one_key_is_one_ballot(talliers: int) -> None:
     """Parts that it makes up, each sealed to its tallier: their sum is what is counted, and all shares agree on it."""
     vote, ballots = Vote(queries=20, talliers=talliers), random_ballots(queries=20)

@@ -30,7 +30,7 @@ from unspoken.summation.base import (
 )
 from unspoken.summation.simulated_keys import SimulatedEndpoints
 from unspoken.types import Integers
-from votes import EACH_NUMBER, MANY_ARE_LONG, Vote, assert_largest, random_ballots
+from votes import EACH_NUMBER, MANY_ARE_RARE, Vote, assert_largest, random_ballots
 
 
 def run_in_process(ballots: Integers, secrets: SecretStream | None = None, talliers: int = 3) -> Integers:
@@ -88,7 +88,7 @@ def test_the_winners_are_those_of_the_totals(talliers: int, classes: int, runs: 
     assert (winners == totals.argmax(axis=1))[alone].all()
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 @pytest.mark.parametrize(("classes", "kind"), [(2, "equal"), (3, "extreme"), (12, "random"), (12, "one apart")])
 def test_the_winner_of_a_single_query_is_that_of_its_totals(talliers: int, classes: int, kind: str) -> None:
     totals = totals_of(kind, 1, classes, 1)
@@ -126,12 +126,15 @@ mpc.run(main())
 """
 
 
-@pytest.mark.parametrize(("talliers", "queries"), [
+@pytest.mark.parametrize(
+    ("talliers", "queries"),
+    [
         (3, 2),
         pytest.param(5, 1, marks=pytest.mark.long),
         pytest.param(3, 12, marks=pytest.mark.rare),
         pytest.param(5, 6, marks=pytest.mark.rare),
-    ])
+    ],
+)
 def test_the_winners_are_those_of_mpyc(talliers: int, queries: int, tmp_path: Path) -> None:
     """An independent secure argmax, of as many processes; a few seconds. It may hang, so it gets a deadline."""
     ballots = np.random.default_rng(0).integers(-(2**30), 2**30, (3, queries, 10))
@@ -159,7 +162,7 @@ def free_ports(count: int) -> int:
     raise AssertionError("no free ports")
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 @pytest.mark.parametrize("tied", [(0, 1, 2), (0, 3), (1, 2, 3, 4)])
 def test_of_equal_totals_each_wins_with_equal_probability(talliers: int, tied: tuple[int, ...]) -> None:
     """χ² over 6,000 queries; false alarms 1 in 10,000."""
@@ -171,7 +174,7 @@ def test_of_equal_totals_each_wins_with_equal_probability(talliers: int, tied: t
     assert stats.chisquare(counts[list(tied)]).pvalue > 1e-4
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 def test_ties_are_broken_by_all_seeds_and_only_by_them(talliers: int) -> None:
     """The same ballots under other keys of the parties win alike; with another seed of any one tallier they do not."""
     ballots = np.zeros((3, 400, 4), dtype=np.int64)
@@ -185,7 +188,7 @@ def test_ties_are_broken_by_all_seeds_and_only_by_them(talliers: int) -> None:
         assert (other.hold(ballots) != usual).mean() > 0.5
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 @pytest.mark.parametrize("gone", [(), (0,), (1, 4)])
 def test_parties_that_drop_out_are_not_counted(talliers: int, gone: tuple[int, ...]) -> None:
     vote, ballots = Vote(queries=200, talliers=talliers), random_ballots(queries=200)
@@ -237,7 +240,7 @@ def test_one_opening_is_known_to_be_enough(talliers: int) -> None:
         vote.hold(random_ballots())
 
 
-@MANY_ARE_LONG
+@MANY_ARE_RARE
 @pytest.mark.parametrize("party", [0, 1, 2])
 def test_the_upload_is_one_vector(talliers: int, party: int) -> None:
     vote = Vote(parties=3, queries=3000, classes=10, talliers=talliers)
