@@ -22,7 +22,6 @@ import numpy.typing as npt
 
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
-from unspoken.study import Section, Study
 from unspoken.summation.addresses import address_of as address_of
 from unspoken.summation.dumps import array_from_bytes, array_to_bytes
 from unspoken.summation.errors import Aborted as Aborted
@@ -31,6 +30,8 @@ from unspoken.summation.errors import Unsuitable as Unsuitable
 from unspoken.types import Flags, Integers, Residues, Words
 
 if TYPE_CHECKING:
+    # A tallier in a process of its own need not load what reads studies.
+    from unspoken.study import Section, Study
     from unspoken.summation.keys import Identity
 
 COORDINATOR = "coordinator"
