@@ -202,7 +202,7 @@ def test_noise_is_opened_for_the_list_alone_whoever_sent_a_vector(seeds: Callabl
     schedule, parties, colluder = NoiseSchedule.plan(7, 1, 2, 1e6, 1.0), 7, 6
     sets = [set(each) for size in (5, 6, 7) for each in itertools.combinations(range(parties), size)]
     pairs = list(itertools.product(sets, sets))
-    drawn = np.random.default_rng(1).permutation(len(pairs))[: len(seeds(10, 400))]
+    drawn = np.random.default_rng(1).permutation(len(pairs))[: len(seeds(25, 400))]
     some = [(each, each) for each in sets[::6]] + [pairs[place] for place in drawn]
     opened = 0
     for sent, listed in some:

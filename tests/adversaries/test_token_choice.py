@@ -72,7 +72,7 @@ def test_choosing_among_lists_tells_nothing_of_which_honest_records_are_in_the_b
     honest, everyone = 15, 20
     seen: dict[int, Counter[int]] = {}
     trials: Counter[int] = Counter()
-    for turn in range(runs(600, 8000)):
+    for turn in range(runs(1500, 8000)):
         best: tuple[int, list[int]] | None = None
         for _ in range(8):
             # The order of honest tokens is secret; where the adversary's are it knows, and chooses by that.
