@@ -156,8 +156,8 @@ def test_whatever_nodes_are_told_one_sum_of_enough_parties_is_known_at_most(
     ]
     alike = [game for game in games if len(set(game[1])) == 1]
     rng, opened = np.random.default_rng(0), set[tuple[int, ...]]()
-    drawn = [games[place] for place in rng.permutation(len(games))[: len(seeds(30, 600))]]
     alike = [alike[place] for place in rng.permutation(len(alike))[: len(seeds(15, 600))]]
+    drawn = [games[place] for place in rng.permutation(len(games))[: len(seeds(30, 600))]]
     for heard, told in [*alike, *drawn]:
         game = Game(setting, heard)
         game.tell(dict(zip(honest, told, strict=True)))
