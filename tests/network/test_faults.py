@@ -17,6 +17,10 @@ import pytest
 from network.fault_checks import check, outcome_of
 from network.faults import Fault, Nursery, Run, World
 
+pytestmark = pytest.mark.long
+"""Every day the same is played within one process: test_results.py, test_coming_back.py, test_restraint.py and
+tests/roles/test_coordinator_log.py."""
+
 PARTS = 2
 
 
@@ -37,7 +41,6 @@ def played(world: World, fault: Fault) -> Run:
     return run
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("scene", "vectors"), [("secagg+", 1), ("nodes", 2), ("votes", 1), ("messages", 2), ("silo", 20)]
 )
@@ -52,7 +55,6 @@ def test_every_kind_of_study_runs_across_processes(scene: str, vectors: int, wor
     assert {each["spent"]["vectors"] for each in parties} == {vectors}
 
 
-@pytest.mark.long
 def test_a_coordinator_that_is_killed_when_vectors_leave_goes_on_with_another_attempt(world: World) -> None:
     """Two attempts are planned. Its second record says that vectors may leave."""
     run = played(world, Fault("secagg+", 2, "coordinator", "kill", "FileStore.sync", 2, False, 0.1))
@@ -61,7 +63,6 @@ def test_a_coordinator_that_is_killed_when_vectors_leave_goes_on_with_another_at
     assert (said["outcome"], content["happened"]["attempts"]) == ("released", 2)
 
 
-@pytest.mark.long
 def test_without_another_attempt_everyone_is_told_why(world: World) -> None:
     run = played(world, Fault("secagg+", 1, "coordinator", "kill", "FileStore.sync", 2, False, 0.1))
     for program in run.programs.values():
@@ -80,7 +81,6 @@ def test_a_coordinator_that_is_killed_after_the_release_makes_the_same_again(wor
     assert b"this study has ended before; its results are there" in run.programs["coordinator"].err.content
 
 
-@pytest.mark.long
 def test_a_party_whose_ledger_is_used_up_leaves_at_once(world: World) -> None:
     """In the setup, so that its vector is not charged; the others are enough."""
     run = played(world, Fault("secagg+", 1, "party 1", "limit", "Party.receive", 2, True, None))
@@ -89,7 +89,6 @@ def test_a_party_whose_ledger_is_used_up_leaves_at_once(world: World) -> None:
     assert json.loads(run.programs["party 0"].out.content)["survivors"] == 4
 
 
-@pytest.mark.long
 def test_a_party_whose_disk_is_full_leaves_and_may_come_back(world: World) -> None:
     run = played(world, Fault("secagg+", 1, "party 1", "disk", "Party.receive", 2, True, None))
     assert run.programs["party 1"].status == 2
@@ -97,7 +96,6 @@ def test_a_party_whose_disk_is_full_leaves_and_may_come_back(world: World) -> No
     assert outcome_of(run) == "released"
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("part", range(PARTS))
 def test_whatever_breaks_the_study_ends_by_name_and_no_spend_is_missed(
     part: int, world: World, runs: Callable[[int, int], int]
