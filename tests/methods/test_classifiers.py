@@ -1,4 +1,4 @@
-"""A party's own softmax regression, and a student's, is as good whatever norm the study allows."""
+"""Classifiers of parties and students: as good whatever norm the study allows; those of others harm no other party."""
 
 from __future__ import annotations
 
@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 
+from factories import make
+from unspoken.data.block import Block
 from unspoken.learners.linear import LinearLearner
 from unspoken.learners.losses import CrossEntropy
 from unspoken.methods.classifiers import VOTER, Classifier, ClassifierError, SoftmaxClassifier, make_classifier
+from unspoken.methods.registry import method_for
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
@@ -82,3 +88,84 @@ def test_a_file_that_fails_when_it_is_imported_is_told_in_a_sentence(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ClassifierError, match=r'cannot be imported here .*, or use one of: "softmax"'):
         made("failing_voters:Voter")
+
+
+class ScaledInPlace(Pipeline):
+    """It scales the rows that it is given, not a copy, to save memory."""
+
+    def __init__(self) -> None:
+        super().__init__([("scale", StandardScaler(copy=False)), ("vote", KNeighborsClassifier(1))])
+
+
+class MovesEverything:
+    """It changes all that it is given."""
+
+    def fit(self, features: Any, labels: Any, public: Any = None) -> MovesEverything:
+        self._mean = features.mean(axis=0)
+        public -= self._mean
+        features[:], labels[:] = 0.0, 0
+        return self
+
+    def predict(self, features: Any) -> Any:
+        features -= self._mean
+        return (features[:, 0] > 0.0).astype(int)
+
+
+class WrongShape:
+    """It does not predict one class for each query if some record is large."""
+
+    def fit(self, features: Any, labels: Any) -> WrongShape:
+        self._large = features.max() > 1.0
+        return self
+
+    def predict(self, features: Any) -> Any:
+        return np.zeros((len(features), 3) if self._large else len(features), dtype=int)
+
+
+class Table(WrongShape):
+    """It never does."""
+
+    def fit(self, features: Any, labels: Any) -> Table:
+        self._large = True
+        return self
+
+
+def voters(folder: Path, name: str, kind: type) -> Any:
+    """A method with public records whose parties vote by a classifier of this kind."""
+    np.savez(folder / "public.npz", X=np.random.default_rng(0).uniform(-1.0, 1.0, size=(20, 2)))
+    keys = {"public": str(folder / "public.npz"), "model": f"{__name__}:{kind.__name__}"}
+    data = {"features": 2, "classes": 3, "norm": 50.0}
+    return method_for(make(data=data, parties={"count": 2, "records": 4}, unit="party", method={"name": name, **keys}))
+
+
+def asked(method: Any) -> Any:
+    return method.request if hasattr(method, "request") else next(method.coordinate(method.plan()))
+
+
+@pytest.mark.parametrize("kind", [ScaledInPlace, MovesEverything])
+@pytest.mark.parametrize("name", ["voting", "multiparty"])
+def test_a_voter_that_changes_its_rows_in_place_changes_no_other_party_s(name: str, kind: type, tmp_path: Path) -> None:
+    """Nor the public records, by which the released model is trained: its sensitivity does not cover them."""
+    method, found = voters(tmp_path, name, kind), []
+    first = np.random.default_rng(1).uniform(-1.0, 1.0, size=(2, 4, 2))
+    public = (method._public if name == "voting" else method.public).copy()
+    labels = np.tile([0, 1, 2, 0], (2, 1))
+    for far in (0.0, 20.0):
+        rows = first + np.array([far, 0.0])[:, None, None]
+        before = rows.copy()
+        found.append(method.contribute(asked(method), Block(rows, labels, np.array([4, 4]))).noisy)
+        assert (rows == before).all()
+    assert (found[0][0] != found[1][0]).any()
+    assert (found[0][1] == found[1][1]).all()
+    assert ((method._public if name == "voting" else method.public) == public).all()
+
+
+@pytest.mark.parametrize("name", ["voting", "multiparty"])
+def test_a_voter_whose_predictions_do_not_fit_some_records_abstains_unseen(name: str, tmp_path: Path) -> None:
+    method = voters(tmp_path, name, WrongShape)
+    rows = np.stack([np.full((4, 2), 0.5), np.full((4, 2), 2.0)])
+    votes = method.contribute(asked(method), Block(rows, np.tile([0, 1, 2, 0], (2, 1)), np.array([4, 4]))).noisy
+    assert (votes[0].reshape(-1, 3)[:, 0] == 1.0).all()
+    assert (votes[1].reshape(-1, 3)[:, 0] == (0.0 if name == "voting" else 1.0)).all()
+    with pytest.raises(ClassifierError, match=r"predicts an array of shape \(30, 3\) for 30 records, but should"):
+        make_classifier(f"{__name__}:Table", LinearLearner(CrossEntropy(3), 1.0, 0.001), 2, 3, (), VOTER)

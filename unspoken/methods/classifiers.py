@@ -123,7 +123,9 @@ class SoftmaxClassifier(Classifier):
 class ScikitClassifier(Classifier):
     """A scikit-learn classifier with a public seed: the same records give the same model.
 
-    One whose `fit` has an argument `public` gets the public records, too, and may adapt to them.
+    One whose `fit` has an argument `public` gets the public records, too, and may adapt to them. It gets copies only: a
+    classifier may change its arrays in place (`StandardScaler(copy=False)` does), and public records and queries are
+    also those of the next party and of the student.
     """
 
     def __init__(self, name: str, kind: type, how: ClassifierSettings) -> None:
@@ -138,13 +140,13 @@ class ScikitClassifier(Classifier):
         if seeded and "random_state" not in self._arguments:
             made.set_params(random_state=self._seed)
         if public is not None and "public" in inspect.signature(made.fit).parameters:
-            return made.fit(features, labels, public=public)
-        return made.fit(features, labels)
+            return made.fit(features.copy(), labels.copy(), public=public.copy())
+        return made.fit(features.copy(), labels.copy())
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
         if isinstance(fitted, np.ndarray):
             return np.repeat(fitted, len(features))
-        return np.asarray(fitted.predict(features), dtype=np.int64)
+        return np.asarray(fitted.predict(features.copy()), dtype=np.int64)
 
     def taught(
         self, study: Study, records: Floats, labels: Integers, details: dict[str, Any], public: Floats | None = None
@@ -208,12 +210,14 @@ def votes_of(
 ) -> Floats:
     """The ballots of a party whose classifier learns from its records: (Q, K), a 1 for the predicted class.
 
-    A ballot is zeros where no class is predicted (−1). All ballots are zeros if the classifier fails: a classifier of
-    another package may refuse some records, and that must not be visible.
+    A ballot is zeros where no class is predicted (−1). All ballots are zeros if the classifier fails, or does not give
+    one class for each query: a classifier of another package may refuse some records, and that must not be visible.
     """
     try:
         predicted = classifier.predict(classifier.fit(features, labels, public), queries)
     except Exception:
+        predicted = np.empty(0)
+    if predicted.shape != (len(queries),):
         return np.zeros((len(queries), classes))
     return np.asarray(predicted[:, None] == np.arange(classes), dtype=np.float64)
 
@@ -236,9 +240,12 @@ def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            estimator.predict(estimator.fit(records, np.arange(len(records)) % classes, records), records)
+            found = estimator.predict(estimator.fit(records, np.arange(len(records)) % classes, records), records)
         except Exception as error:
             raise ClassifierError(name, f"cannot be trained on {features} features ({first_line(error)})") from None
+    if found.shape != (len(records),):
+        problem = f"predicts an array of shape {found.shape} for {len(records)} records, but should predict a class for"
+        raise ClassifierError(name, f"{problem} each")
 
 
 def _imported(name: str) -> Any:
