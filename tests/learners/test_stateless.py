@@ -146,7 +146,49 @@ class Locked(nn.Module):
         return self.layer(rows)
 
 
-KINDS = (Remembering, Centring, Convolving, Normalised, Queued, Noting, Hiding, Rebuilding)
+class Turning:
+    """A hook that keeps the sign of the next example's scores."""
+
+    sign = 1.0
+
+    def __call__(self, layer: nn.Module, given: tuple[Tensor, ...], scores: Tensor) -> Tensor:
+        turned = scores * self.sign
+        if bool((given[0] < 0).any()):
+            self.sign = -1.0
+        return turned
+
+
+class Hooked(nn.Module):
+    """Keeps it in a hook, and adds another hook."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, outputs)
+        self.layer.register_forward_hook(Turning())
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer(rows)
+        if bool((rows < 0).any()):
+            self.layer.register_forward_pre_hook(lambda layer, given: (2.0 * given[0],))
+        return scores
+
+
+class Narrowing(nn.Module):
+    """Gives its weights another type, and frozen ones another shape."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer, self.scale = nn.Linear(features, outputs), nn.Parameter(torch.ones(features), requires_grad=False)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.layer((rows * self.scale).to(self.layer.weight.dtype)).float()
+        if bool((rows < 0).any()):
+            self.half()
+            self.scale.data = torch.ones(1)
+        return scores
+
+
+KINDS = (Remembering, Centring, Convolving, Normalised, Queued, Noting, Hiding, Rebuilding, Hooked, Narrowing)
 
 
 @pytest.fixture(autouse=True)

@@ -29,13 +29,12 @@ def clip_factors(norms: Tensor, clip: float) -> tuple[Tensor, Tensor]:
 
 def gradients_at_once(module: Stateless, losses: Losses, inputs: Tensor, targets: Tensor) -> Tensor:
     """The examples' gradients by torch.func."""
-    weights = {name: tensor.detach() for name, tensor in trained_weights(module.module)}
+    weights = {name: tensor.detach() for name, tensor in trained_weights(module.restore())}
 
     def loss(weights: dict[str, Tensor], row: Tensor, target: Tensor) -> Tensor:
         scores = functional_call(module.module, weights, (row[None],))
         return losses(scores, target[None])[0]
 
-    module.restore()
     each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
     return torch.cat([part.flatten(1) for part in each(weights, inputs, targets).values()], 1)
 

@@ -124,10 +124,12 @@ def _outer_products(
 
         return hook
 
-    named = dict(module.module.named_modules())
+    # Restored first, because that takes hooks away.
+    restored = module.restore()
+    named = dict(restored.named_modules())
     handles = [named[layer.name].register_forward_hook(remember(layer.name)) for layer in layers]
     try:
-        total = losses(module(inputs), targets).sum()
+        total = losses(restored(inputs), targets).sum()
         backs = torch.autograd.grad(total, [outputs[layer.name] for layer in layers])
     finally:
         for handle in handles:
@@ -164,7 +166,8 @@ def _products_are_gradients(
 def _seen_once(module: Stateless, layers: Iterable[Layer], rows: Tensor) -> bool:
     """Whether each layer is called once a pass, on one row an example."""
     calls: list[tuple[str, int]] = []
-    named = dict(module.module.named_modules())
+    restored = module.restore()
+    named = dict(restored.named_modules())
     handles = [
         named[layer.name].register_forward_hook(
             lambda part, given, output, name=layer.name: calls.append((name, given[0].dim()))
@@ -173,7 +176,7 @@ def _seen_once(module: Stateless, layers: Iterable[Layer], rows: Tensor) -> bool
     ]
     try:
         with torch.no_grad():
-            module(rows)
+            restored(rows)
     finally:
         for handle in handles:
             handle.remove()

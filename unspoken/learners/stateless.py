@@ -2,9 +2,10 @@
 
 A module may keep state across passes: a running mean in a buffer, a counter, a cache. Then an example's output would
 depend on earlier examples, and its influence would exceed the sensitivity; and buffers would be released with the
-weights, without noise. So buffers, attributes and weights, frozen ones too, are restored before every pass and release,
-with everything inside them: collections, objects, modules unknown to torch. A module with an attribute that cannot be
-copied is refused. State that a module keeps elsewhere (globals, closures) is out of reach, and the guarantee says so.
+weights, without noise. So buffers, attributes, hooks and weights, frozen ones too, are restored before every pass and
+release, with everything inside them: collections, objects, modules unknown to torch. A module with an attribute that
+cannot be copied is refused. State that a module keeps elsewhere (in its class, globals, closures) is out of reach, and
+the guarantee says so.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from torch import Tensor, nn
 
 _OF_EVERY_MODULE = frozenset(nn.Module().__dict__)
 """Attributes of torch itself: weights, submodules, hooks, and buffers, which are restored by name"""
+_HOOKS = sorted(name for name in _OF_EVERY_MODULE if "_hooks" in name)
 
-_State = list[tuple[dict[str, Any], dict[str, Any]]]
-"""Buffers and attributes of each part of a module"""
+_State = list[tuple[dict[str, dict[Any, Any]], dict[str, Any]]]
+"""Of each part of a module: its buffers with its hooks, by kind, and its attributes"""
 
 
 class NotCopiedError(TypeError):
@@ -37,7 +39,7 @@ class Stateless:
         self.hold()
         self._parts = list(module.modules())
         self._makeup = [(part, dict(part._modules), dict(part._parameters), part.training) for part in self._parts]
-        state = [(part._buffers, _attributes(part)) for part in self._parts]
+        state = [({"_buffers": part._buffers, **_hooks(part)}, _attributes(part)) for part in self._parts]
         self._own = [*self._parts, *module.parameters()]
         for _, attributes in state:
             self._own += [value for value in attributes.values() if isinstance(value, ModuleType)]
@@ -62,9 +64,11 @@ class Stateless:
             _refill(part._parameters, parameters)
             part.training = training
         for weights, held in self._frozen + self._trained:
-            weights.data.copy_(held)
-        for part, (buffers, attributes) in zip(self._parts, self._copied(self._first), strict=True):
-            _refill(part._buffers, buffers)
+            # Anew, since a pass may have given them another type or shape.
+            weights.data = held.clone()
+        for part, (by_kind, attributes) in zip(self._parts, self._copied(self._first), strict=True):
+            for kind, first in by_kind.items():
+                _refill(part.__dict__[kind], first)
             for name in _attributes(part).keys() - attributes.keys():
                 del part.__dict__[name]
             part.__dict__.update(attributes)
@@ -74,9 +78,9 @@ class Stateless:
         """A deep copy without weights, layers and Python modules; shared objects stay shared."""
         memo: dict[int, Any] = {id(own): own for own in self._own}
         return [
-            ({name: _copy(name, value, memo) for name, value in buffers.items()},
+            ({kind: {name: _copy(name, value, memo) for name, value in held.items()} for kind, held in by_kind.items()},
              {name: _copy(name, value, memo) for name, value in attributes.items()})
-            for buffers, attributes in state
+            for by_kind, attributes in state
         ]  # fmt: skip
 
 
@@ -84,18 +88,25 @@ def _attributes(part: nn.Module) -> dict[str, Any]:
     return {name: value for name, value in part.__dict__.items() if name not in _OF_EVERY_MODULE}
 
 
-def _refill(there: dict[str, Any], first: dict[str, Any]) -> None:
+def _hooks(part: nn.Module) -> dict[str, dict[Any, Any]]:
+    """The hooks of a part, by their kind."""
+    return {name: part.__dict__[name] for name in _HOOKS if isinstance(part.__dict__.get(name), dict)}
+
+
+def _refill(there: dict[Any, Any], first: dict[Any, Any]) -> None:
     there.clear()
     there.update(first)
 
 
-def _copy(name: str, value: Any, memo: dict[int, Any]) -> Any:
+def _copy(name: Any, value: Any, memo: dict[int, Any]) -> Any:
     try:
         _clone_tensors(value, memo)
         return deepcopy(value, memo)
     except Exception as error:
+        # Hooks have numbers for names.
+        place = f"attribute {name!r}" if isinstance(name, str) else "hooks"
         raise NotCopiedError(
-            f"keeps in its attribute {name!r} a {type(value).__name__} that cannot be copied ({error}), so one example "
+            f"keeps in its {place} a {type(value).__name__} that cannot be copied ({error}), so one example "
             "could leave something there for the next; create it where it is used, or keep only numbers and tensors"
         ) from None
 

@@ -185,7 +185,10 @@ class TorchModel:
     def assumptions(self) -> tuple[str, ...]:
         """Unchecked assumptions of the sensitivity, each to follow 'assumes that'."""
         alike = "PyTorch computes an example's gradient alike, to the last bit, whichever examples it computes with it"
-        kept = "the module keeps nothing of an example but in its weights, buffers and attributes"
+        kept = (
+            "the module keeps nothing of an example outside of its own weights, buffers, attributes and hooks, such as "
+            "in its class"
+        )
         forgotten = "the loss keeps nothing of an example"
         found = [alike, kept] if ":" in self._arguments[0] else [alike]
         return (*found, forgotten) if self._losses.is_own else tuple(found)
