@@ -46,6 +46,29 @@ def test_turns_share_one_budget_and_each_follows_from_the_one_before(method: str
     assert planned.count == 3
 
 
+@pytest.mark.parametrize("method", ["moments", "cape", "central"])
+def test_a_function_that_changes_what_it_is_given_leaves_nothing_for_others(method: str) -> None:
+    """Numbers are the same for all parties, and lead to the next ones: they would carry sums of records, without
+    noise."""
+    seen = []
+
+    def function(rows: Any, numbers: Any) -> list[float]:
+        seen.append(float(numbers[0]))
+        numbers += rows.sum()
+        rows *= 2.0
+        return [0.0]
+
+    rows = np.full((8, 1), 0.5)
+    found = unspoken.compute(
+        function, rows, np.arange(8) % 4, dimension=1, sensitivity=1, bound=1, epsilon=1, delta=1e-6, method=method,
+        turns=2, start=[0.0], update=lambda total, numbers: numbers,
+    )  # fmt: skip
+    assert set(seen) == {0.0}
+    assert found.parameters is not None
+    assert found.parameters.tolist() == [0.0]
+    assert (rows == 0.5).all()
+
+
 def test_parameters_are_moved_into_their_bounds() -> None:
     seen = []
 

@@ -98,7 +98,8 @@ class Custom(Function):
         return vector
 
     def _vector(self, rows: Floats, parameters: Floats | None) -> Floats:
-        given = (rows,) if parameters is None else (rows, parameters)
+        # Copies: what a function changes in place would reach the next turn, the next party and the next numbers.
+        given = (rows.copy(),) if parameters is None else (rows.copy(), parameters.copy())
         return np.atleast_1d(np.asarray(self._function(*given), dtype=np.float64))
 
     def parameters(self, name: str, turn: int) -> Parameters:
