@@ -7,7 +7,7 @@ that no party has and no test uses; federated learning and DP-SGD have settings 
 is the mean of some runs of the whole engine with fresh noise.
 
 Without options the sizes are reduced (`REDUCED` in `paper_data.py`); --full has the paper's; --quick has digits only.
-What has been measured with --full so far is in full.json; `--results FILE --only PART` adds to such a file.
+`--only PART …` measures some parts again, and leaves the others as they are.
 Writes the numbers (with --quick only if --results is given); `python -m benchmarks.helmet.page` makes page and plots.
 """
 
