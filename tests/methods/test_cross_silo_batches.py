@@ -140,6 +140,14 @@ def test_batches_without_replacement_are_accounted_for_as_such() -> None:
         CrossSilo(study(FIXED, adjacency="add-remove")).plan()
 
 
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_every_list_of_tokens_that_may_be_made_pays_for_more_honest_records_than_its_rate_says(attempts: int) -> None:
+    """A hundredth of δ for all lists together: of four rounds, each as often as a sum may be tried."""
+    planned = CrossSilo(study(FIXED, (3, 40), noise_multiplier=2.0, attempts=attempts)).plan().sums[0].sampling
+    assert planned.rate == effective_rate(36, 120, 40, 1e-7 / (4 * attempts))
+    assert planned.slack == pytest.approx(1e-7)
+
+
 @pytest.mark.parametrize(
     ("count", "known", "fewest", "most", "rate"),
     [(3, 0, 1, 10, 0.5), (4, 1, 5, 30, 0.1), (10, 1, 37, 60, 0.05), (10, 3, 20, 100, 0.2), (3, 1, 2, 9, 0.01)],
