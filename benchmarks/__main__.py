@@ -6,9 +6,9 @@ import ast
 from pathlib import Path
 
 TIMES = {
-    "cape.runs": "15 min",
+    "cape.runs": "30 min",
     "cape.speed": "1 min",
-    "cross_silo.runs": "15 min",
+    "cross_silo.runs": "60 min",
     "cross_silo.speed": "2 min",
     "helmet.accuracy": "5 min",
     "helmet.convergence": "1 min",
@@ -28,7 +28,7 @@ TIMES = {
     "voting.runs": "45 min",
     "voting.speed": "2 min",
 }
-"""How long each takes on two idle cores; with --quick a few seconds."""
+"""How long each takes on two idle cores; with --quick a minute or less."""
 FROM_NUMBERS = (
     "cape.page",
     "cross_silo.page",
