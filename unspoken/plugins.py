@@ -34,12 +34,8 @@ class PluginError(UnspokenError):
 class NotImportable(UnspokenError):
     """What a study names cannot be imported on this machine; `problem` says why and continues the name."""
 
-    def __init__(self, name: str, why: BaseException, ready: tuple[str, ...]) -> None:
-        last, instead = ("", f", or use one of: {quoted(ready)}") if ready else ("or ", "")
-        self.problem = (
-            f"cannot be imported here ({first_line(why)}); install its package, {last}name its folder in PYTHONPATH "
-            f"(nothing is imported from the folder of a study){instead}"
-        )
+    def __init__(self, name: str, why: str, remedy: str) -> None:
+        self.problem = f"cannot be imported here ({why}); {remedy}"
         super().__init__(f'"{name}" {self.problem}.')
 
 
@@ -49,10 +45,37 @@ def imported(name: str, ready: tuple[str, ...] = ()) -> Any:
     A party runs only what it has installed, so the folder that a study came in is not looked at.
     """
     path, _, attribute = name.partition(":")
+    instead = f", or use one of: {quoted(ready)}" if ready else ""
     try:
-        return getattr(import_module(path), attribute)
+        module = import_module(path)
     except (Exception, SystemExit) as error:
-        raise NotImportable(name, error, ready) from None
+        if not _is_absent(path, error):
+            why = f'the module "{path}" fails{_raised_at(error)}: {_why(error)}'
+            raise NotImportable(name, why, f"repair it{instead}") from None
+        folder = "name its folder in PYTHONPATH (nothing is imported from the folder of a study)"
+        remedy = f"install its package, {'' if ready else 'or '}{folder}{instead}"
+        raise NotImportable(name, first_line(error), remedy) from None
+    try:
+        return getattr(module, attribute)
+    except Exception as error:
+        near = nearest(attribute, [known for known in vars(module) if not known.startswith("_")])
+        remedy = f'the nearest name in it is "{near}"' if near else f"name what that module has{instead}"
+        raise NotImportable(name, first_line(error), remedy) from None
+
+
+def _is_absent(path: str, error: BaseException) -> bool:
+    """Whether the module itself was not found, rather than one that it imports; a path may be none at all, too."""
+    if isinstance(error, ModuleNotFoundError):
+        return f"{path}.".startswith(f"{error.name}.")
+    return not all(part.isidentifier() for part in path.split("."))
+
+
+def _raised_at(error: BaseException) -> str:
+    """Where an error was raised, in the words of a message. One of syntax says it itself."""
+    if isinstance(error, SyntaxError):
+        return ""
+    *_, frame = traceback.extract_tb(error.__traceback__)
+    return f" at {frame.filename}, line {frame.lineno}"
 
 
 class UnknownName(UnspokenError):
@@ -78,8 +101,19 @@ def suggestion(name: str, known: tuple[str, ...] | list[str]) -> str:
     >>> suggestion("helmt", ["moments", "helmet"])
     '; did you mean "helmet"?'
     """
-    close = difflib.get_close_matches(name, known, n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""
+    near = nearest(name, known)
+    return f'; did you mean "{near}"?' if near else ""
+
+
+def nearest(name: str, known: tuple[str, ...] | list[str]) -> str | None:
+    """The most similar known name, in capitals or not, if any is similar.
+
+    >>> nearest("Cnn", ["GRU", "CNN"])
+    'CNN'
+    """
+    folded = {candidate.casefold(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return folded[close[0]] if close else None
 
 
 def names(group: str) -> tuple[str, ...]:

@@ -192,3 +192,30 @@ def test_a_method_whose_name_is_not_that_of_its_entry_point_is_told_so(install: 
         plugins.PluginError, match=r'declared as "toys" has name = .toy. \(toy_package:Toy\); its entry'
     ):
         method_for(make_study(content("toys")))
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "problem"),
+    [
+        (
+            "x = 1 / 0",
+            "its_file:Net",
+            r'"its_file" fails at .*its_file\.py, line 1: ZeroDivisionError: .*\); repair it\.',
+        ),
+        ("class Net(", "its_file:Net", r'"its_file" fails: SyntaxError: .*line 1\)\); repair it\.'),
+        (
+            "import absent",
+            "its_file:Net",
+            r"fails at .*line 1: ModuleNotFoundError: No module named 'absent'\); repair",
+        ),
+        ("", "its_file.inner:Net", r"'its_file\.inner'; 'its_file' is not a package\); install its package, or name"),
+        ("", ".its_file:Net", r"\); install its package, or name its folder"),
+        ("class CNN: ...", "its_file:Cnn", r"has no attribute 'Cnn'\); the nearest name in it is \"CNN\"\.$"),
+        ("", "its_file:Net", r"has no attribute 'Net'\); name what that module has\."),
+    ],
+)
+def test_a_file_that_a_study_names_is_told_where_it_fails(install: Install, text: str, name: str, problem: str) -> None:
+    install("its-file", text)
+    with pytest.raises(plugins.NotImportable, match=problem) as raised:
+        plugins.imported(name)
+    assert "\n" not in str(raised.value)
