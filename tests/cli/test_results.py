@@ -127,6 +127,25 @@ def test_what_cannot_be_compared_is_told_in_one_sentence(here: Path, options: tu
     assert done.stdout == ""
 
 
+def test_a_comparison_that_is_refused_leaves_nothing_behind(here: Path) -> None:
+    before = {path.name for path in here.iterdir()}
+    given = (
+        "compare",
+        "study.toml",
+        "--data",
+        "data.npz",
+        "--jobs",
+        "1",
+        "--methods",
+        "moments",
+        "--table",
+        "runs.csv",
+    )
+    told = run(*given, "--hold-out", "0.9", "--repeats", "1", status=2).stderr
+    assert "but the study's [parties] asks for at least" in told
+    assert {path.name for path in here.iterdir()} == before
+
+
 def test_a_comparison_runs_variants_and_says_where_nothing_is_learnt(here: Path) -> None:
     given = ("moments", "--variant", 'weak = { method = "helmet", regularization = 0.2 }', "--epsilons", "0.001,50")
     found = json.loads(run(*COMPARE, *given, "--repeats", "1", "--json").stdout)

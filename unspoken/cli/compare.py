@@ -171,6 +171,9 @@ def _runs(
         journal.end(runs)
     except KeyboardInterrupt as stopped:
         raise type(stopped)(f"the same command goes on from {journal.path}") from None
+    except UnspokenError:
+        journal.give_up()
+        raise
     finally:
         journal.close()
     return runs

@@ -99,6 +99,12 @@ class ComparisonJournal:
             os.close(self._file)
         self._file = -1
 
+    def give_up(self) -> None:
+        """Remove a journal without runs, so that a comparison that was refused leaves nothing behind."""
+        if self._file >= 0 and os.fstat(self._file).st_size <= len(f"{self._header}\n".encode()):
+            self.path.unlink(missing_ok=True)
+        self.close()
+
     def end(self, runs: Sequence[ComparedRun]) -> bool:
         """Remove the journal once its runs are in the table. If it has others, it stays. Returns whether it is gone."""
         self.close()
