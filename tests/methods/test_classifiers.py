@@ -73,6 +73,7 @@ def test_arguments_reach_a_classifier_of_scikit_learn() -> None:
         ("softmax", {"C": 1.0}, "takes no arguments: they are for scikit-learn's classifiers; remove them"),
         ("mlp", {"C": 1.0}, "takes no arguments"),
         ("beside:Module", {}, "cannot be imported here .*name its folder in PYTHONPATH"),
+        ("sklearn.linear_model:LinearRegression", {}, r"predicts -?[0-9.]+, but should predict one of the classes"),
     ],
 )
 def test_what_cannot_be_made_is_said_in_a_sentence(name: str, arguments: Any, problem: str) -> None:

@@ -95,6 +95,17 @@ def test_laplace_noise_has_the_stated_length_and_gaussian_noise_the_stated_devia
     assert gaussian.sensitivity() / stated <= mu * (1 + 1e-9)
 
 
+def test_far_less_noise_for_the_study_s_delta_is_pointed_out(tmp_path: Path) -> None:
+    laplace, gaussian = method(tmp_path, classes=40), method(tmp_path, classes=40, noise="gaussian")
+    least = gaussian.plan().others[0].noise_std
+    told = f'noise = "gaussian" would have {least:.4g} with the study\'s delta'
+    assert least < laplace.plan().others[0].noise_std / 2.0
+    assert [told in note for note in laplace.plan().notes].count(True) == 1
+    assert not any("would have" in note for note in gaussian.plan().notes)
+    few = method(tmp_path, classes=2, learner="logistic")
+    assert not any("would have" in note for note in few.plan().notes)
+
+
 def test_a_weighted_vote_needs_less_noise_than_a_majority_s(tmp_path: Path) -> None:
     weighted, majority = (method(tmp_path, labels=labels).sensitivity() for labels in ("weighted", "majority"))
     assert majority == pytest.approx(5 * weighted)

@@ -240,12 +240,20 @@ def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = estimator.predict(estimator.fit(records, np.arange(len(records)) % classes, records), records)
+            fitted = estimator.fit(records, np.arange(len(records)) % classes, records)
+            found, answers = estimator.predict(fitted, records), np.asarray(fitted.predict(records.copy()))
         except Exception as error:
             raise ClassifierError(name, f"cannot be trained on {features} features ({first_line(error)})") from None
     if found.shape != (len(records),):
         problem = f"predicts an array of shape {found.shape} for {len(records)} records, but should predict a class for"
         raise ClassifierError(name, f"{problem} each")
+    other = answers[~np.isin(answers, np.arange(-1, classes))]
+    if len(other):
+        raise ClassifierError(
+            name,
+            f"predicts {other[0]!s:.8}, but should predict one of the classes that it learns from, or -1 if it "
+            "abstains; name a classifier",
+        )
 
 
 def _imported(name: str) -> Any:

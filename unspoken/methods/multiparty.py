@@ -34,6 +34,7 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.data.bounding import clip_rows
 from unspoken.data.public import PublicRecords, required_public
+from unspoken.errors import UnspokenError
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
 from unspoken.learners.losses import CrossEntropy, SoftLabelLoss, loss_of
@@ -103,6 +104,7 @@ public = "{public}"         # public records without labels, with the same colum
 labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
 learner = "softmax"           # or "logistic", "svm"
 regularization = 0.01         # larger: less noise, simpler models
+# noise = "gaussian"          # with delta: less noise than "laplace", if there are more than about 20 weights
 """
     }
     votes_on_public = True
@@ -188,21 +190,41 @@ regularization = 0.01         # larger: less noise, simpler models
     @cached_property
     def noise(self) -> TrainerNoise:
         """The noise on the trainer's model."""
+        return self._noise_of(self.options.noise)
+
+    def _noise_of(self, kind: str) -> TrainerNoise:
         bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
-        return TRAINER_NOISE[self.options.noise](self.study, self._size, bound, self.sensitivity())
+        return TRAINER_NOISE[kind](self.study, self._size, bound, self.sensitivity())
 
     def plan(self) -> Plan:
         sums, others, epsilon = (self._votes,), (self.noise.release,), self.study.epsilon
         return state_plan(self.study, self.name, self.noise.setting, sums, others, epsilon=epsilon, notes=self._notes())
 
     def _notes(self) -> tuple[str, ...]:
+        notes = self._notes_on_noise()
         if self.averages:
-            return ()
+            return notes
         bound = self.risk_bound()
         worth = f"at most {bound:.3g}" + ("" if bound < 10.0 else ", a bound so large that it says nothing")
         kind = self.noise.adjective
         told = f"by Theorem 4, for {kind} noise, the excess risk over a model of norm 1 is {worth}, nine times in ten"
-        return (told, self._file.note)
+        return (*notes, told, self._file.note)
+
+    def _notes_on_noise(self) -> tuple[str, ...]:
+        """That Gaussian noise would be far less: Laplace noise grows by the number of weights, and needs no δ."""
+        if self.options.noise != "laplace":
+            return ()
+        laplace, delta = self.noise.release.noise_std, self.study.privacy.delta
+        try:
+            gaussian = self._noise_of("gaussian").release.noise_std
+        except UnspokenError:  # this delta is too small for it
+            return ()
+        if gaussian > laplace / 2.0:
+            return ()
+        return (
+            f'Laplace noise of deviation {laplace:.4g} keeps delta = 0; noise = "gaussian" would have {gaussian:.4g} '
+            f"with the study's delta = {delta:g}",
+        )
 
     @property
     def _size(self) -> int:
