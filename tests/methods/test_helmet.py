@@ -236,6 +236,12 @@ def test_cautions_are_given_for_weak_promises() -> None:
     assert any("delta = 0.5 is above" in note for note in notes)
     assert any("taken as 30" in note for note in notes)
     assert not any("delta" in note for note in method_for(study()).plan().notes)
+    many = {"count": 20, "records": 40}  # 800 records
+    for unit, number in (("record", 0.002), ("party", 0.06)):
+        told = f"allow revealing a {unit} outright"
+        for delta, says in ((number, True), (number / 2.0, False)):
+            notes = method_for(study(unit=unit, delta=delta, parties=many)).plan().notes
+            assert any(told in note for note in notes) == says
 
 
 def test_a_study_that_leaves_regularization_open_gets_more_of_it_where_noise_is_larger() -> None:

@@ -335,11 +335,13 @@ def _largest_total(trust: Trust, planned: PlannedSum, most: float | None) -> flo
 def cautions(plan: Plan) -> tuple[str, ...]:
     """Notes on a plan whose promise is weaker, or a run less realistic, than a reader may think."""
     study, cautions = plan.study, []
-    records = study.parties.count * study.parties.records
-    if plan.guarantee.delta > 1.0 / records:
+    unit, units, number = "record", "records", study.parties.count * study.parties.records
+    if study.group is None:
+        unit, units, number = "party", "parties", study.parties.count
+    if plan.guarantee.delta > 1.0 / number:
         cautions.append(
-            f"delta = {plan.guarantee.delta:g} is above 1/{records:,} (one over the number of records): it would allow "
-            "revealing a record outright now and then; choose it well below"
+            f"delta = {plan.guarantee.delta:g} is above 1/{number:,} (one over the number of {units}): it would allow "
+            f"revealing a {unit} outright now and then; choose it well below"
         )
     epsilon = plan.guarantee.epsilon if study.privacy.epsilon is None else study.privacy.epsilon
     if epsilon > 10.0 and plan.guarantee.is_promise:
