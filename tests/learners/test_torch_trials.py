@@ -250,6 +250,8 @@ def test_a_record_may_have_a_shape() -> None:
     assert 0.0 < np.linalg.norm(found) <= 0.5
     with pytest.raises(ModelError, match=r"records of shape \[2, 2\], but they have 6 numbers"):
         model("linear", recipe=Recipe(shape=(2, 2)))
+    with pytest.raises(ModelError, match=r"have 6 numbers; the last is the constant 1, if intercept is true: set it"):
+        model("linear", recipe=Recipe(shape=(1, FEATURES - 1)))
     with pytest.raises(ModelError, match=r"cannot take records of shape \[2, 3\]"):
         model(Pictures, recipe=Recipe(shape=(2, 3)))
 

@@ -223,6 +223,10 @@ def test_coefficients_that_fail_on_a_made_up_record_are_refused_before_any_data_
         unspoken.functional_mechanism(
             lambda row: {2: np.eye(2)}, ROWS, GROUPS, variables=2, norms={1: 1.0}, epsilon=1.0, delta=1e-6
         )
+    with pytest.raises(ValueError, match=r"Expected finite coefficients of order 1 .*, got some that are not"):
+        unspoken.functional_mechanism(
+            lambda row: {1: [math.nan, 0.0]}, ROWS, GROUPS, variables=2, norms={1: 1.0}, epsilon=1.0, delta=1e-6
+        )
 
 
 def test_what_was_clipped_or_failed_is_said_to_whoever_holds_the_records() -> None:

@@ -90,9 +90,10 @@ class TorchModel:
         self._local = threading.local()
         self._device = device_here()
         if recipe.shape and math.prod(recipe.shape) != features:
-            raise ModelError(
-                name, f"is to take records of shape {list(recipe.shape)}, but they have {features} numbers"
-            )
+            one_more = math.prod(recipe.shape) == features - 1
+            remedy = "; the last is the constant 1, if intercept is true: set it to false" if one_more else ""
+            shaped = f"records of shape {list(recipe.shape)}"
+            raise ModelError(name, f"is to take {shaped}, but they have {features} numbers{remedy}")
         module = self._made()
         self.size = sum(weights.numel() for _, weights in trained_weights(module.module))
         if self.size == 0:

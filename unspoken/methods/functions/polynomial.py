@@ -59,9 +59,8 @@ class RecordPolynomials(Function):
             tensor = np.asarray(given[order], dtype=np.float64)
             shape = (self._monomials[order].variables,) * order
             if tensor.shape != shape or not np.isfinite(tensor).all():
-                raise ValueError(
-                    f"Expected finite coefficients of order {order} and shape {shape}, got {tensor.shape}."
-                )
+                got = tensor.shape if tensor.shape != shape else "some that are not"
+                raise ValueError(f"Expected finite coefficients of order {order} and shape {shape}, got {got}.")
             # In units of its largest entry: squares of very small numbers would be lost.
             unit = float(np.abs(tensor).max(initial=0.0))
             length = unit * float(np.linalg.norm(tensor / unit)) if unit else 0.0
