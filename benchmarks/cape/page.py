@@ -269,7 +269,7 @@ larger one costs nothing, and by default it is a thousand times as large. Data o
 def _lost(result: dict[str, Any]) -> str:
     groups: dict[tuple[str, str, str, str], list[str]] = {}
     for entry in result["lost"]:
-        if entry["metric"] == "train" or entry["other"] == "central":
+        if entry["other"] == "central":
             continue
         key = (entry["set"].split(", S")[0], entry["other"], _METRICS[entry["metric"]], _SYMBOLS[entry["along"]])
         mark = "**" if entry["clear"] else ""
@@ -297,9 +297,9 @@ def _note_on_recovered(result: dict[str, Any]) -> str:
 
 
 def _comparisons(sweep: dict[str, Any]) -> int:
-    """With other private methods, by loss and coefficients or by test accuracy."""
+    """With other private methods, by loss and coefficients, or by training and test accuracy."""
     points = next(iter(sweep["curves"].values()))
-    measures = sum(name in points[0] for name in ("loss", "error", "test"))
+    measures = sum(name in points[0] for name in ("loss", "error", "test", "train"))
     ours = ("capeFM", "CAPE", "central", "not private")
     others = [label for label in sweep["curves"] if not label.startswith(ours)]
     return len(points) * len(others) * measures
