@@ -59,4 +59,6 @@ def predict(model, records):
 
 
 if __name__ == "__main__":
-    print(json.dumps(predict(*sys.argv[1:3])))
+    if len(sys.argv) != 3:
+        raise SystemExit(__doc__)
+    print(json.dumps(predict(*sys.argv[1:])))
