@@ -216,7 +216,7 @@ def votes_of(
     try:
         predicted = classifier.predict(classifier.fit(features, labels, public), queries)
     except Exception:
-        predicted = np.empty(0)
+        predicted = np.empty(0, dtype=np.int64)
     if predicted.shape != (len(queries),):
         return np.zeros((len(queries), classes))
     return np.asarray(predicted[:, None] == np.arange(classes), dtype=np.float64)
