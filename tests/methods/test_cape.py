@@ -193,7 +193,7 @@ def test_each_site_has_the_promise_that_it_asked_for(order: str) -> None:
     assert promised == pytest.approx(wanted, rel=0.005)
     assert method.plan() == plan
     assert all(kept <= own * (1.0 + 1e-9) for kept, own in zip(promised, wanted, strict=True))
-    assert any("epsilon = 2 of 0, 0.5 of 1, 2 of 2" in note for note in plan.notes)
+    assert any("epsilon = 2 for party 0, 0.5 for party 1, 2 for party 2" in note for note in plan.notes)
     planned = plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     found = []
