@@ -192,11 +192,12 @@ def draw_pairs(found: dict[str, Any], path: Path) -> None:
 
 
 def _curve(panel: Any, values: list[float], points: list[dict[str, Any]], label: str, style: dict[str, Any]) -> None:
-    """Means, with bars from the least to the best."""
-    means, least, best = (100.0 * np.array([point[name] for point in points]) for name in ("mean", "least", "best"))
+    """Means, with bars from the least to the best if these are known."""
+    means = 100.0 * np.array([point["mean"] for point in points])
     style = {"ms": 4.5, "lw": 1.5} | style
     panel.plot(values, means, label=label, **style)
-    if label != "not private":
+    if label != "not private" and "least" in points[0]:
+        least, best = (100.0 * np.array([point[name] for point in points]) for name in ("least", "best"))
         panel.errorbar(
             values,
             means,
