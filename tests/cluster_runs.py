@@ -25,7 +25,7 @@ from unspoken.types import Integers
 
 KEY = bytes(range(32))
 PARTIES = 40
-SECONDS = 300.0
+SECONDS = 450.0
 """How long a busy machine may take for what takes a few seconds."""
 ALIKE = {"RAY_worker_niceness": "0"}
 """Ray would have its workers wait for all other programs of a busy machine"""
