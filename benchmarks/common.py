@@ -5,11 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import resource
+import subprocess
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -48,6 +52,10 @@ def run_options(documentation: str | None, file: Path, runs: tuple[int, int] | N
     parser.add_argument(
         "--results", type=Path, metavar="FILE", help=f"where numbers are kept (default {file.name} beside the program)"
     )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="measure N parts at a time (default 1); times get rougher"
+    )
+    parser.add_argument("--part", nargs=2, metavar=("PART", "FILE"), help=argparse.SUPPRESS)
     parser.set_defaults(file=file, default_runs=runs)
     return parser
 
@@ -200,19 +208,47 @@ def runs_of(arguments: argparse.Namespace) -> int:
 def measure_parts(arguments: argparse.Namespace, heading: Numbers, parts: dict[str, Callable[[], Any]]) -> Numbers:
     """Measure all parts, or those of --only, and keep each as soon as it is there (with --quick only if asked to).
 
-    With --only, the parts that are not measured stay as they are in the file.
+    With --only, the parts that are not measured stay as they are in the file. With --jobs, each part is measured by a
+    process of its own, which is this program with --part.
     """
+    if arguments.part:
+        name, into = arguments.part
+        Path(into).write_text(json.dumps(parts[name]()), encoding="utf-8")
+        raise SystemExit
     if unknown := set(arguments.only) - set(parts):
         raise SystemExit(f"--only names {', '.join(sorted(unknown))}, but the parts are: {', '.join(parts)}.")
     file = arguments.results or (None if arguments.quick else arguments.file)
     result = read_numbers(file) if arguments.only and file is not None and file.exists() else {}
     result |= heading
-    for name in arguments.only or parts:
-        result[name] = parts[name]()
+    names = list(arguments.only or parts)
+    found = ((name, parts[name]()) for name in names) if arguments.jobs == 1 else _beside(names, arguments.jobs)
+    for name, value in found:
+        result[name] = value
         result.get(RECOVERED, {}).pop(name, None)
         if file is not None:
             file.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return result
+
+
+def _beside(names: Sequence[str], jobs: int) -> Iterator[tuple[str, Any]]:
+    """Parts and what was measured, as soon as each is there; so many processes work on them at a time."""
+    share = str(max(1, (os.cpu_count() or 1) // jobs))
+    threads = {f"{library}_NUM_THREADS": share for library in ("OMP", "OPENBLAS", "MKL")}
+    command = [sys.executable, "-m", sys.modules["__main__"].__spec__.name, *sys.argv[1:], "--part"]
+
+    def measured(name: str) -> Any:
+        file = Path(folder) / name
+        subprocess.run([*command, name, str(file)], env={**os.environ, **threads}, stdout=subprocess.DEVNULL, check=True)
+        return json.loads(file.read_text(encoding="utf-8"))
+
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        waiting = {pool.submit(measured, name): name for name in names}
+        try:
+            for done in as_completed(waiting):
+                yield waiting[done], done.result()
+                say(f"{waiting[done]}: done")
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 class Kept:
