@@ -238,7 +238,8 @@ def _beside(names: Sequence[str], jobs: int) -> Iterator[tuple[str, Any]]:
 
     def measured(name: str) -> Any:
         file = Path(folder) / name
-        subprocess.run([*command, name, str(file)], env={**os.environ, **threads}, stdout=subprocess.DEVNULL, check=True)
+        asked = [*command, name, str(file)]
+        subprocess.run(asked, env={**os.environ, **threads}, stdout=subprocess.DEVNULL, check=True)  # noqa: S603
         return json.loads(file.read_text(encoding="utf-8"))
 
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:

@@ -25,6 +25,7 @@ from unspoken.summation.base import (
     Envelope,
     Rejected,
 )
+from unspoken.summation.masks import add_masks
 from votes import EACH_NUMBER, EACH_TALLIER, MANY_ARE_RARE, Vote, assert_largest, random_ballots
 
 
@@ -44,17 +45,18 @@ def test_a_party_that_sends_talliers_parts_of_different_ballots_is_left_out_by_a
 @MANY_ARE_RARE
 def test_whatever_a_party_sends_under_one_key_is_one_ballot(talliers: int) -> None:
     """Parts that it makes up, each sealed to its tallier: their sum is what is counted, and all shares agree on it."""
-    vote, ballots = Vote(queries=20, talliers=talliers), random_ballots(queries=20)
+    vote, ballots = Vote(queries=50, talliers=talliers), random_ballots(queries=50)
     vote.submit(ballots[:4])
     party = vote.party(4)
     party.state.submitted = [
-        party._sealed(index, bytes([index]) * (8 * 60 if index == 4 % talliers else 32)) for index in vote.talliers
+        party._sealed(index, bytes([index]) * (8 * 150 if index == 4 % talliers else 32)) for index in vote.talliers
     ]
     vote.deliver(party.submit(ballots[4]))
-    parts = [np.frombuffer(bytes([4 % talliers]) * 8 * 60, dtype="<u8")]
-    parts += [SecretStream(bytes([index]) * 32).words(60) for index in vote.talliers if index != 4 % talliers]
+    parts = [np.frombuffer(bytes([4 % talliers]) * 8 * 150, dtype="<u8")]
+    masks = [(bytes([index]) * 32, True) for index in vote.talliers if index != 4 % talliers]
+    parts.append(add_masks(np.zeros(150, dtype=np.uint64), masks, vote.poll.session))
     # Totals that differ by 2⁶³ or more have no order: only those within the bounds are compared.
-    sent = np.sum(parts, axis=0, dtype=np.uint64).view(np.int64).reshape(20, 3)
+    sent = np.sum(parts, axis=0, dtype=np.uint64).view(np.int64).reshape(50, 3)
     winners, totals = vote.count(), ballots[:4].sum(axis=0) + sent
     near = (np.abs(totals) < 2**62).all(axis=1)
     assert_largest(winners[near], totals[near])
