@@ -50,6 +50,21 @@ def shell(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
 
 
+@pytest.mark.parametrize(
+    ("program", "runs", "status"),
+    [("exit 9", 2, 1), ('touch "$work/cluster.xml"; exit 1', 1, 1), ("exit 0", 1, 0)],
+)
+def test_tests_on_a_cluster_are_run_again_only_if_they_did_not_come_to_an_end(
+    program: str, runs: int, status: int, tmp_path: Path
+) -> None:
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f"#!/bin/sh\necho ran\n{program}\n")
+    python.chmod(0o755)
+    found = shell(tmp_path, f"export work='{tmp_path}'", "cluster")
+    assert (found.stdout.count("ran\n"), found.returncode) == (runs, status)
+
+
 def test_a_demo_that_the_readme_does_not_have_fails(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("python3 -m venv .venv && echo the unspoken demo\n")
     assert "the unspoken demo\n" in shell(tmp_path, "python3() { :; }", "export -f python3", "demo").stdout

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster_runs import ALIKE, SECONDS, assert_gone, descendants, start, start_python
+from cluster_runs import ALIKE, PARTIES, SECONDS, assert_gone, descendants, start, start_python
 
 pytestmark = [pytest.mark.cluster(of_its_own=True), pytest.mark.timeout(900)]
 
@@ -73,6 +73,15 @@ def printed_by(process: subprocess.Popen[str]) -> str:
         process.kill()
     assert process.returncode == 0, errors
     return printed
+
+
+def test_a_simulation_by_the_command_runs_on_a_cluster_that_is_there(files: list[str], home: Path, head: Head) -> None:
+    found = json.loads(printed_by(start([*files, "--address", head.address, "--json"], home)))
+    assert found["survivors"] == PARTIES
+    (certificate,) = Path(files[1]).parent.glob("*.certificate.json")
+    assert json.loads(certificate.read_text())["happened"]["engine"].startswith("ray")
+    assert not list(home.iterdir())
+    assert head.process.poll() is None
 
 
 def test_a_comparison_by_the_command_runs_on_a_cluster_that_is_there(files: list[str], home: Path, head: Head) -> None:
