@@ -222,6 +222,17 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
         unspoken.simulate(small(), features, labels, groups, checkpoint=path)
 
 
+@pytest.mark.parametrize("change", ["UPDATE written SET version = '0.1.9'", "DELETE FROM written"])
+def test_a_turn_under_way_is_not_repeated_by_another_version(change: str, tmp_path: Path) -> None:
+    """It might make another total of the same secrets, which nobody was charged for."""
+    path = tmp_path / "run.checkpoint"
+    with contextlib.closing(Journal(path, "digest/drop 0, seed 0")) as begun:
+        begun.begin(0, "sum")
+        begun._base.execute(change)
+    with pytest.raises(UnspokenError, match=r"run\.checkpoint: was written by .*; use that version, or begin anew"):
+        Journal(path, "digest/drop 0, seed 0")
+
+
 def test_a_full_disk_is_told_in_one_sentence_and_the_journal_stays(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
     journal.begin(0, "sum")
