@@ -19,9 +19,9 @@ import pytest
 
 import unspoken
 from unspoken.engines.exchange import Exchange
-from unspoken.engines.journal import Entry, Journal
+from unspoken.engines.journal import Entry, Journal, fingerprint
 from unspoken.errors import UnspokenError
-from unspoken.methods.base import Tokens, Total
+from unspoken.methods.base import Collect, Sum, Tokens, Total
 from unspoken.methods.registry import method_for
 from unspoken.roles.kept_answers import KeptAnswer
 from unspoken.roles.totals import Totals
@@ -220,6 +220,50 @@ def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
         base.execute("UPDATE turns SET entry = ? WHERE number = 0", (b"\x80",))
     with pytest.raises(UnspokenError, match=r"kept\.checkpoint: was written by another version of unspoken; "):
         unspoken.simulate(small(), features, labels, groups, checkpoint=path)
+
+
+@pytest.mark.parametrize("change", ["UPDATE written SET version = '0.1.9'", "DELETE FROM written"])
+def test_a_turn_under_way_is_not_repeated_by_another_version(change: str, tmp_path: Path) -> None:
+    """It might make another total of the same secrets, which nobody was charged for."""
+    path = tmp_path / "run.checkpoint"
+    with contextlib.closing(Journal(path, "digest/drop 0, seed 0")) as begun:
+        begun.begin(0, "sum")
+        begun._base.execute(change)
+    with pytest.raises(UnspokenError, match=r"run\.checkpoint: was written by .*; use that version, or begin anew"):
+        Journal(path, "digest/drop 0, seed 0")
+
+
+def test_a_turn_that_asks_for_something_else_gets_no_secret(tmp_path: Path) -> None:
+    with contextlib.closing(Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")) as journal:
+        journal.begin(0, "sum")
+        with pytest.raises(UnspokenError, match=r"does not fit this run \(turn 0 asked for something else\); choose"):
+            journal.begin(0, "another sum")
+
+
+def test_requests_that_differ_in_anything_have_different_fingerprints() -> None:
+    requests = [
+        Sum("a"),
+        Sum("b"),
+        Sum("a", turn=1),
+        Sum("a", np.zeros(2)),
+        Sum("a", np.ones(2)),
+        Sum("a", indices=np.arange(2)),
+        Collect("a"),
+        Collect("a", only=0),
+        Collect("a", only=1),
+    ]
+    assert len(set(map(fingerprint, requests))) == len(requests)
+
+
+def test_secrets_of_tokens_go_with_the_round_that_they_were_for(tmp_path: Path) -> None:
+    """Tokens have no record of their own: the end of the next turn erases their secret as well."""
+    plan = method_for(make_study(small())).agreed_plan
+    total = Total(np.zeros(1), np.empty(0, dtype=np.int64), 1, 0.0)
+    with contextlib.closing(Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")) as journal:
+        journal.begin(0, "tokens")
+        journal.begin(1, "sum")
+        journal.finish(1, Entry(KeptAnswer.of(Tokens(), total, Totals(plan)), 0, 0, 0))
+        assert journal._base.execute("SELECT secret FROM turns").fetchall() == [(None,), (None,)]
 
 
 def test_a_full_disk_is_told_in_one_sentence_and_the_journal_stays(tmp_path: Path) -> None:

@@ -12,10 +12,12 @@ import pytest
 from flower.site_nodes import SiteTown, Stopped
 from network.town import NAMES
 from unspoken import verify
-from unspoken.engines.flower.exchanges import Declines
+from unspoken.engines.flower.exchanges import AskingSide, Begins, Declines, Hello, Packet, Taken
 from unspoken.engines.flower.server import FlowerServer
 from unspoken.engines.flower.site import read_site
+from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import unpacked
+from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.engines.outcome import NETWORK
 from unspoken.errors import UnspokenError
 from unspoken.flower import places
@@ -23,7 +25,7 @@ from unspoken.privacy.ledger import Ledger
 from unspoken.privacy.ledger_pages import Charged
 from unspoken.report import consents
 from unspoken.study import read_study
-from unspoken.summation.base import Aborted
+from unspoken.summation.base import Aborted, Roster
 
 
 @pytest.fixture(autouse=True)
@@ -133,6 +135,53 @@ def test_a_policys_total_holds_for_every_vector_though_each_is_made_by_another_p
     said = capsys.readouterr()
     assert "the policy's limit" in said.err
     assert "its ledger does not allow more" in said.out
+
+
+class Asking:
+    """A coordinator that asks one site what it likes."""
+
+    def __init__(self, town: SiteTown, name: str) -> None:
+        hub, roster = read_identity(town.town.key("hub"))[1], Roster.of(town.town.study)
+        self._side, self._file = AskingSide(town.town.study.digest(), hub, roster, []), town.site(name)
+
+    def ask(self, asked: Any) -> Any:
+        """The site's answer; that it declines is one, too."""
+        content, nonce = self._side.question(asked, "party:0")
+        try:
+            return self._side.answer(places.answer(content, str(self._file)), nonce)[1]
+        except SignInRefused as reason:
+            return reason
+
+
+@pytest.mark.parametrize("how", ["no yes", "a policy that refuses", "no policy any more"])
+def test_a_session_ends_when_what_consent_rested_on_has_changed(towns: Callable[..., SiteTown], how: str) -> None:
+    """A coordinator that does not greet the site again cannot go on with what was agreed to before."""
+    town = towns()
+    asking, policy = Asking(town, "St Mary"), town.home("St Mary") / "policy.toml"
+    if how == "no policy any more":
+        write_policy(town, "St Mary", "epsilon = 2.0")
+    packet = Packet(asking.ask(Hello()).process, (0, 0), ())
+    assert isinstance(asking.ask(packet), Taken)
+    if how == "a policy that refuses":
+        write_policy(town, "St Mary", "epsilon = 1.0")
+    else:
+        town.site("St Mary", yes=False)
+        policy.unlink(missing_ok=True)
+    assert isinstance(asking.ask(packet), Begins)
+    assert isinstance(asking.ask(Hello()), SignInRefused)
+
+
+def test_a_session_ends_when_the_site_refuses_a_greeting(towns: Callable[..., SiteTown]) -> None:
+    """The refusal is recorded as one after which nothing was sent."""
+    town = towns()
+    asking = Asking(town, "St Mary")
+    packet = Packet(asking.ask(Hello()).process, (0, 0), ())
+    town.site("St Mary", yes=False)
+    assert isinstance(asking.ask(Hello()), SignInRefused)
+    town.site("St Mary")
+    assert isinstance(asking.ask(packet), Begins)
+    answers = [entry["answer"] for entry in consents.read(town.home("St Mary") / "consent.jsonl")]
+    assert answers == ["agreed", "refused"]
 
 
 def test_a_copy_of_the_study_that_was_changed_is_refused_on_both_sides(

@@ -6,7 +6,8 @@ and sends the same messages, so nothing new is revealed. Finished turns are not 
 which are public, from the journal.
 
 A turn's secret is derived from a root in the file and from the turn's request. So a copy of the file, whenever it was
-made, leads to the same release, and not to a second one that nobody was charged for. When a turn begins, the root is
+made, leads to the same release, and not to a second one that nobody was charged for. Another version of this package
+might make another one of the same secrets, so it is refused. When a turn begins, the root is
 replaced by one derived from it, so the secrets of finished turns cannot be computed again.
 
 The file (SQLite) holds the root, and the secrets of the turn under way and of common noise that is still to be used.
@@ -20,13 +21,14 @@ import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
-from unspoken.errors import UnspokenError
+from unspoken.errors import UnspokenError, printable
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.roles.kept_answers import KeptAnswer
 
@@ -68,9 +70,12 @@ class Journal:
             self._base.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (os.urandom(16).hex(),))
             self._base.execute("CREATE TABLE IF NOT EXISTS root (only INTEGER PRIMARY KEY, secret BLOB)")
             self._base.execute("INSERT OR IGNORE INTO root VALUES (1, ?)", (os.urandom(KEY_BYTES),))
+            self._base.execute("CREATE TABLE IF NOT EXISTS written (only INTEGER PRIMARY KEY, version TEXT)")
             known = [row[0] for row in self._base.execute("SELECT run FROM runs")]
             if not known:
+                self._base.execute("INSERT OR IGNORE INTO written VALUES (1, ?)", (version("unspoken"),))
                 self._base.execute("INSERT INTO runs VALUES (?)", (run,))
+            written = self._base.execute("SELECT version FROM written").fetchone()
         except (OSError, sqlite3.Error) as error:
             if new:
                 with suppress(OSError):
@@ -79,6 +84,13 @@ class Journal:
         if known and known != [run]:
             self.close()
             raise UnspokenError(f"{path}: {_mismatch(known[0], run)}; choose another file.")
+        if written is None or written[0] != version("unspoken"):
+            self.close()
+            by = "an earlier version of unspoken" if written is None else f"unspoken {printable(str(written[0]), 40)}"
+            raise UnspokenError(
+                f"{path}: was written by {by}, and this is {version('unspoken')}, which may make another "
+                "release of the same secrets; use that version, or begin anew with another file."
+            )
 
     @property
     def identity(self) -> str:

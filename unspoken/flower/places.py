@@ -6,10 +6,12 @@ So a policy must allow the study, or the file must give consent. The decision is
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import traceback
 from contextlib import AbstractContextManager
+from functools import cached_property
 from pathlib import Path
 
 from unspoken import sites, writing
@@ -31,6 +33,7 @@ from unspoken.methods.parameters import Refused
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import policy, results
 from unspoken.report.remarks import on_records
+from unspoken.study.policy import Policy
 from unspoken.summation.base import Rejected, Roster
 from unspoken.summation.keys import Identity
 
@@ -64,23 +67,30 @@ class _Place:
         records, digest = read_with_digest(data, self.study)
         file, name = self.site.path(self.site.ledger), self.site.dataset
         account = ledger_for(file, name, [data], otherwise=data.stem, digest=digest)
-        rules = policy_for(self.site.path(self.site.policy))
-        if rules is not None and (limit := policy.total_limit(rules)) is not None:
+        if self.rules is not None and (limit := policy.total_limit(self.rules)) is not None:
             account.cap(limit)
         return records, account
 
+    @cached_property
+    def rules(self) -> Policy | None:
+        """The site's policy, as it is now."""
+        return policy_for(self.site.path(self.site.policy))
+
     def agree(self) -> None:
-        """Have the site's policy answer whether to take part; `Refused` if it does not."""
+        """Have the site's policy answer whether to take part; `Refused` if it does not.
+
+        An earlier session ends here: whoever was refused cannot go on with it.
+        """
         if self.data is None:
             return
-        rules = policy_for(self.site.path(self.site.policy))
+        self._session.unlink(missing_ok=True)
         records, account = self.read(self.data)
         ready = sites.prepare(self.study, records, key=self.key, ledger=account)
         remark(on_records(self.study, records))
         needed = (
             f"nobody can be asked here: let {home() / 'policy.toml'} decide, or write yes = true in {self.site.source}"
         )
-        ask(ready.plan, ready.seat, account, rules=rules, yes=self.site.yes, as_json=True, unasked=needed)
+        ask(ready.plan, ready.seat, account, rules=self.rules, yes=self.site.yes, as_json=True, unasked=needed)
         writing.check_folder(self.output)
 
     def participant(self) -> AbstractContextManager[sites.Participant]:
@@ -93,9 +103,18 @@ class _Place:
     def _session(self) -> Path:
         return home() / "states" / f"{self.study.digest()[:16]}-{self.identity.public.hex()[:16]}.session"
 
+    @property
+    def _consent(self) -> bytes:
+        """A digest of what consent rests on now. A helper gives none."""
+        given = f"policy {self.rules.sha256}" if self.rules is not None else f"yes {self.site.yes}"
+        return hashlib.sha256(given.encode() if self.data else b"").digest()
+
     def session(self) -> bytes:
-        """The session after the last question; nothing if there is none."""
-        return self._session.read_bytes() if self._session.exists() else b""
+        """The session after the last question; nothing if there is none, or if consent rested on something else then:
+        the coordinator has to greet the site, which decides again."""
+        kept = self._session.read_bytes() if self._session.exists() else b""
+        consent = self._consent
+        return kept[len(consent) :] if kept.startswith(consent) else b""
 
     def keep(self, session: bytes) -> None:
         """Have the session on disk before the answer leaves.
@@ -104,7 +123,7 @@ class _Place:
         the next question may be there before.
         """
         with writing.staged(self._session.parent) as hidden:
-            (hidden / "session").write_bytes(session)
+            (hidden / "session").write_bytes(self._consent + session)
             writing.keep({hidden / "session": self._session}, replace=True)
 
     def finish(self, joined: sites.Joined) -> None:
