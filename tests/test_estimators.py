@@ -1,6 +1,7 @@
 """The classifier and the regressor pass scikit-learn's own checks, up to noise that nobody may repeat."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,14 @@ EXPECTED_FAILURES = {
 }
 
 
+def is_for_every_day(check: Callable[[Any], None], failures: dict[str, str]) -> bool:
+    """What is expected to fail is run below without noise, where it passes. Training is checked in plain memory, and in
+    memory that nobody may write to; that it takes 32-bit numbers, of which it makes a copy, is a check of its own."""
+    assert isinstance(check, partial)
+    on_other_numbers = check.func.__name__.endswith("_train") and "X_dtype" in check.keywords
+    return check.func.__name__ not in failures and not on_other_numbers
+
+
 @pytest.mark.filterwarnings("ignore::unspoken.estimators.PrivacyWarning")
 @pytest.mark.usefixtures("seeded")
 @parametrize_with_checks(
@@ -32,8 +41,9 @@ EXPECTED_FAILURES = {
 def test_it_passes_scikit_learn_s_checks(
     estimator: PrivateClassifier, check: Callable[[Any], None], runs: Callable[[int, int], int]
 ) -> None:
-    if estimator.method != PrivateClassifier().method and not runs(0, 1):
-        pytest.skip("the same estimator with another method; runs with --soak")
+    usual = estimator.method == PrivateClassifier().method and is_for_every_day(check, EXPECTED_FAILURES)
+    if not (usual or runs(0, 1)):
+        pytest.skip("the same estimator with another method, or the same check in another place; runs with --soak")
     check(estimator)
 
 
@@ -85,8 +95,9 @@ REGRESSOR_FAILURES = {
 def test_the_regressor_passes_scikit_learn_s_checks(
     estimator: PrivateRegressor, check: Callable[[Any], None], runs: Callable[[int, int], int]
 ) -> None:
-    if estimator.method != REGRESSORS[0].method and not runs(0, 1):
-        pytest.skip("the same estimator with another method; runs with --soak")
+    usual = estimator.method == REGRESSORS[0].method and is_for_every_day(check, REGRESSOR_FAILURES)
+    if not (usual or runs(0, 1)):
+        pytest.skip("the same estimator with another method, or the same check in another place; runs with --soak")
     check(estimator)
 
 

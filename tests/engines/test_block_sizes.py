@@ -41,7 +41,7 @@ METHOD_KEYS: dict[str, dict[str, Any]] = {
 def test_a_release_does_not_depend_on_the_size_of_blocks(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: Callable[[int, int], int]
 ) -> None:
-    parties = runs(12, 24)
+    parties = runs(7, 24)
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "public.npz", X=rng.normal(size=(30, FEATURES)) / 8)
     keys = dict(METHOD_KEYS[name])
