@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.cape.plots_beyond import draw_iterations, draw_unequal, draw_vanished
-from benchmarks.cape.sweeps import PAPER, SEPARATION_ACCURACY
+from benchmarks.cape.sweeps import PAPER, PAPER_NETWORK, SEPARATION_ACCURACY
 from benchmarks.common import RECOVERED, Numbers, legend_below, pyplot, save, stays
 
 STYLES: dict[str, dict[str, Any]] = {
@@ -18,6 +18,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "capeFM without reshaping": {"color": "#009e73", "marker": "^"},
     "capeFM without repair": {"color": "#cc79a7", "marker": "D", "ls": ":"},
     "CAPE": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
+    PAPER_NETWORK: {"color": "#56b4e9", "marker": "P", "ls": "--", "zorder": 6},
     "conv": {"color": "#d55e00", "marker": "s"},
     "local": {"color": "#009e73", "marker": "^"},
     "objective perturbation": {"color": "#cc79a7", "marker": "D"},

@@ -59,6 +59,11 @@ def test_a_projection_must_fit_the_model() -> None:
         ({"rate": 0.0}, {}, r"\[method\] rate is 0\.0, but should be the expected share of all records in a batch"),
         ({"hidden": [3, 0]}, {}, r"\[method\] hidden is \[3, 0\], but should list sizes of 1 or more"),
         ({"hidden": [3]}, {}, r"\[method\] has hidden layers, but model = \"linear\" has none"),
+        (
+            {"hidden": [3], "model": "a:B"},
+            {},
+            r"\[method\] has hidden layers, but model = \"a:B\" is a class of its own",
+        ),
         ({"momentum": 0.9, "optimizer": "adam"}, {}, r"\[method\] has momentum, which is for optimizer = \"sgd\""),
         ({"projection_kind": "gaussian"}, {}, r"\[method\] has projection_kind, but no projection"),
         ({"rouns": 3}, {}, r"\[method\] rouns is an unknown key; did you mean 'rounds'\?"),

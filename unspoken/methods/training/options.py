@@ -73,6 +73,11 @@ class TrainingOptions(Section):
             raise ValueError(f"has warmup = {self.warmup}, but rounds = {self.rounds} only; lower it")
         if self.hidden and self.model == "linear":
             raise ValueError('has hidden layers, but model = "linear" has none; use model = "mlp", or remove hidden')
+        if self.hidden and ":" in self.model:
+            raise ValueError(
+                f'has hidden layers, but model = "{self.model}" is a class of your own, which never learns of them; '
+                'give their sizes in the class and remove hidden, or use model = "mlp"'
+            )
         if self.momentum > 0.0 and self.optimizer == "adam":
             raise ValueError('has momentum, which is for optimizer = "sgd"; "adam" has its own, so remove it')
         return self
