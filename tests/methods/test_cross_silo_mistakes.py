@@ -62,7 +62,7 @@ def test_a_projection_must_fit_the_model() -> None:
         (
             {"hidden": [3], "model": "a:B"},
             {},
-            r"\[method\] has hidden layers, but model = \"a:B\" is a class of its own",
+            r"\[method\] has hidden layers, but model = \"a:B\" is a class of your own",
         ),
         ({"momentum": 0.9, "optimizer": "adam"}, {}, r"\[method\] has momentum, which is for optimizer = \"sgd\""),
         ({"projection_kind": "gaussian"}, {}, r"\[method\] has projection_kind, but no projection"),
