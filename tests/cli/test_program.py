@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from commands import answer, changed, complaint, in_process, shown, strict, unspoken
 from unspoken.cli import app
-from unspoken.cli.program import print_json
+from unspoken.cli.answers import print_json
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
@@ -85,3 +85,19 @@ def test_the_degrees_of_secagg_plus_are_shown(tmp_path: Path) -> None:
 def test_what_is_no_number_is_null_for_programs(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"mean": math.nan, "of": [math.inf, (1.5, -math.inf)], "in": {"deep": {"down": 2}}})
     assert strict(capsys.readouterr().out) == {"mean": None, "of": [None, [1.5, None]], "in": {"deep": {"down": 2}}}
+
+
+def test_what_voters_print_is_no_part_of_the_answer_to_a_program(tasks: Callable[..., Path]) -> None:
+    folder = tasks("classification", "voting", 'model = "loud:Voter"\nstudent = "none"\n')
+    (folder / "loud.py").write_text(LOUD, encoding="utf-8")
+    told = subprocess.run(
+        [sys.executable, "-m", "unspoken", "plan", "study.toml", "--json"],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert json.loads(told.stdout)["method"] == "voting"
+    assert {"trains in Python", "trains in a process"} <= set(told.stderr.splitlines())
+    people = subprocess.run(
+        [sys.executable, "-m", "unspoken", "plan", "study.toml"],
+        cwd=folder, capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    assert "trains in Python" in people.stdout

@@ -135,7 +135,7 @@ def test_a_table_is_trained_on(folder: Path, sampling: str) -> None:
         ("noise_multiplier = 2.0\n", "", "[privacy] epsilon is missing; it should be a number from 1e-4"),
         ('"mlp"', '"mpl"', 'line 22: [method] model is "mpl", which is unknown; use "linear", "mlp", "cnn" or'),
         (
-            '"mlp"',
+            '"mlp"\nhidden = [8]',
             '"no_such:Net"',
             'line 22: [method] model is "no_such:Net", which cannot be imported here (No module',
         ),

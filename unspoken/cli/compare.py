@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unspoken import writing
+from unspoken.cli.answers import print_json
 from unspoken.cli.apart import apart
 from unspoken.cli.program import (
     Address,
@@ -19,7 +20,6 @@ from unspoken.cli.program import (
     StudyFile,
     explained,
     load_parties,
-    print_json,
     remark,
     stoppable,
     study_for,

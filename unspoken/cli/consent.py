@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unspoken.cli.program import AsJson, explained, print_json
+from unspoken.cli.answers import print_json
+from unspoken.cli.program import AsJson, explained
 
 if TYPE_CHECKING:
     from unspoken.methods.planning import Plan

@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 import typer
 
-from unspoken.cli.program import AsJson, explained, print_json
+from unspoken.cli.answers import print_json
+from unspoken.cli.program import AsJson, explained
 from unspoken.errors import UnspokenError
 
 

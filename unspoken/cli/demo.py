@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from unspoken import writing
-from unspoken.cli.program import AsJson, explained, print_json
+from unspoken.cli.answers import print_json
+from unspoken.cli.program import AsJson, explained
 
 
 @explained

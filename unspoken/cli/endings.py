@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from unspoken import writing
-from unspoken.cli.program import print_json
+from unspoken.cli.answers import print_json
 
 if TYPE_CHECKING:
     from unspoken.engines.network.client import Unreachable

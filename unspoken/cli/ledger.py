@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unspoken import writing
-from unspoken.cli.program import AsJson, Command, Group, explained, print_json
+from unspoken.cli.answers import print_json
+from unspoken.cli.program import AsJson, Command, Group, explained
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:

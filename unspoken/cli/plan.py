@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from unspoken.cli.program import AsJson, StudyFile, explained, print_json
+from unspoken.cli.answers import print_json
+from unspoken.cli.program import AsJson, StudyFile, explained
 
 
 @explained

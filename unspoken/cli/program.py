@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
@@ -18,9 +17,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from unspoken import interrupts
+from unspoken.cli.answers import answering_alone, print_json
 from unspoken.errors import UnspokenError
 from unspoken.interrupts import INTERRUPTED, USUAL
-from unspoken.writing import finite
 
 if TYPE_CHECKING:
     from unspoken.data.loading import Loaded
@@ -185,7 +184,8 @@ def explained(command: Callable[Parameters, Result]) -> Callable[Parameters, Res
     def wrapped(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         interrupts.forget()
         try:
-            return command(*args, **kwargs)
+            with answering_alone() if kwargs.get("as_json") else nullcontext():
+                return command(*args, **kwargs)
         except UnspokenError as error:
             print(f"unspoken: {error}", file=sys.stderr)
             if kwargs.get("as_json"):
@@ -239,12 +239,6 @@ def main(
 
         print(unspoken.__version__)
         raise typer.Exit
-
-
-def print_json(content: dict[str, Any]) -> None:
-    """Print one JSON object on standard output, with null for NaN and infinity."""
-    unicode = (sys.stdout.encoding or "utf-8").lower().startswith("utf")
-    print(json.dumps(finite(content), indent=2, ensure_ascii=not unicode, allow_nan=False))
 
 
 def study_for(path: Path, parties: int | None) -> Study:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from unspoken import writing
+from unspoken.cli.answers import print_json
 from unspoken.cli.apart import apart
 from unspoken.cli.ledger import Dataset, ledger_for
 from unspoken.cli.program import (
@@ -25,7 +26,6 @@ from unspoken.cli.program import (
     is_measured,
     leaving,
     load_parties,
-    print_json,
     remark,
     stoppable,
     study_for,

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unspoken import writing
+from unspoken.cli.answers import print_json
 from unspoken.cli.consent import PolicyFile, ask, policy_for
 from unspoken.cli.endings import checked_by, finish, kept_evidence, lost, print_refused, proof, spent_so_far
 from unspoken.cli.ledger import Dataset, LedgerFile, ledger_for
-from unspoken.cli.program import AsJson, StudyFile, explained, leaving, print_json, remark
+from unspoken.cli.program import AsJson, StudyFile, explained, leaving, remark
 from unspoken.defaults import GRACE_SECONDS, JOIN_SECONDS, PATIENCE, STAGE_SECONDS
 from unspoken.errors import UnspokenError
 

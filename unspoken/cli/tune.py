@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unspoken import writing
-from unspoken.cli.program import AsJson, StudyFile, explained, print_json
+from unspoken.cli.answers import print_json
+from unspoken.cli.program import AsJson, StudyFile, explained
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:

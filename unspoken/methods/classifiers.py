@@ -241,12 +241,13 @@ def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int
         warnings.simplefilter("ignore")
         try:
             fitted = estimator.fit(records, np.arange(len(records)) % classes, records)
-            found, answers = estimator.predict(fitted, records), np.asarray(fitted.predict(records.copy()))
+            answers = np.asarray(fitted.predict(records.copy()))
+            answers.astype(np.int64)  # as in a vote: classes are whole numbers
         except Exception as error:
             raise ClassifierError(name, f"cannot be trained on {features} features ({first_line(error)})") from None
-    if found.shape != (len(records),):
-        problem = f"predicts an array of shape {found.shape} for {len(records)} records, but should predict a class for"
-        raise ClassifierError(name, f"{problem} each")
+    if answers.shape != (len(records),):
+        problem = f"predicts an array of shape {answers.shape} for {len(records)} records"
+        raise ClassifierError(name, f"{problem}, but should predict a class for each")
     other = answers[~np.isin(answers, np.arange(-1, classes))]
     if len(other):
         raise ClassifierError(

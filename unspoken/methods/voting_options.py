@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from unspoken.methods.classifiers import ARGUMENTS, Arguments
 from unspoken.methods.training.options import Sizes
@@ -61,3 +61,12 @@ class Options(Section):
         None, gt=0.0, description="a number above 0: the step size of torch models (0.01 for adam, 0.1 for sgd)"
     )
     seed: int = Field(0, ge=0, description="a whole number: the public seed of torch and scikit-learn models")
+
+    @model_validator(mode="after")
+    def _layers_of_something(self) -> Self:
+        if self.hidden and not {"mlp", "cnn"} & {self.model, self.student}:
+            raise ValueError(
+                f'has hidden layers, but neither model = "{self.model}" nor student = "{self.student}" takes their sizes '
+                'from the study; use "mlp" for one of them, or remove hidden'
+            )
+        return self
