@@ -7,12 +7,13 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from commands import answer, changed, complaint, in_process, shown, strict, unspoken
+from commands import answer, changed, complaint, in_process, people, shown, strict, unspoken
 from unspoken.cli import app
 from unspoken.cli.answers import print_json
 
@@ -87,17 +88,31 @@ def test_what_is_no_number_is_null_for_programs(capsys: pytest.CaptureFixture[st
     assert strict(capsys.readouterr().out) == {"mean": None, "of": [None, [1.5, None]], "in": {"deep": {"down": 2}}}
 
 
-def test_what_voters_print_is_no_part_of_the_answer_to_a_program(tasks: Callable[..., Path]) -> None:
-    folder = tasks("classification", "voting", 'model = "loud:Voter"\nstudent = "none"\n')
+LOUD = """\
+import subprocess
+
+import numpy as np
+
+
+class Voter:
+    def fit(self, X, y):
+        print("trains in Python")
+        subprocess.run(["echo", "trains in a process"])
+        return self
+
+    def predict(self, X):
+        return np.zeros(len(X), dtype=int)
+"""
+
+
+def test_what_a_voter_prints_is_no_part_of_the_answer_to_a_program(tasks: Callable[..., Path]) -> None:
+    folder = tasks("classification", "voting", 'model = "loud:Voter"\nqueries = 5\n')
     (folder / "loud.py").write_text(LOUD, encoding="utf-8")
-    told = subprocess.run(
-        [sys.executable, "-m", "unspoken", "plan", "study.toml", "--json"],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert json.loads(told.stdout)["method"] == "voting"
-    assert {"trains in Python", "trains in a process"} <= set(told.stderr.splitlines())
-    people = subprocess.run(
-        [sys.executable, "-m", "unspoken", "plan", "study.toml"],
-        cwd=folder, capture_output=True, text=True, timeout=60, check=True,
-    )  # fmt: skip
-    assert "trains in Python" in people.stdout
+    people().drop(columns="died").to_csv(folder / "public.csv", index=False)
+    changed(folder, "[data]\n", '[data]\npublic = "public.csv"\n')
+    told = unspoken(folder, "plan", "study.toml", "--json")
+    assert told.returncode == 0, told.stderr
+    assert strict(told.stdout)["method"] == "voting"
+    printed = {"trains in Python", "trains in a process"}
+    assert printed <= set(told.stderr.splitlines())
+    assert printed <= set(unspoken(folder, "plan", "study.toml").stdout.splitlines())

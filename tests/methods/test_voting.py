@@ -117,6 +117,7 @@ def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
         ({"model": "sklearn.ensemble:VotingClassifier"}, "cannot be made without arguments"),
         ({"student": "sklearn.ensemble:VotingClassifier"}, r"student is .* cannot be made without arguments"),
         ({"student": "mlp", "hidden": [0]}, "sizes of 1 or more"),
+        ({"hidden": [8]}, 'neither model = "softmax" nor student = "softmax" takes their sizes'),
     ],
 )
 def test_what_does_not_fit_is_said(keys: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ class Options(Section):
     def _layers_of_something(self) -> Self:
         if self.hidden and not {"mlp", "cnn"} & {self.model, self.student}:
             raise ValueError(
-                f'has hidden layers, but neither model = "{self.model}" nor student = "{self.student}" takes their sizes '
-                'from the study; use "mlp" for one of them, or remove hidden'
+                f'has hidden layers, but neither model = "{self.model}" nor student = "{self.student}" takes their '
+                'sizes from the study; use "mlp" for one of them, or remove hidden'
             )
         return self
