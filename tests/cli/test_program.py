@@ -113,6 +113,4 @@ def test_what_a_voter_prints_is_no_part_of_the_answer_to_a_program(tasks: Callab
     told = unspoken(folder, "plan", "study.toml", "--json")
     assert told.returncode == 0, told.stderr
     assert strict(told.stdout)["method"] == "voting"
-    printed = {"trains in Python", "trains in a process"}
-    assert printed <= set(told.stderr.splitlines())
-    assert printed <= set(unspoken(folder, "plan", "study.toml").stdout.splitlines())
+    assert {"trains in Python", "trains in a process"} <= set(told.stderr.splitlines())

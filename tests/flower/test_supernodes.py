@@ -55,10 +55,10 @@ class Sites:
     def file(self, name: str) -> Path:
         return self.folder / f"{name}.toml"
 
-    def town(self, title: str, text: str = STUDY) -> Town:
+    def town(self, title: str, text: str = STUDY, protocol: str = "secagg+") -> Town:
         folder = self.folder / title
         folder.mkdir()
-        town = Town(folder, text=text)
+        town = Town(folder, protocol, text)
         town.stop()
         for name in NAMES:
             self.write(name, town)
@@ -109,7 +109,7 @@ def test_a_study_ends_with_the_local_engines_model_signed_by_all_and_charged_to_
     sites: Sites, tmp_path: Path
 ) -> None:
     """The bundle injects secrets. That it can is why sites pin what runs (docs/flower.md)."""
-    town = sites.town("first")
+    town = sites.town("first", protocol="pairwise")
     (tmp_path / "injected.py").write_text(INJECTED)
     text = (APP / "pyproject.toml").read_text().replace("unspoken.flower.apps:", "injected:")
     (tmp_path / "pyproject.toml").write_text(text)

@@ -28,12 +28,24 @@ from unspoken.methods.registry import METHODS
 from unspoken.summation.base import Aborted
 
 
+BATCHES = ("sampling", "without-replacement")
+
+
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cases.public_records(tmp_path_factory.mktemp("public"))
 
 
-@pytest.mark.parametrize("case", cases.variants(), ids=str)
+@pytest.mark.parametrize(
+    "case",
+    [
+        # Batches of a fixed size are drawn, and clipped, as those of a classification.
+        pytest.param(
+            case, marks=pytest.mark.long if case.task == "regression" and BATCHES in case.options else (), id=str(case)
+        )
+        for case in cases.variants()
+    ],
+)
 def test_neighbours_stay_within_the_planned_sensitivity_and_reach_half_of_it(
     case: Case, public: Path, runs: Callable[[int, int], int], seeds: Callable[[int, int], range]
 ) -> None:
