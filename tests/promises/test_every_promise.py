@@ -27,7 +27,6 @@ from unspoken.engines.conditions import Conditions
 from unspoken.methods.registry import METHODS
 from unspoken.summation.base import Aborted
 
-
 BATCHES = ("sampling", "without-replacement")
 
 
