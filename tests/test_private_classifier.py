@@ -72,6 +72,13 @@ def test_classes_that_are_taken_from_the_labels_are_warned_of() -> None:
     assert model.classes_.tolist() == [0, 1, 2]
 
 
+def test_a_delta_above_one_over_the_records_is_warned_of() -> None:
+    features, labels, groups = blobs()
+    with pytest.warns(PrivacyWarning, match=r"^Delta = 0\.05 is above 1/600 .* choose it well below\.$") as caught:
+        classifier(delta=0.05).fit(features, labels, groups)
+    assert caught[0].filename == __file__
+
+
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_scores_and_probabilities_agree_with_predictions(learner: str, classes: int) -> None:

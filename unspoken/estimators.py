@@ -29,6 +29,7 @@ from unspoken.data.parties import dealt_parties, named_groups, number_parties
 from unspoken.data.public import as_named, with_public
 from unspoken.data.scaling import Scaling
 from unspoken.errors import PrivacyWarning
+from unspoken.methods.planning.making import caution_on_delta
 from unspoken.methods.registry import METHODS, checked_plan, method_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.certificate import certificate
@@ -63,6 +64,8 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         # Said before anything is charged: who turns warnings into errors has spent nothing.
         method = method_for(self._study)
         holders, plan = Holders.of(parties, groups), checked_plan(method)
+        if caution := caution_on_delta(plan):
+            warnings.warn(f"{caution[0].upper()}{caution[1:]}.", PrivacyWarning, stacklevel=3)
         warn([*self._scaling.remarks(features, names, holders), *before_a_run(plan, records, holders)], stacklevel=3)
         self._keep(simulate_records(self._study, records, parties, method=method, ledger=self.ledger))
         warn(on_predictions(self._study, self._release, records, getattr(self, "classes_", None)), stacklevel=3)

@@ -1,15 +1,28 @@
 """Training in rounds from the command line: plans, networks, checkpoints, and what cannot be trained."""
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
 
-from commands import METHOD, PLAN_FIELDS, SIMULATION_FIELDS, STUDY, answer, changed, complaint, shown, strict
+from commands import (
+    METHOD,
+    PLAN_FIELDS,
+    SIMULATION_FIELDS,
+    STUDY,
+    answer,
+    changed,
+    complaint,
+    in_process,
+    shown,
+    strict,
+)
 
 TRAINING = """\
 [study]
@@ -51,6 +64,23 @@ def shapes(tmp_path: Path) -> Path:
         labels = rng.integers(3, size=200).astype(np.uint8)
         np.savez(tmp_path / f"{name}.npz", X=np.eye(6)[labels] + 0.1 * rng.normal(size=(200, 6)), y=labels)
     return tmp_path
+
+
+def test_a_plan_reads_the_validation_records_or_says_that_they_are_not_here(shapes: Path) -> None:
+    def planned(file: str) -> subprocess.CompletedProcess[str]:
+        text = TRAINING + f'validation = "{file}"\n'
+        (shapes / "study.toml").write_text(text, encoding="utf-8")
+        return in_process(shapes, "plan", "study.toml", "--json")
+
+    there, absent = planned("test.npz"), planned("absent.npz")
+    np.savez(shapes / "wrong.npz", X=np.zeros((3, 5)), y=np.zeros(3, dtype=int))
+    wrong = planned("wrong.npz")
+    assert (there.returncode, there.stderr, absent.returncode) == (0, "", 0)
+    agreed = {"study_sha256": mock.ANY}
+    assert json.loads(absent.stdout) == json.loads(there.stdout) | agreed
+    assert 'note: validation = "absent.npz" is not on this machine; the coordinator must have it' in absent.stderr
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "wrong.npz" in wrong.stderr
 
 
 def test_a_plan_of_training_in_rounds_says_how_records_are_sampled(shapes: Path) -> None:

@@ -98,6 +98,11 @@ class DroppedAlways(nn.Linear):
         return super().forward(nn.functional.dropout(rows, 0.5))
 
 
+class DroppedInTraining(nn.Linear):
+    def forward(self, rows: Tensor) -> Tensor:
+        return super().forward(nn.functional.dropout(rows, 0.5, self.training))
+
+
 class Branching(nn.Linear):
     def forward(self, rows: Tensor) -> Tensor:
         scores = super().forward(rows)
@@ -212,6 +217,7 @@ def test_a_module_that_cannot_be_trained_is_refused(kind: type[nn.Module], probl
         (Branching, "computed one record at a time"),
         (LongMemory, r"has dropout \(LSTM\), which does nothing here"),
         (Dropped, r"has dropout \(Dropout\), which does nothing here"),
+        (DroppedInTraining, r"draws random numbers in training mode .*, which does nothing here"),
         (DroppedAlways, "draws random numbers when it is used"),
         (Normed, "has BatchNorm1d, whose running statistics stay as they were made"),
         (Channels, "scores a record otherwise beside others"),

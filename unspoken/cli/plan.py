@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from unspoken.cli.answers import print_json
-from unspoken.cli.program import AsJson, StudyFile, explained
+from unspoken.cli.program import AsJson, StudyFile, explained, remark
 
 
 @explained
@@ -25,6 +25,10 @@ def plan(
     from unspoken.methods.registry import plan_for
 
     planned = plan_for(study)
+    if validation := study.method.own_keys.get("validation"):
+        from unspoken.methods.training.validation import remarks
+
+        remark(remarks(study, validation))
     table = planned.weakening() if weakening and planned.guarantee.is_promise and not planned.is_pooled else []
     if as_json:
         from unspoken.methods.planning.scales import scales

@@ -3,6 +3,7 @@ expect."""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -33,6 +34,11 @@ def notes(name: str, module: Stateless, shaped: Shaped, features: int, slow: boo
         found.append(
             f'model "{name}" scores a record otherwise beside others, but learns from each record alone; {_REMEDY}'
         )
+    if not (_dropping(module.module) or _is_random(module, rows)) and _is_random_in_training(module.module, rows):
+        found.append(
+            f'model "{name}" draws random numbers in training mode (dropout as a function?), which does nothing here: '
+            "modules are in evaluation mode, and noise is there anyway"
+        )
     if changed := _changed_buffers(module, rows):
         found.append(
             f'model "{name}" changes its buffer {changed!r} when it is used; every pass starts from the first buffers, '
@@ -59,9 +65,7 @@ def remedy(module: nn.Module) -> str:
 def _inert(name: str, module: nn.Module) -> list[str]:
     """Layers that do nothing, as modules are in evaluation mode."""
     found, parts = [], list(module.modules())
-    dropped: list[nn.Module] = [part for part in parts if isinstance(part, _DROPOUTS) and part.p > 0]
-    dropped += [part for part in parts if isinstance(part, nn.RNNBase | nn.MultiheadAttention) and part.dropout > 0]
-    if dropped:
+    if dropped := _dropping(module):
         found.append(
             f'model "{name}" has dropout ({type(dropped[0]).__name__}), which does nothing here: modules are in '
             "evaluation mode, and noise is there anyway"
@@ -73,6 +77,27 @@ def _inert(name: str, module: nn.Module) -> list[str]:
             f"them would cost privacy, and without them it normalises nothing; {_REMEDY}"
         )
     return found
+
+
+def _dropping(module: nn.Module) -> list[nn.Module]:
+    """The layers with dropout."""
+    parts = list(module.modules())
+    dropped: list[nn.Module] = [part for part in parts if isinstance(part, _DROPOUTS) and part.p > 0]
+    return [
+        *dropped,
+        *(part for part in parts if isinstance(part, nn.RNNBase | nn.MultiheadAttention) and part.dropout > 0),
+    ]
+
+
+def _is_random_in_training(module: nn.Module, rows: Tensor) -> bool:
+    """Whether a copy of the module uses random numbers where the module itself, in evaluation mode, does not."""
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices=[]):
+            before = torch.random.get_rng_state()
+            copy.deepcopy(module).train()(rows)
+            return not torch.equal(before, torch.random.get_rng_state())
+    except Exception:
+        return False
 
 
 def _is_random(module: Stateless, rows: Tensor) -> bool:

@@ -13,11 +13,24 @@ from unspoken.data.files import Records, read_records
 from unspoken.learners.public_directions import PublicDirections
 from unspoken.methods.releases import TorchWeights
 from unspoken.methods.training.options import TrainingOptions
-from unspoken.study import Study, file_beside
+from unspoken.study import Study, StudyError, file_beside
 from unspoken.types import Floats
 
 if TYPE_CHECKING:
     from unspoken.learners.torch_models import TorchModel
+
+
+def remarks(study: Study, name: str) -> list[str]:
+    """Read the study's validation records as a run would, or remark that this machine does not have them.
+
+    This is no note of the plan: parties plan without the file, and all must make the same plan.
+    """
+    try:
+        path = file_beside(study, name, "method.validation")
+    except StudyError:
+        return [f'validation = "{name}" is not on this machine; the coordinator must have it when the study runs']
+    read_records(path, study)
+    return []
 
 
 class Validation:
