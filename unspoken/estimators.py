@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import math
-import warnings
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any
@@ -64,8 +63,7 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         # Said before anything is charged: who turns warnings into errors has spent nothing.
         method = method_for(self._study)
         holders, plan = Holders.of(parties, groups), checked_plan(method)
-        if caution := caution_on_delta(plan):
-            warnings.warn(f"{caution[0].upper()}{caution[1:]}.", PrivacyWarning, stacklevel=3)
+        warn(caution_on_delta(plan), 3, PrivacyWarning)
         warn([*self._scaling.remarks(features, names, holders), *before_a_run(plan, records, holders)], stacklevel=3)
         self._keep(simulate_records(self._study, records, parties, method=method, ledger=self.ledger))
         warn(on_predictions(self._study, self._release, records, getattr(self, "classes_", None)), stacklevel=3)
@@ -176,8 +174,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     classes : all possible labels. By default they are taken from y, with a `PrivacyWarning`: the guarantee does not
         cover which labels occur.
     weights, radius, solver : for helmet, as in a study's [method].
-    options : further keys of the method, as in a study's [method]; for example {"function": "network", "hidden": 32}
-        for cape.
+    options : further keys of the method, as in a study's [method] (docs/methods.md); for example
+        {"function": "network", "hidden": 32} for cape.
     protocol : the summation: "compute-nodes", "secagg+", "secagg", "pairwise", or "ideal", which adds in the clear.
     parties : the number of parties to split the rows over when `fit` gets no groups.
     seed : the public seed of that split; the noise has none.
@@ -295,12 +293,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
         if self.classes is None:
             if len(present) < 2:
                 raise ValueError(f"Expected at least two classes in y, got only one class: {present.tolist()[0]!r}.")
-            warnings.warn(
-                "The classes were taken from y: the guarantee does not cover which labels occur. Pass classes=[…] with "
-                "all possible labels.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
+            source = "the classes were taken from y: the guarantee does not cover which labels occur"
+            warn([f"{source}. Pass classes=[…] with all possible labels"], 3, PrivacyWarning)
             return present, labels
         classes = sorted_classes(self.classes)
         return classes, places_among(classes, present, labels)
@@ -381,12 +375,8 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
 
     def _label_bounds(self, labels: Floats) -> tuple[float, float]:
         if self.label_bounds is None:
-            warnings.warn(
-                "The label's bounds were taken from y: the guarantee does not cover what they reveal. Pass "
-                "label_bounds=(smallest, largest) from public knowledge.",
-                PrivacyWarning,
-                stacklevel=3,
-            )
+            source = "the label's bounds were taken from y: the guarantee does not cover what they reveal"
+            warn([f"{source}. Pass label_bounds=(smallest, largest) from public knowledge"], 3, PrivacyWarning)
             low, high = float(labels.min()), float(labels.max())
             return (low, high) if low < high else (low - 1.0, low + 1.0)
         if np.shape(self.label_bounds) != (2,) or not all(isinstance(bound, Real) for bound in self.label_bounds):

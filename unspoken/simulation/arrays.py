@@ -136,10 +136,10 @@ def records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
     return check_arrays(features, labels, study, f"the {which} arrays")
 
 
-def warn(texts: Iterable[str], stacklevel: int) -> None:
+def warn(texts: Iterable[str], stacklevel: int, kind: type[UserWarning] = DataWarning) -> None:
     """Python warnings of these remarks, each once."""
     for text in texts:
-        warnings.warn(f"{text[:1].upper()}{text[1:]}.", DataWarning, stacklevel=stacklevel + 1)
+        warnings.warn(f"{text[:1].upper()}{text[1:]}.", kind, stacklevel=stacklevel + 1)
 
 
 def sizes_of(parties: Integers, unit: str | dict[str, int]) -> dict[str, int]:

@@ -332,24 +332,23 @@ def _largest_total(trust: Trust, planned: PlannedSum, most: float | None) -> flo
     return largest * encoding.scale + roundings + _TAIL * math.sqrt(planned.noise.largest)
 
 
-def caution_on_delta(plan: Plan) -> str | None:
-    """A note if delta is so large that the promise would allow to reveal somebody."""
+def caution_on_delta(plan: Plan) -> list[str]:
+    """A note, if delta is so large that the promise would allow to reveal somebody."""
     study = plan.study
     unit, units, number = "record", "records", study.parties.count * study.parties.records
     if study.group is None:
         unit, units, number = "party", "parties", study.parties.count
     if plan.guarantee.delta <= 1.0 / number:
-        return None
-    return (
+        return []
+    return [
         f"delta = {plan.guarantee.delta:g} is above 1/{number:,} (one over the number of {units}): it would allow "
         f"revealing a {unit} outright now and then; choose it well below"
-    )
+    ]
 
 
 def cautions(plan: Plan) -> tuple[str, ...]:
     """Notes on a plan whose promise is weaker, or a run less realistic, than a reader may think."""
-    study, found = plan.study, caution_on_delta(plan)
-    cautions = [found] if found else []
+    study, cautions = plan.study, caution_on_delta(plan)
     epsilon = plan.guarantee.epsilon if study.privacy.epsilon is None else study.privacy.epsilon
     if epsilon > 10.0 and plan.guarantee.is_promise:
         cautions.append(f"epsilon = {epsilon:g} promises little; values up to about 3 are called strong")
