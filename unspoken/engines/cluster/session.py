@@ -266,8 +266,7 @@ def _own(workers: int | None) -> Iterator[None]:
     try:
         with nullcontext() if given else cleaned_up(parent) as cleaner, _environment(own), ends_cleanly(ray()):
             try:
-                with signals_later():
-                    _start(folder, workers)
+                _start(folder, workers)
                 if cleaner is not None:
                     cleaner.started()
                 yield
@@ -282,17 +281,18 @@ def _own(workers: int | None) -> Iterator[None]:
 def _start(folder: Path, workers: int | None) -> None:
     """Start a cluster, and try again if that fails: Ray waits 30 seconds, and a busy machine may take longer."""
     for left in reversed(range(_STARTS)):
-        try:
-            _started(folder, workers)
-            return
-        except Exception as error:  # Ray's own are of no kind in particular
-            ray().shutdown()
-            end_failed(folder)  # Ray leaves what it had started.
-            if not left:
-                raise UnspokenError(
-                    f"a Ray cluster could not be started on this machine ({_first_line(error)}); see that it is not "
-                    f"too busy and that {tempfile.gettempdir()} has room, or name a cluster with --address."
-                ) from None
+        with signals_later():  # and not once more after one of them
+            try:
+                _started(folder, workers)
+                return
+            except Exception as error:  # Ray's own are of no kind in particular
+                ray().shutdown()
+                end_failed(folder)  # Ray leaves what it had started.
+                if not left:
+                    raise UnspokenError(
+                        f"a Ray cluster could not be started on this machine ({_first_line(error)}); see that it is "
+                        f"not too busy and that {tempfile.gettempdir()} has room, or name a cluster with --address."
+                    ) from None
 
 
 def _started(folder: Path, workers: int | None) -> None:
