@@ -57,7 +57,7 @@ def shell(folder: Path, *lines: str) -> subprocess.CompletedProcess[str]:
 def test_tests_on_a_cluster_are_run_again_only_if_they_did_not_come_to_an_end(
     program: str, runs: int, status: int, tmp_path: Path
 ) -> None:
-    python = tmp_path / ".venv" / "bin" / "python"
+    python = tmp_path / ".venv-ray" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\necho ran\n{program}\n")
     python.chmod(0o755)
