@@ -1,18 +1,19 @@
-"""The page docs/voting.md and its picture: the voting tables with what they show, from the kept numbers."""
+"""The pages docs/voting.md, with its picture, and docs/multiparty.md, from the kept numbers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
+from pathlib import Path
 
-from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
+from benchmarks.common import Numbers, joined, make_plots, markdown, quick_note
+from benchmarks.voting import page_multiparty
 from benchmarks.voting.findings import (
     BEST,
     PAPER,
     derived,
+    falls_short,
     percent,
     rows_of_equal_accuracy,
-    rows_of_multiparty,
     rows_of_table,
     rows_of_votes,
 )
@@ -26,13 +27,20 @@ _SHIFT_PAPER = "AE-DPFL 83.8 (with domain adaptation 92.5, at ε = 2.8), DP-FedA
 
 
 def main() -> None:
-    make_page(__doc__, RESULTS, "voting.md", text, draw_all)
+    make_plots(__doc__, RESULTS, write_all)
+
+
+def write_all(measured: Numbers, images: Path) -> None:
+    """Both papers' pages, and the picture."""
+    draw_all(measured, images)
+    for name, page in (("voting.md", text), ("multiparty.md", page_multiparty.text)):
+        (images.parent / name).write_text(page(measured), encoding="utf-8")
 
 
 def text(measured: Numbers) -> str:
     """The whole page."""
     result = derived(measured)
-    last = [make(result) for make in (_sweep, _records, _multiparty, _short)]
+    last = [make(result) for make in (_sweep, _records, _short)]
     return joined([_opening(result), papers(), *_tables(result), *shifts(result), *last, _AGAIN])
 
 
@@ -43,9 +51,8 @@ def _opening(result: Numbers) -> str:
     best = BEST[0]
     return f"""# Votes on public records, measured again
 
-The tables of *Voting-based Approaches for Differentially Private Federated Learning* (Zhu et al. 2020) and of *Learning
-Privately from Multiparty Data* (Hamm, Cao & Belkin 2016), made by `unspoken`. Written by
-[`benchmarks/voting`](../benchmarks/voting): do not edit.{quick_note(result)}
+The tables of *Voting-based Approaches for Differentially Private Federated Learning* (Zhu et al. 2020), made by
+`unspoken`. Written by [`benchmarks/voting`](../benchmarks/voting): do not edit.{quick_note(result)}
 
 - Data: {names}, {result["parties"]} parties. Three tenths of the test images are public and come without labels, the
   others are tested with, as in the voting paper.
@@ -147,46 +154,10 @@ parties (the paper's theorem has √k where k is right). The paper, three partie
 {shown}"""
 
 
-def _multiparty(result: Numbers) -> str:
-    table = result["multiparty"]
-    head = ["parties, labels", *(f"ε = {epsilon:g}" if epsilon else "no noise" for epsilon in table["epsilons"])]
-    last = table["parties"]
-    measured = {row["labels"]: row["cells"][0] for row in table["rows"] if row["parties"] == f"{last:,}"}
-    rows = []
-    for labels, paper, units in (
-        ("average", "2√2/(Mλ)", 2.0 * math.sqrt(2.0) / last),
-        ("majority", "√2/λ", math.sqrt(2.0)),
-        ("weighted", "√2/(Mλ)", math.sqrt(2.0) / last),
-    ):
-        strength, found = measured[labels]["regularization"], measured[labels]["sensitivity"]
-        rows.append([labels, f"{strength:g}", paper, f"{units / strength:.4g}", f"{found:.4g}"])
-    return f"""## A trusted trainer (the multiparty paper)
-
-{table["data"]}, 20 components, parties of {table["each"]} records each, all alike, and then all records at parties with
-six classes each; {table["public"]:,} public records, softmax regression, Gaussian noise for whole parties, δ = 1e-5, λ
-the best of three on records kept aside. A single party's model has no noise, as nobody else sees it. Accuracy in %:
-
-{markdown(head, rows_of_multiparty(table))}
-
-The supplement has no accuracies; its sensitivities are these, and ours, for M = {last:,} and the λ of ε = 1:
-
-{markdown(["labels", "λ", "the paper", "that is", "unspoken"], rows)}
-
-A majority may be turned by one party on every record, so its noise does not shrink with the number of parties; that of
-shares of the votes does, and so does that of averages. No model is nearly as long as the paper's bound allows: with
-noise for the longest one, averages are ahead of votes here, under noise. Votes remain for parties whose models differ
-in kind."""
-
-
 def _short(result: Numbers) -> str:
-    lines = []
-    for entry in result["claims"]:
-        if not entry["holds"]:
-            lines.append(f"- {entry['claim']}: {entry['measured']:.1f}, where 0 or more was the goal.")
-    listed = "\n".join(lines) or "- Nowhere in these tables."
     return f"""## Where it falls short
 
-{listed}
+{falls_short(result, "fedavg")}
 - The space of few, good public features is `fedavg`'s best case: noise is added to 510 numbers. A network of pixels, as
   in the paper, has many times as many, and votes do not depend on it."""
 
@@ -197,7 +168,7 @@ _AGAIN = """## Again
 pip install -e '.[torch,benchmarks]'
 OMP_NUM_THREADS=1 python -m benchmarks.voting.runs --mnist FOLDER  # the numbers: about three quarters of an hour
 OMP_NUM_THREADS=1 python -m benchmarks.voting.runs --quick         # a small setting, in the terminal only
-python -m benchmarks.voting.page                                   # this page and its picture, in seconds
+python -m benchmarks.voting.page                                   # this page, its picture, and multiparty.md
 OMP_NUM_THREADS=1 python -m benchmarks.voting.speed                # speed
 ```
 

@@ -1,4 +1,4 @@
-"""Parts of docs/voting.md: where the papers' algorithms and theorems are, and the tables of other domains."""
+"""Parts of docs/voting.md: where the paper's algorithms and theorems are, and the tables of other domains."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.common import Numbers, markdown
 from benchmarks.voting.findings import percent
 
-_HEAD = ("in the paper", "here", "what is different, and why")
+HEAD = ("in the paper", "here", "what is different, and why")
 _VOTING = [
     (
         "Definition 2: a whole agent added or removed",
@@ -102,68 +102,17 @@ _VOTING = [
         "in this feature space `fedavg` is a stronger rival than the paper's",
     ),
 ]
-_MULTIPARTY = [
-    (
-        "Algorithm 1, Theorem 1: majority-voted ERM",
-        '`multiparty`, `labels = "majority"`',
-        "1/λ for logistic loss, where the paper has 2/λ; Gaussian noise as well as the paper's (`noise`)",
-    ),
-    (
-        "Algorithm 2, Theorem 3: weighted ERM",
-        '`labels = "weighted"`',
-        "1/(λM) for logistic loss, where the paper has 2/(λM). M is the number of parties that the study planned "
-        "with: whoever drops out, λ grows instead",
-    ),
-    (
-        "local classifiers of any kind",
-        "`model`, `model_options`",
-        "a voter that fails, or abstains, votes for the first class, since nobody may see it",
-    ),
-    (
-        "Theorem 4, Lemmas 5 and 6",
-        "a note of `unspoken plan`",
-        "for the noise in use: Gaussian noise has another tail than the paper's",
-    ),
-    (
-        "B.1: one party's minimiser, multiclass",
-        "`helmet` with `[parties] count = 1`",
-        "D/(Nλ) with D at most 2√2, where the paper has 2√2/(Nλ)",
-    ),
-    ("B.2, B.3: votes, multiclass", '`learner = "softmax"`', "√2/λ and √2/(λM), as in the paper"),
-    (
-        "B.4: parameter averaging",
-        '`labels = "average"`',
-        "2R/M for the longest minimiser R, at most the paper's 2√2/(Mλ); rounding is counted",
-    ),
-    (
-        "exact minimisers",
-        "`learners/certified.py`",
-        "a minimiser is certified by its gradient, and what that leaves open is in the sensitivity",
-    ),
-    (
-        "who adds the noise",
-        "`plan`, the guarantee",
-        "the trainer sees all votes, so all parties trust it; with noise of the parties' own use `voting`",
-    ),
-]
 
 
 def papers() -> str:
-    """Where everything of both papers is."""
-    return f"""## From the papers to the code
+    """Where everything of the paper is."""
+    return f"""## From the paper to the code
 
-*Voting-based approaches*:
+{markdown(HEAD, _VOTING)}
 
-{markdown(_HEAD, _VOTING)}
-
-*Learning privately from multiparty data* (the supplement):
-
-{markdown(_HEAD, _MULTIPARTY)}
-
-"Rounds" of a plan are how often parties are asked for something: 1 for a vote or for `multiparty`. `party_messages` is
-how often a party has something to send: once to talliers, nodes or a trainer, several times in `secagg+`, which
-exchanges keys and shares first. A vote with ε = 4.28 for replaced parties has ε = 2.78 for parties left out,
-under the same noise."""
+"Rounds" of a plan are how often parties are asked for something: 1 for a vote. `party_messages` is how often a party
+has something to send: once to talliers or nodes, several times in `secagg+`, which exchanges keys and shares first. A
+vote with ε = 4.28 for replaced parties has ε = 2.78 for parties left out, under the same noise."""
 
 
 def shifts(result: Numbers) -> list[str]:
