@@ -29,7 +29,7 @@ class Spent:
 async def left(cuts: int, patience: float = 20.0) -> list[Leaving]:
     """What a coordinator hears whose first connections are cut, each without a word, when it has asked for something.
 
-    What was asked may be lost with the connection, so it is asked again over the next one.
+    What was asked over the first one may be lost with it. So it is asked again; the next is cut when it has arrived.
     """
     heard: list[Leaving] = []
     came = 0
@@ -40,6 +40,8 @@ async def left(cuts: int, patience: float = 20.0) -> list[Leaving]:
         expects = await accepts(socket)
         if expects == (0, 0):
             await socket.send(REQUEST)
+            if came > 1:
+                await socket.recv()
         if came <= cuts:
             socket.transport.abort()
             return
