@@ -21,8 +21,6 @@ from typing import Any, Self
 import numpy as np
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
-RECOVERED = "recovered"
-"""The key, in a file of numbers, under which it says which of its parts were read off a page."""
 Numbers = dict[str, Any]
 _PAGES = Path("/proc/self/statm")
 
@@ -30,7 +28,9 @@ _PAGES = Path("/proc/self/statm")
 def options(documentation: str | None) -> argparse.ArgumentParser:
     """A parser with the options that every benchmark has; the module's docstring is its help."""
     parser = _parser(documentation)
-    parser.add_argument("--quick", action="store_true", help="a much smaller setting, in a few seconds")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="a much smaller setting, in a minute or less")
+    size.add_argument("--full", action="store_true", help="the published setting, as without --quick")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     return parser
 
@@ -224,7 +224,6 @@ def measure_parts(arguments: argparse.Namespace, heading: Numbers, parts: dict[s
     found = ((name, parts[name]()) for name in names) if arguments.jobs == 1 else _beside(names, arguments.jobs)
     for name, value in found:
         result[name] = value
-        result.get(RECOVERED, {}).pop(name, None)
         if file is not None:
             file.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return result
@@ -320,11 +319,6 @@ def pyplot() -> Any:
     from matplotlib import pyplot as plt
 
     return plt
-
-
-def stays(path: Path) -> None:
-    """Say that a picture is not drawn again, as numbers read off a page lack what it shows."""
-    say(f"{path.name} stays as it is: how far its runs scatter was not kept")
 
 
 def save(figure: Any, path: Path) -> None:

@@ -12,10 +12,9 @@ from benchmarks.cape.findings import derived
 from benchmarks.cape.plots import draw_all
 from benchmarks.cape.runs import RESULTS
 from benchmarks.cape.sweeps import PAPER, SEPARATION_ACCURACY, STEPS
-from benchmarks.common import RECOVERED, Numbers, joined, make_page, markdown, quick_note
+from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "records": "N"}
-_PARTS = {"network": "the network", "synthetic": "Figures 3 and 7", "few": "few features"}
 _METRICS = {"loss": "loss", "error": "err_w", "test": "test accuracy", "train": "training accuracy"}
 
 
@@ -282,18 +281,9 @@ Every point of the figures at which another private method has the better mean; 
 standard errors. There are {points} comparisons in all; in all that is not listed, capeFM or CAPE has the better mean.
 capeFM cannot beat `central`, left out here, which trusts one curator with all records and needs less noise; and it does
 not beat the method `moments`, which adds up the same moments in a secure sum: CAPE's noise comes within 0.1 % of a
-secure sum's, but not below. With all but one site colluding it is `conv`.{_note_on_recovered(result)}
+secure sum's, but not below. With all but one site colluding it is `conv`.
 
 {markdown(["data", "better or equal", "measured by", "at"], rows)}"""
-
-
-def _note_on_recovered(result: dict[str, Any]) -> str:
-    """Which numbers are not as exact as the others, and what follows for the table."""
-    notes: dict[str, list[str]] = {}
-    for part, why in result.get(RECOVERED, {}).items():
-        notes.setdefault(why, []).append(_PARTS[part])
-    sentences = [f"The numbers of {' and of '.join(parts)} were {why}." for why, parts in notes.items()]
-    return "".join(f"\n\n{textwrap.fill(sentence, 120)}" for sentence in sentences)
 
 
 def _comparisons(sweep: dict[str, Any]) -> int:

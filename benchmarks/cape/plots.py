@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.cape.plots_beyond import draw_iterations, draw_unequal, draw_vanished
 from benchmarks.cape.sweeps import PAPER, PAPER_NETWORK, SEPARATION_ACCURACY
-from benchmarks.common import RECOVERED, Numbers, legend_below, pyplot, save, stays
+from benchmarks.common import Numbers, legend_below, pyplot, save
 
 STYLES: dict[str, dict[str, Any]] = {
     "capeFM": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
@@ -45,13 +45,10 @@ def draw_all(measured: Numbers, folder: Path) -> None:
         ("deltas", "delta", draw_deltas, "δ of CAPE: what Theorem 1 promises and what is true (CAPE, Figures 5 and 6)"),
     )
     for part, name, draw, title in pictures:
-        path = folder / f"cape_{name}.png"
-        if part in measured.get(RECOVERED, {}):
-            stays(path)
-        elif part in measured:
+        if part in measured:
             figure = draw(measured[part])
             figure.suptitle(title)
-            save(figure, path)
+            save(figure, folder / f"cape_{name}.png")
 
 
 def draw_sweeps(sweeps: list[dict[str, Any]], metric: str) -> Any:

@@ -16,7 +16,7 @@ PROJECTED_EPSILON = 1.7
 """The paper's, in its Figure 4."""
 
 
-def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int, reduced: bool = False) -> dict[str, Any]:
+def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int) -> dict[str, Any]:
     """Accuracy with batches without replacement beside Poisson sampling; and the noise with lists of tokens."""
     choices = tuple({"learning_rate": rate} for rate in images.learning_rates)
     curves, noise = {}, {}
@@ -28,10 +28,6 @@ def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int, reduced
     ):
         say(f"{images.name}, {len(images.labels):,} records: {label}")
         curve = Curve(label, method, tuple({**choice, "sampling": sampling} for choice in choices))
-        if reduced:
-            # Learning rates are chosen at one ε for all.
-            chosen = measured(images, curve, PARTIES, epsilons[len(epsilons) // 2], 1)["options"]
-            curve = replace(curve, choices=(chosen,))
         curves[label] = [measured(images, curve, PARTIES, epsilon, runs) for epsilon in epsilons]
     for sampling in ("poisson", "within-parties", "without-replacement"):
         plans = [plan_of(study_of(images, "cross-silo", PARTIES, each, {"sampling": sampling})) for each in epsilons]
@@ -52,28 +48,23 @@ def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int, reduced
     }
 
 
-def larger_networks(images: Images, quick: bool, reduced: bool, runs: int) -> dict[str, Any]:
+def larger_networks(images: Images, quick: bool, runs: int) -> dict[str, Any]:
     """Accuracy and processor time of a round against the length of projected gradients, for networks of one layer."""
-    if reduced:
-        images, runs = replace(images, rounds=min(images.rounds, 20)), min(runs, 3)
-    lengths = (100, None) if quick else (1_000, 10_000, None) if reduced else (100, 1_000, 10_000, 100_000, None)
+    lengths = (100, None) if quick else (100, 1_000, 10_000, 100_000, None)
     found: list[dict[str, Any]] = []
     for wanted in (2_000,) if quick else (100_000, 1_000_000):
         hidden = max(2, wanted // (images.features.shape[1] + 11))
         weights = (images.features.shape[1] + 1) * hidden + (hidden + 1) * 10
-        # Of the larger network, as chosen for the smaller one.
-        known = [point["options"]["learning_rate"] for point in found[0]["points"]] if found and reduced else []
         points = []
-        for place, length in enumerate(size for size in lengths if size is None or size < weights):
+        for length in (size for size in lengths if size is None or size < weights):
             say(f"a network of {weights:,} weights, projected to {length or weights:,} numbers")
-            rates = known[place : place + 1] or images.learning_rates
             # E‖PPᵀu‖² is about (d/k)‖u‖², so steps are shorter.
-            shorter = (found[0]["weights"] if known else length) / weights if length else 1.0
+            shorter = length / weights if length else 1.0
             common = {"model": "mlp", "hidden": [hidden]} | ({"projection": length} if length else {})
-            choices = tuple({"learning_rate": rate * shorter**0.25, **common} for rate in rates)
+            choices = tuple({"learning_rate": rate * shorter**0.25, **common} for rate in images.learning_rates)
             point = measured(images, Curve("", "cross-silo", choices), PARTIES, PROJECTED_EPSILON, runs)
             setting = Setting(PARTIES, 20 if quick else 500, (max(2, wanted // 795),), 0.2, 2, length)
-            seconds = {each: setting.seconds(each, 1 if reduced or quick else 3) for each in ("ideal", "compute-nodes")}
+            seconds = {each: setting.seconds(each, 1 if quick else 3) for each in ("ideal", "compute-nodes")}
             points.append({"size": length or weights, **point, "seconds": seconds})
         found.append({"weights": weights, "hidden": hidden, "points": points})
     return {
@@ -86,10 +77,10 @@ def larger_networks(images: Images, quick: bool, reduced: bool, runs: int) -> di
     }
 
 
-def pair_sweep(quick: bool, reduced: bool) -> dict[str, Any]:
+def pair_sweep(quick: bool) -> dict[str, Any]:
     """Processor seconds of a whole round by pairwise masks, over those with the ideal sum."""
-    counts = (3, 6) if quick else (4, 8, 16, 32) if reduced else (4, 8, 16, 32, 64, 100)
-    hidden = (32,) if quick else (126,) if reduced else (680, 680)
+    counts = (3, 6) if quick else (4, 8, 16, 32, 64, 100)
+    hidden = (32,) if quick else (680, 680)
     protocols = ("pairwise", "secagg", "secagg+")
     folds: dict[str, list[float]] = {name: [] for name in protocols}
     setting = Setting(counts[0], 20 if quick else 600, hidden, 0.01, 2)

@@ -50,28 +50,12 @@ edit.{quick_note(result)}
 - A record may be replaced by any other; ε is that of all rounds together, δ = 1e-5. Of 10 parties 3 collude with the
   coordinator, and the noise is enough without theirs. ε is computed numerically, by `unspoken.privacy.subsampled`.
 - Points are means of {result["runs"]} runs with fresh noise and batches, unless a section says otherwise; bars go from
-  the least to the best of them.{_kept(result)}{_reduced(result)}
+  the least to the best of them.
 - Learning rates (of `fedavg`: the clipping norm) are the best of three on a tenth of the training records kept aside,
   for every method and point. As in the paper, that choice is not covered by ε.
 - Accuracy is measured with the ideal sum. One run of {secure["records"]:,} records through SecAgg: planned noise
   {secagg["noise"] / ideal["noise"]:.4f} times the ideal sum's, accuracy {100 * secagg["accuracy"]:.1f} % against
   {100 * ideal["accuracy"]:.1f} %."""
-
-
-def _kept(result: dict[str, Any]) -> str:
-    """What is of an earlier measurement."""
-    known = "parties" not in result.get("recovered", ())
-    return "" if known else " Of `fedavg` only the rounded means of 3 runs are kept."
-
-
-def _reduced(result: dict[str, Any]) -> str:
-    """What was measured in a reduced setting."""
-    if not (parts := result.get("reduced")):
-        return ""
-    return (
-        f"\n- Measured with `--reduced` on a busy machine, with fewer points and runs: {', '.join(parts)}. Their times "
-        "are processor times, and rough."
-    )
 
 
 def _figure_2(result: dict[str, Any]) -> str:

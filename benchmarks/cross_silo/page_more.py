@@ -7,12 +7,6 @@ from typing import Any
 from benchmarks.common import markdown
 from benchmarks.cross_silo.findings import accuracy_rows
 
-_ONE_RATE = "learning rates are chosen at one ε for all, so the steps at the\nsmallest ε are too long"
-_OTHER_RATES = (
-    "learning rates of the larger network are those chosen for the smaller one,\nshortened with the projection, and "
-    "runs are few: single ones differ by ten points"
-)
-
 
 def samplings(result: dict[str, Any]) -> str:
     """Figure 2 with batches of fixed size."""
@@ -28,7 +22,7 @@ def samplings(result: dict[str, Any]) -> str:
 {_runs(found)}; accuracy in %, then the noise that the adversary faces in a round, in clipping norms. Batches of fixed
 size need more noise for the same ε, because a replaced record counts twice in them. Lists of tokens need the most,
 because three colluding parties know their own part of the batch; the lists also add {by_tokens:,.0f} MB to the
-{without:,.1f} MB that a party sends.{_where_reduced(result, "samplings", _ONE_RATE)}
+{without:,.1f} MB that a party sends.
 
 {markdown(head, [*rows, *noise])}"""
 
@@ -48,14 +42,14 @@ def larger(result: dict[str, Any]) -> str:
             ),
         ]
         tables.append(f"{network['weights']:,} weights:\n\n{markdown(head, rows)}")
-    shown, remark = "\n\n".join(tables), _where_reduced(result, "larger", _OTHER_RATES)
+    shown = "\n\n".join(tables)
     return f"""## Projections of larger networks, with their time (Figure 4)
 
 ![Accuracy and time of a round against the length of projected gradients.](images/cross_silo_larger.png)
 
 Networks of one hidden layer, {found["data"]}, {found["records"]:,} records, {found["rounds"]} rounds,
 ε = {found["epsilon"]:g}, mean of {_runs(found)}; the last column has no projection. Time is everyone's
-processor seconds in a round of 10 parties with two compute nodes, on networks of the same size.{remark}
+processor seconds in a round of 10 parties with two compute nodes, on networks of the same size.
 
 {shown}"""
 
@@ -80,7 +74,3 @@ shrinking share of them as their number grows.
 
 def _runs(found: dict[str, Any]) -> str:
     return "1 run" if found["runs"] == 1 else f"{found['runs']} runs"
-
-
-def _where_reduced(result: dict[str, Any], part: str, remark: str) -> str:
-    return f" (With `--reduced`,\n{remark}.)" if part in result.get("reduced", ()) else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.common import RECOVERED, Numbers, legend_below, pyplot, save, stays
+from benchmarks.common import Numbers, legend_below, pyplot, save
 
 STYLES: dict[str, dict[str, Any]] = {
     "cross-silo, secure sums": {"color": "#0072b2", "marker": "o", "lw": 2.2, "zorder": 5},
@@ -27,14 +27,8 @@ def draw_all(result: Numbers, folder: Path) -> None:
     draw_samplings(result, folder / "cross_silo_samplings.png")
     draw_larger(result, folder / "cross_silo_larger.png")
     draw_pairs(result["pairs"], folder / "cross_silo_pairs.png")
-    for draw, part, name in (
-        (draw_accuracy, "accuracy", "cross_silo_accuracy.png"),
-        (draw_projections, "projections", "cross_silo_projection.png"),
-    ):
-        if part in result.get(RECOVERED, {}):
-            stays(folder / name)
-        else:
-            draw(result, folder / name)
+    draw_accuracy(result, folder / "cross_silo_accuracy.png")
+    draw_projections(result, folder / "cross_silo_projection.png")
 
 
 def draw_rates(rates: dict[str, Any], path: Path) -> None:

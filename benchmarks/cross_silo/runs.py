@@ -42,7 +42,6 @@ PAPER_RATE, PAPER_ROUNDS = 0.008, 1_250
 
 def main() -> None:
     parser = run_options(__doc__, RESULTS, (5, 2))
-    parser.add_argument("--reduced", action="store_true", help="fewer points of the parts that take long")
     add_cifar(parser)
     add_fashion(parser)
     arguments = parser.parse_args()
@@ -51,13 +50,11 @@ def main() -> None:
     heading: dict[str, Any] = {"quick": arguments.quick}
     if not arguments.only:
         heading |= {"data": images.name, "runs": runs}
-    if arguments.reduced:
-        heading["reduced"] = list(arguments.only or ("samplings", "larger", "pairs"))
-    result = measure_parts(arguments, heading, parts(images, arguments.quick, runs, arguments.reduced))
+    result = measure_parts(arguments, heading, parts(images, arguments.quick, runs))
     conclude(arguments, derived(result), show)
 
 
-def parts(images: Images, quick: bool, runs: int, reduced: bool = False) -> dict[str, Callable[[], Any]]:
+def parts(images: Images, quick: bool, runs: int) -> dict[str, Callable[[], Any]]:
     """Everything that takes time."""
     epsilons = (0.5, 4.0) if quick else EPSILONS
     sets = [images] if quick or len(images.labels) < 10_000 else [images, images.part(10)]
@@ -73,9 +70,9 @@ def parts(images: Images, quick: bool, runs: int, reduced: bool = False) -> dict
             *([] if quick else [weakened(images, 100, 33)]),
         ],
         "sampling": lambda: sampling_costs(quick),
-        "samplings": lambda: sampling_sweep(sets[-1], (0.5, 4.0) if quick else EPSILONS[1:5], runs, reduced),
-        "larger": lambda: larger_networks(sets[-1], quick, reduced, runs),
-        "pairs": lambda: pair_sweep(quick, reduced),
+        "samplings": lambda: sampling_sweep(sets[-1], (0.5, 4.0) if quick else EPSILONS[1:5], runs),
+        "larger": lambda: larger_networks(sets[-1], quick, runs),
+        "pairs": lambda: pair_sweep(quick),
     }
 
 

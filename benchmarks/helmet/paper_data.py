@@ -73,10 +73,6 @@ FULL = {
         (1, 10, 100, 1_000), 10_000, 10_000, PAPER, 0.5885, 5, 400, federated_runs=1, federated_rounds=100
     ),
 }
-REDUCED = {
-    "cifar-10": Size((1, 10, 100), 1_000, 2_000, (1.0, 3.0, 10.0), 5.0, 2, 40),
-    "fashion-mnist": Size((1, 10, 100), 1_000, 800, (1.0, 3.0, 10.0), 5.0, 2, 40),
-}
 COMPONENTS = 256
 """Of scattering features: with all 3,969 of them, DP-FL alone would take hours"""
 QUICK = {"digits": Size((1, 20), 250, 250, (1.0, 8.0), 4.0, 2, 10)}
@@ -85,7 +81,6 @@ QUICK = {"digits": Size((1, 20), 250, 250, (1.0, 8.0), 4.0, 2, 10)}
 def add_paper_options(parser: argparse.ArgumentParser) -> None:
     images.add_cifar(parser)
     parser.add_argument("--scattering", type=Path, metavar="FILE", help="NPZ that benchmarks.public.scattering writes")
-    parser.add_argument("--full", action="store_true", help="the paper's sizes, in about an hour on two idle cores")
 
 
 def data_sets(arguments: argparse.Namespace) -> Iterator[Images]:
@@ -93,11 +88,10 @@ def data_sets(arguments: argparse.Namespace) -> Iterator[Images]:
     if arguments.quick:
         yield _made("digits", QUICK["digits"], _digits())
         return
-    sizes = FULL if arguments.full else REDUCED
     if arguments.cifar is not None:
-        yield _made("cifar-10", sizes["cifar-10"], images.cifar_features(arguments.cifar))
+        yield _made("cifar-10", FULL["cifar-10"], images.cifar_features(arguments.cifar))
     if arguments.scattering is not None:
-        yield in_components(_made("fashion-mnist", sizes["fashion-mnist"], _scattering(arguments.scattering)))
+        yield in_components(_made("fashion-mnist", FULL["fashion-mnist"], _scattering(arguments.scattering)))
 
 
 def _digits() -> Labelled:

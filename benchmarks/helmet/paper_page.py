@@ -37,15 +37,15 @@ def sections(numbers: Numbers) -> Iterator[str]:
 
 def _data_set(numbers: Numbers, name: str) -> Iterator[str]:
     size = numbers[f"{name}-size"]
-    kind, smaller = size["kind"], "with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
-    reduced = "" if kind == "full" else f" **This is a {kind} run**, {smaller}"
+    smaller = "with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
+    quick = f" **This is a quick run**, {smaller}" if size["quick"] else ""
     few, least = (size.get(f"federated_{what}", size[what]) for what in ("runs", "rounds"))
     fewer = "" if few == size["runs"] else f" ({few} of federated learning)"
     shorter = "" if least == size["rounds"] else f" ({least} of federated learning)"
     yield (
         f"### {_NAMES[name]}\n\n"
         f"{size['records']:,} records of parties, {size['public']:,} public ones, {size['test']:,} to test with; "
-        f"{size['runs']} runs a point{fewer}; {size['rounds']} rounds of DP-SGD{shorter}.{reduced}"
+        f"{size['runs']} runs a point{fewer}; {size['rounds']} rounds of DP-SGD{shorter}.{quick}"
     )
     makers = {
         "figure3": _figure_3,

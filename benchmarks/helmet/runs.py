@@ -6,7 +6,7 @@ collude, δ = 1e-5 where nothing else is said. Λ and radius are chosen by `unsp
 that no party has and no test uses; federated learning and DP-SGD have settings that were fixed beforehand. Each number
 is the mean of some runs of the whole engine with fresh noise.
 
-Without options the sizes are reduced (`REDUCED` in `paper_data.py`); --full has the paper's; --quick has digits only.
+The sizes are the paper's (`FULL` in `paper_data.py`); --quick has digits only.
 `--only PART …` measures some parts again, and leaves the others as they are.
 Writes the numbers (with --quick only if --results is given); `python -m benchmarks.helmet.page` makes page and plots.
 """
@@ -60,12 +60,11 @@ def main() -> None:
 
 
 def _size(data: Images, arguments: argparse.Namespace) -> dict[str, Any]:
-    kind = "full" if arguments.full else "quick" if arguments.quick else "reduced"
     counts = {"records": len(data.train), "public": len(data.public), "test": len(data.test)}
     size, few = data.size, data.size.federated_runs or data.size.runs
     times = {"runs": size.runs, "federated_runs": few, "rounds": size.rounds}
     times["federated_rounds"] = size.federated_rounds or size.rounds
-    return {"kind": kind, **counts, **times, "parties": size.parties}
+    return {"quick": arguments.quick, **counts, **times, "parties": size.parties}
 
 
 # --- What a cell is --------------------------------------------------------------------------------------------------
