@@ -33,6 +33,9 @@ from unspoken.types import Integers, Words
 DISTANCE = 2.0**-110
 """The statistical distance of one sample from the exact distribution, counted in δ"""
 
+LARGEST_SIGMA = 2.0**48
+"""The largest parameter that is drawn for"""
+
 _TABLE_SIGMA = 585.0
 """The largest σ whose table has 2¹³ slots, which fit the fastest cache"""
 _TAIL = 14.0
@@ -62,7 +65,7 @@ class _Table:
 
 def sample(sigma: float, count: int, stream: SecretStream) -> Integers:
     """`count` independent samples with parameter `sigma`, up to 2⁴⁸."""
-    if not 0.0 < sigma <= 2.0**48:
+    if not 0.0 < sigma <= LARGEST_SIGMA:
         raise ValueError(f"Expected 0 < sigma <= 2**48, got sigma={sigma}.")
     table_sigma, factors = _decompose(sigma)
     table = _table(table_sigma)
