@@ -183,17 +183,26 @@ def test_local_hears_one_site_only() -> None:
 
 
 @pytest.mark.parametrize("order", ["noise-first", "messages-first"])
-def test_each_site_has_the_promise_that_it_asked_for(order: str) -> None:
-    """And adds the noise for it, of which the total's is the sum, measured on 50,000 numbers: two sites want more."""
-    count, wanted = 50_000, [2.0, 0.5, 2.0, 1.0, 2.0]
+@pytest.mark.parametrize(
+    ("wanted", "kept"),
+    [
+        ([2.0, 0.5, 2.0, 2.0, 2.0], [2.0, 0.5, 2.0, 2.0, 2.0]),
+        # Two sites want more. One of them may collude, so the others had better help.
+        ([2.0, 0.5, 2.0, 1.0, 2.0], [1.0, 0.5, 1.0, 1.0, 1.0]),
+    ],
+)
+def test_each_site_has_the_promise_that_it_asked_for(order: str, wanted: list[float], kept: list[float]) -> None:
+    """And adds the noise for it, of which the total's is the sum, measured on 50,000 numbers."""
+    count = 50_000
     agreed = study(parties=5, epsilon=2.0, method={"order": order, "epsilons": wanted})
     method = repeated(agreed, count)
     plan = method.plan()
     promised = [kept["epsilon"] for kept in plan.to_json()["promises"]]
-    assert promised == pytest.approx(wanted, rel=0.005)
+    assert promised == pytest.approx(kept, rel=0.005)
     assert method.plan() == plan
-    assert all(kept <= own * (1.0 + 1e-9) for kept, own in zip(promised, wanted, strict=True))
-    assert any("epsilon = 2 for party 0, 0.5 for party 1, 2 for party 2" in note for note in plan.notes)
+    assert all(found <= own * (1.0 + 1e-9) for found, own in zip(promised, wanted, strict=True))
+    told = "epsilon = {:g} for party 0, {:g} for party 1, {:g} for party 2".format(*kept)
+    assert any(told in note for note in plan.notes)
     planned = plan.sum_named("function")
     assert isinstance(planned.noise, CorrelatedNoise)
     found = []
@@ -210,6 +219,17 @@ def test_each_site_has_the_promise_that_it_asked_for(order: str) -> None:
     # The total is public, so it must hide the strictest site: the others' weaker promises save the colluder's share.
     alike = repeated(study(parties=5, epsilon=0.5, method={"order": order}), count).plan().sum_named("function")
     assert 0.85 * alike.total_std(5) < planned.total_std(5) < alike.total_std(5)
+
+
+@pytest.mark.parametrize("strict", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("order", ["noise-first", "messages-first"])
+def test_strict_sites_never_cost_more_noise_than_if_all_were_as_strict(order: str, strict: int) -> None:
+    """Each counts on the others' noise too, and where they are several, the others add a share."""
+    wanted = [0.05] * strict + [1.0] * (5 - strict)
+    own = Cape(study(parties=5, epsilon=1.0, method={"order": order, "epsilons": wanted})).plan().sums[0]
+    alike = Cape(study(parties=5, epsilon=0.05, method={"order": order})).plan().sums[0]
+    assert own.total_std(5) <= alike.total_std(5) * 1.001
+    assert own.total_std(5) > 0.89 * alike.total_std(5)
 
 
 def test_the_noise_of_what_was_released_is_that_of_the_sites_in_it() -> None:
@@ -232,7 +252,11 @@ def test_the_noise_of_what_was_released_is_that_of_the_sites_in_it() -> None:
 
 @pytest.mark.parametrize(
     ("epsilons", "words"),
-    [([1.0] * 4, "has 4 numbers, but should have one for each of 5"), ([1.0] * 4 + [3.0], "has 3, but should have")],
+    [
+        ([1.0] * 4, "has 4 numbers, but should have one for each of 5"),
+        ([1.0] * 4 + [3.0], "has 3, but should have"),
+        ([1.0] * 4 + [1e-5], r"has 1e-05, but should have numbers from 0\.0001 up to \[privacy\] epsilon, 2"),
+    ],
 )
 def test_promises_of_their_own_are_one_for_each_site_and_none_above_that_of_all(
     epsilons: list[float], words: str
@@ -256,6 +280,31 @@ def test_what_cannot_be_promised_is_refused(changes: dict[str, Any], words: str)
 def test_a_correlation_below_one_is_refused_with_the_remedy() -> None:
     with pytest.raises(StudyError, match=r"correlation.*from 1"):
         Cape(study(parties=5, method={"correlation": 0.5}))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"epsilon": 1e-4, "method": {"correlation": 1e9}}, r"correlation is 1e\+09, .* too large to be drawn; choose"),
+        (
+            {"epsilon": 1.0, "method": {"correlation": 1e9, "epsilons": [1.0, 1e-4, 1.0, 1.0, 1.0]}},
+            r"epsilons has 0\.0001, for which noise is too large to be drawn; choose larger ones",
+        ),
+    ],
+)
+def test_noise_that_nobody_can_draw_is_refused_by_the_plan(changes: dict[str, Any], words: str) -> None:
+    """Not by the parties, in mid-run."""
+    with pytest.raises(StudyError, match=words):
+        repeated(study(parties=5, delta=1e-20, **changes), 100_000).plan()
+
+
+def test_the_largest_correlation_that_the_refusal_names_can_be_drawn() -> None:
+    given: dict[str, Any] = {"parties": 5, "delta": 1e-20, "epsilon": 1e-4}
+    with pytest.raises(StudyError) as refused:
+        repeated(study(**given, method={"correlation": 1e9}), 100_000).plan()
+    named = float(str(refused.value).split("choose ")[1].split(" or less")[0])
+    agreed = study(**given, method={"correlation": named})
+    assert len(totals(repeated(agreed, 100_000), sites_with(agreed, [0.5] * 5))) == 100_000
 
 
 def test_the_published_settings_are_a_key_and_what_is_given_stays() -> None:

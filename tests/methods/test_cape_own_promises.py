@@ -101,6 +101,17 @@ def test_as_much_noise_as_independent_noise_is_not_called_more() -> None:
 def test_each_party_s_promise_is_told_beside_its_number() -> None:
     (note,) = (note for note in planned(method={"epsilons": WANTED}).notes if "promise of its own" in note)
     assert f"{WANTED[STRICT]:g} for party {STRICT}" in note
+    assert note.endswith("the total must hide the strictest")
+
+
+def test_a_party_that_gets_more_than_it_asked_for_is_told_why() -> None:
+    """Of two strict ones, one may collude: so the others had better add as much."""
+    plan = planned(method={"epsilons": [2.0, 0.5, 0.5, 2.0, 2.0]})
+    (note,) = (note for note in plan.notes if "promise of its own" in note)
+    assert "epsilon = 0.5 for party 0" in note
+    assert "the least noise if those that ask for less privacy add more noise than they need" in note
+    assert plan.guarantee_for(LAX).epsilon == pytest.approx(0.5, rel=0.005)
+    assert "of parties that add least" in plan.sums[0].noise.explained(plan.sums[0].parts)
 
 
 def test_the_gain_is_over_independent_noise_and_a_curator_s_of_the_same_promises() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from unspoken.privacy.correlated import (
     adversary_variance,
     correlated_mu,
-    factor_for,
+    factors_for,
     integer_adversary_variance,
     integer_noise_for,
     noise_for,
+    raised,
 )
 from unspoken.privacy.gaussian import delta_of
 from unspoken.privacy.integer import LOST_VARIANCE
@@ -206,25 +208,61 @@ def test_choosing_who_is_in_the_sum_by_the_messages_gains_nothing(choose: str) -
             assert found.mean() == pytest.approx(promised, abs=error)
 
 
+def variance_left(factors: np.ndarray, ratio: float, site: int) -> float:
+    """What a site's adversary faces, by the inverse of the covariance of the honest messages given the sum of their
+    ê."""
+    common, own = ratio * factors, factors
+    covariance = np.diag(common + own) - np.outer(common, common) / common.sum()
+    return float(1.0 / np.linalg.inv(covariance)[site, site])
+
+
 @given(data=st.data())
 def test_a_site_with_a_promise_of_its_own_has_it_and_the_others_lose_nothing(data: st.DataObject) -> None:
-    """By the inverse of the covariance of the honest messages given the sum of their ê, whoever is honest: at worst the
-    others have the least noise."""
-    honest = data.draw(st.integers(1, 8))
+    """Whoever is honest: of all sets of so many sites, also those in which only the least noise is left."""
+    sites = data.draw(st.integers(1, 6))
+    honest = data.draw(st.integers(1, sites))
     ratio = data.draw(st.floats(1.0, 1000.0))
-    stronger = data.draw(st.floats(1.0, 50.0))
-    factor = factor_for(stronger, ratio, honest)
-    factors = np.array(
-        [factor, *(factor_for(data.draw(st.floats(1.0, 50.0)), ratio, honest) for _ in range(honest - 1))]
-    )
+    few = data.draw(st.lists(st.floats(1.0, 50.0), min_size=1, max_size=3))
+    stronger = tuple(data.draw(st.sampled_from([1.0, *few])) for _ in range(sites))
+    base = adversary_variance(ratio, 1.0, honest)
+    for wishes in (stronger, raised(stronger, ratio, honest)):
+        assert all(mine >= asked for mine, asked in zip(wishes, stronger, strict=True))
+        found = factors_for(wishes, ratio, honest)
+        factors = np.array([found[wish].own for wish in wishes])
+        assert factors.min() >= 1.0
+        worst = {
+            site: min(
+                variance_left(factors[list(there)], ratio, there.index(site))
+                for there in combinations(range(sites), honest)
+                if site in there
+            )
+            for site in range(sites)
+        }
+        for site, least in worst.items():
+            assert least >= wishes[site] * base * (1.0 - 1e-6)
+            stated = adversary_variance(ratio, 1.0, honest, *found[wishes[site]])
+            assert wishes[site] * base * (1.0 - 1e-9) <= stated <= least * (1.0 + 1e-6)
 
-    def variance(factors: np.ndarray, site: int) -> float:
-        common, own = ratio * factors, factors
-        covariance = np.diag(common + own) - np.outer(common, common) / common.sum()
-        return float(1.0 / np.linalg.inv(covariance)[site, site])
 
-    base, worst = adversary_variance(ratio, 1.0, honest), np.ones(honest)
-    worst[0] = factor
-    assert variance(worst, 0) == pytest.approx(stronger * base, rel=1e-6)
-    assert variance(factors, 0) >= stronger * base * (1.0 - 1e-9)
-    assert variance(factors, honest - 1) >= base * (1.0 - 1e-9)
+def test_wishes_are_raised_only_where_that_leaves_less_noise() -> None:
+    """One strict site hides the total best alone; of two, one may collude."""
+    ratio, honest = 1000.0, 4
+    assert raised((1.0, 1.0, 9.0, 1.0, 1.0), ratio, honest) == (1.0, 1.0, 9.0, 1.0, 1.0)
+    wishes = (1.0, 9.0, 9.0, 1.0, 1.0)
+    assert raised(wishes, ratio, honest) == (9.0,) * 5
+
+    def total(wishes: tuple[float, ...]) -> float:
+        return sum(factors_for(wishes, ratio, honest)[wish].own for wish in wishes)
+
+    assert total((9.0,) * 5) == pytest.approx(45.0)
+    assert total(wishes) > 60.0
+
+
+@given(wish=st.floats(1.0, 1e6), ratio=st.floats(1.0, 1e6), sites=st.integers(1, 50), data=st.data())
+def test_sites_that_all_want_the_same_get_it_as_if_the_study_said_so(
+    wish: float, ratio: float, sites: int, data: st.DataObject
+) -> None:
+    honest = data.draw(st.integers(1, sites))
+    factor = factors_for((wish,) * sites, ratio, honest)[wish]
+    assert factor.own == pytest.approx(wish, rel=1e-9)
+    assert factor.partners == pytest.approx((honest - 1) * wish, rel=1e-9)

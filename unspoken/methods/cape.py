@@ -34,9 +34,10 @@ from unspoken.methods.planning.correlated_noise import CorrelatedNoise
 from unspoken.methods.planning.mechanisms import NoiseShares, Participation
 from unspoken.methods.planning.plan import agreed_protocol
 from unspoken.methods.workloads import Query, Requests
+from unspoken.noise.discrete_gaussian import LARGEST_SIGMA
 from unspoken.privacy.accounting import epsilon_of
 from unspoken.privacy.gaussian import mu_for
-from unspoken.study import Template
+from unspoken.study import LEAST_EPSILON, Template
 
 _STRONGER = 1000.0
 """The factor on the paper's variance of ê if no ê can stay in the total. A larger ê then costs nothing, and the total's
@@ -58,8 +59,8 @@ class CapeOptions(FunctionOptions):
         None,
         ge=1.0,
         le=1e9,
-        description="the variance of the noise that cancels over that of the noise that stays, from 1; the paper's is "
-        "the number of parties",
+        description="the variance of the noise that cancels over that of the noise that stays, from 1 to 1e9; the "
+        "paper's is the number of parties",
     )
     published: bool = Field(
         False,
@@ -119,6 +120,7 @@ function = "mean"             # of each column; or "histogram", with bins = 10
     def plan(self) -> Plan:
         self._more_noise = 1.0  # Whoever makes the plan again makes the same.
         plan = super().plan()
+        self._check_drawn(plan)
         if self.epsilons is None:
             return replace(plan, notes=(*plan.notes, *_doubts(plan)))
         for _ in range(_TRIES):
@@ -130,12 +132,29 @@ function = "mean"             # of each column; or "histogram", with bins = 10
                 more = "" if len(promises) <= _MOST_TOLD else ", …"
                 own = f"each party has a promise of its own for its records: epsilon = {told}{more}; the total must "
                 own += "hide the strictest"
+                if any(found[wish]["epsilon"] < _ALIKE * wish for wish in self.epsilons):
+                    own += ", and has the least noise if those that ask for less privacy add more noise than they need"
                 return replace(
                     plan, notes=(*plan.notes, *_doubts(plan), own), facts={**plan.facts, "promises": promises}
                 )
             self._more_noise *= 1.001
             plan = super().plan()
         raise RuntimeError("The noise does not keep every party's promise.")
+
+    def _check_drawn(self, plan: Plan) -> None:
+        """Refuse noise that is too large to be drawn."""
+        noises = [planned.noise for planned in plan.sums if isinstance(planned.noise, CorrelatedNoise)]
+        if max(noise.widest for noise in noises) <= LARGEST_SIGMA:
+            return
+        ratio = noises[0].ratio
+        if (usual := math.sqrt(max(noise.common for noise in noises))) <= LARGEST_SIGMA:
+            problem = (
+                f"has {min(self.epsilons or [0.0]):g}, for which noise is too large to be drawn; choose larger ones"
+            )
+            raise self.study.error("method.epsilons", problem)
+        most = 0.9 * ratio * (LARGEST_SIGMA / usual) ** 2
+        problem = f"is {ratio:g}, which makes noise too large to be drawn; choose {most:.2g} or less"
+        raise self.study.error("method.correlation", problem)
 
     @property
     def epsilons(self) -> list[float] | None:
@@ -148,8 +167,8 @@ function = "mean"             # of each column; or "histogram", with bins = 10
         if len(given) != self.study.parties.count:
             problem = f"has {len(given)} numbers, but should have one for each of {self.study.parties.count} parties"
             raise self.study.error("method.epsilons", problem)
-        if wrong := [own for own in given if not 0.0 < own <= privacy.epsilon]:
-            problem = f"has {wrong[0]:g}, but should have numbers above 0 and up to [privacy] epsilon"
+        if wrong := [own for own in given if not LEAST_EPSILON <= own <= privacy.epsilon]:
+            problem = f"has {wrong[0]:g}, but should have numbers from {LEAST_EPSILON:g} up to [privacy] epsilon"
             raise self.study.error("method.epsilons", f"{problem}, {privacy.epsilon:g}")
         return given
 

@@ -39,6 +39,17 @@ site's ê under variance (k + h − 1)·w, so
 The other sites lose nothing: whoever colludes, their h − 1 honest partners have at least a and b each. With the noise
 first the result is the same: it is one entry of the inverse of diag(a + b) − aaᵀ/Σa.
 
+If several sites want more privacy, each counts on the noise of the others as well. In general h − 1 partners with the
+factors k_j hide ê under (k + Σk_j)·w, so Σk_j takes the place of h − 1. The smaller Σk_j is, the larger is μ², so at
+worst the h − 1 other sites with the smallest factors are left. Let r sites want less than this one, whose factors are
+known by then. If r ≥ h − 1, the smallest h − 1 of these are left; if not, all r of them and h − 1 − r others, whose
+factors are k or more. Both give a lower bound on Σk_j, and k follows from it (`factors_for`). The factors come out in
+the order of the wishes: at this site's k the next one up has the same bound.
+
+Two strict sites cannot count on each other if one of them may collude, and each hides the total alone. If everyone adds
+a share, less noise is enough. So the sites that want less are given more, up to one of the wishes, where this makes the
+total's noise the least (`raised`).
+
 Formal guarantee for integer noise, noise first. All ê and g are discrete Gaussians. The view (messages, sum of ê) is a
 linear image of them onto ℤ^(h+1), with the kernel {(k, −k): Σk = 0}. For variances of 64 and more, it is a discrete
 Gaussian of covariance C up to a factor 1 ± 2⁻⁴⁰⁰ (Micciancio & Peikert 2013, for lattices). As in `privacy.integer`, it
@@ -57,13 +68,18 @@ at least 1.2·r² from (a, b) to (A, B), and the joint covariance of messages an
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import lru_cache
+from typing import NamedTuple
 
+import numpy as np
 from scipy.optimize import brentq
 
 from unspoken.privacy.integer import LOST_VARIANCE
 
 _LOST_COMMON, _LOST_OWN = 2.0 * LOST_VARIANCE, 3.0 * LOST_VARIANCE
+_MOST_LEVELS = 16
+"""The number of wishes that the others are tried to be raised to"""
 
 
 def correlated_mu(change: float, common: float, own: float, honest: int) -> float:
@@ -76,37 +92,82 @@ def correlated_mu(change: float, common: float, own: float, honest: int) -> floa
     return change / math.sqrt(adversary_variance(common, own, honest))
 
 
-def adversary_variance(common: float, own: float, honest: int, factor: float = 1.0) -> float:
+def adversary_variance(
+    common: float, own: float, honest: int, factor: float = 1.0, partners: float | None = None
+) -> float:
     """The variance of a single Gaussian that gives the same μ: 1 / [1/(h·b) + (1 − 1/h)/(a + b)].
 
-    `factor` is k: the protected site's variances are k times those of the others.
+    `factor` is k: the protected site's variances are k times a and b. `partners` is the sum of the factors of the other
+    honest sites; None: h − 1, for sites with a and b.
 
     >>> adversary_variance(4.0, 1.0, 3) == 1.0 / (1.0 / 3.0 + (2.0 / 3.0) / 5.0)
     True
     """
     if honest < 1:
         raise ValueError(f"Expected honest >= 1, got honest={honest}.")
-    if factor == 1.0:
+    others = honest - 1.0 if partners is None else partners
+    if factor == 1.0 and others == honest - 1.0:
         return 1.0 / (1.0 / (honest * own) + (1.0 - 1.0 / honest) / (common + own))
     shared = common / (common + own)
-    return 1.0 / (1.0 / (factor * (common + own)) + shared / ((factor + honest - 1) * own))
+    return 1.0 / (1.0 / (factor * (common + own)) + shared / ((factor + others) * own))
 
 
-@lru_cache(maxsize=1024)
-def factor_for(stronger: float, ratio: float, honest: int) -> float:
-    """The factor k ≥ 1 with which a site's `adversary_variance` is `stronger` times that of the others; a = ratio·b.
+class Factor(NamedTuple):
+    """What a site with a promise of its own adds, and what it counts on."""
 
-    >>> factor_for(1.0, 5.0, 4)
-    1.0
-    >>> k = factor_for(4.0, 5.0, 4)
-    >>> round(adversary_variance(5.0, 1.0, 4, k) / adversary_variance(5.0, 1.0, 4), 9)
+    own: float
+    """k, for its variances"""
+    partners: float
+    """The least sum of the factors of the other honest sites in a sum of ê"""
+
+
+@lru_cache(maxsize=64)
+def factors_for(stronger: tuple[float, ...], ratio: float, honest: int) -> dict[float, Factor]:
+    """The factors of sites whose adversaries are to face `stronger` (1 or more) times the usual variance, by these
+    numbers; a = ratio·b, and at least `honest` honest sites are in a sum of ê.
+
+    >>> factors_for((1.0, 1.0, 4.0, 1.0), 5.0, 3)[1.0]
+    Factor(own=1.0, partners=2.0)
+    >>> factor = factors_for((1.0, 1.0, 4.0, 1.0), 5.0, 3)[4.0]
+    >>> round(adversary_variance(5.0, 1.0, 3, *factor) / adversary_variance(5.0, 1.0, 3), 9)
+    4.0
+    >>> round(factors_for((4.0, 4.0, 4.0, 4.0), 5.0, 3)[4.0].own, 9)  # as if all had asked for it together
     4.0
     """
-    if stronger <= 1.0:
-        return 1.0
-    wanted = stronger * adversary_variance(ratio, 1.0, honest)
+    usual, found, smaller = adversary_variance(ratio, 1.0, honest), dict[float, Factor](), list[float]()
+    for wish, count in sorted(Counter(stronger).items()):
+        least, alike = math.fsum(smaller[: honest - 1]), max(0, honest - 1 - len(smaller))
+        own = 1.0 if wish <= 1.0 else _own_factor(wish * usual, ratio, honest, least, alike)
+        found[wish] = Factor(own, least + alike * own)
+        smaller += [own] * min(count, honest)
+    return found
+
+
+def _own_factor(wanted: float, ratio: float, honest: int, least: float, alike: int) -> float:
+    """The k at which a site's adversary faces this variance, if its partners' factors add up to least + alike·k."""
+
+    def missing(k: float) -> float:
+        return adversary_variance(ratio, 1.0, honest, k, least + alike * k) - wanted
+
     # At k = wanted the site's own noise (b = 1) suffices alone, so the root lies below.
-    return float(brentq(lambda k: adversary_variance(ratio, 1.0, honest, k) - wanted, 1.0, 2.0 + wanted, rtol=1e-12))
+    return float(brentq(missing, 1.0, 2.0 + wanted, rtol=1e-12))
+
+
+@lru_cache(maxsize=64)
+def raised(stronger: tuple[float, ...], ratio: float, honest: int) -> tuple[float, ...]:
+    """The wishes as they serve best: the lower ones raised to one of them, so that the total has the least noise.
+
+    >>> raised((1.0, 1.0, 1.0, 4.0), 5.0, 3), raised((1.0, 1.0, 4.0, 4.0), 5.0, 3)
+    ((1.0, 1.0, 1.0, 4.0), (4.0, 4.0, 4.0, 4.0))
+    """
+
+    def in_all(wishes: tuple[float, ...]) -> float:
+        factors = factors_for(wishes, ratio, honest)
+        return math.fsum(count * factors[wish].own for wish, count in Counter(wishes).items())
+
+    distinct = sorted(set(stronger))
+    tried = {distinct[round(place)] for place in np.linspace(0, len(distinct) - 1, min(len(distinct), _MOST_LEVELS))}
+    return min((tuple(max(wish, level) for wish in stronger) for level in sorted(tried)), key=in_all)
 
 
 def noise_for(variance: float, ratio: float, honest: int) -> tuple[float, float]:
@@ -136,9 +197,11 @@ def without_losses(common: float, own: float) -> tuple[float, float]:
     return common - _LOST_COMMON, own - _LOST_OWN
 
 
-def integer_adversary_variance(common: float, own: float, honest: int, factor: float = 1.0) -> float:
+def integer_adversary_variance(
+    common: float, own: float, honest: int, factor: float = 1.0, partners: float | None = None
+) -> float:
     """The variance of a continuous Gaussian that protects no better than integer noise of these variances.
 
-    `factor` is k, for a site whose noise is worth k times that of the others.
+    `factor` is k, for a site whose noise is worth k times these, and `partners` as in `adversary_variance`.
     """
-    return adversary_variance(*without_losses(common, own), honest, factor)
+    return adversary_variance(*without_losses(common, own), honest, factor, partners)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -54,27 +55,32 @@ class CorrelatedNoise(Mechanism):
     def sized(self, trust: Trust, adversary_variance: float, opens_noise: bool) -> CorrelatedNoise:
         common, own = correlated.integer_noise_for(adversary_variance, self.ratio, trust.honest_survivors)
         sized = replace(self, common=common, own=own, parties=trust.parties, known=trust.known)
-        return replace(sized, dropouts=trust.dropouts, withheld=trust.withheld)
+        stronger = correlated.raised(self.stronger, self.ratio, trust.honest_survivors) if self.stronger else ()
+        return replace(sized, dropouts=trust.dropouts, withheld=trust.withheld, stronger=stronger)
 
     def variances(self, index: int) -> tuple[float, float]:
         """The variances of ê and g of the party of this number."""
         if not self.stronger:
             return self.common, self.own
-        return correlated.with_losses(*correlated.without_losses(self.common, self.own), self.factor(index))
+        return correlated.with_losses(*correlated.without_losses(self.common, self.own), self._factor(index).own)
 
     @property
     def _honest(self) -> int:
         """The fewest honest parties whose noise is in a total."""
         return self.parties - self.known - self.dropouts - self.withheld
 
-    def factor(self, index: int) -> float:
-        """The factor of this party's noise variances over those of the others."""
-        return correlated.factor_for(self.stronger[index], self.ratio, self._honest) if self.stronger else 1.0
+    def _factor(self, index: int) -> correlated.Factor:
+        """The factor of this party's noise variances, where parties have promises of their own."""
+        return self._factors[self.stronger[index]]
+
+    @cached_property
+    def _factors(self) -> dict[float, correlated.Factor]:
+        return correlated.factors_for(self.stronger, self.ratio, self._honest)
 
     def variance_for(self, index: int) -> float | None:
         if not self.stronger:
             return None
-        return correlated.integer_adversary_variance(self.common, self.own, self._honest, self.factor(index))
+        return correlated.integer_adversary_variance(self.common, self.own, self._honest, *self._factor(index))
 
     def adversary_variance(self, there: Participation) -> float:
         # If a party is silent later, the adversary only sees one message less.
@@ -106,6 +112,11 @@ class CorrelatedNoise(Mechanism):
         left = 0.0 if self.messages_first else self.dropouts * max(self.variances(i)[0] for i in range(self.parties))
         return self.parties * self.own + self._more + left
 
+    @property
+    def widest(self) -> float:
+        """The largest deviation that a party draws noise with."""
+        return math.sqrt(max(max(self.variances(index)) for index in range(self.parties)))
+
     def added(self, dimension: int, source: NoiseSource) -> Words:
         if source.common is None:
             raise RuntimeError("Expected the common noise that was prepared for the message.")
@@ -120,22 +131,26 @@ class CorrelatedNoise(Mechanism):
         gain G over independent noise of the same promises (Proposition 1), and H, the variance of the total over that
         of one curator (Remark 3), if nobody vanishes. Totals are sums over records, so that G and H are the same for
         parties of any sizes. Where parties have promises of their own, τ_e, τ_g and the correlation are those of the
-        others, and the curator's noise is for the strictest."""
+        parties that add least, and the curator's noise is for the strictest."""
         common = math.fsum(self.variances(index)[0] for index in range(self.parties))
-        shared = self.common * (1.0 - self.common / common)
+        least, own = min(self.variances(index) for index in range(self.parties))
+        shared = least * (1.0 - least / common)
         left = self.total(Participation(self.parties, self.parties))
         # The adversary's variance of each party: that of independent noise with its promise.
         alone = [self.variance_for(index) or (noise_std * scale) ** 2 for index in range(self.parties)]
         return {
             "tau_e": math.sqrt(shared) / scale,
-            "tau_g": math.sqrt(self.own) / scale,
-            "correlation": -self.common * (self.common / common) / (shared + self.own),
+            "tau_g": math.sqrt(own) / scale,
+            "correlation": -least * (least / common) / (shared + own),
             "gain": math.fsum(alone) / left,
             "over_curator": left / max(alone),
         }
 
     def explained(self, parts: dict[str, float]) -> str:
-        whose, two = (" of parties without a promise of their own", "of them") if self.stronger else ("", "parties")
+        whose, two = "", "parties"
+        if self.stronger:
+            usual = "without a promise of their own" if min(self.stronger) == 1.0 else "that add least"
+            whose, two = f" of parties {usual}", "of them"
         return (
             f"τ_e = {parts['tau_e']:.4g} cancels and τ_g = {parts['tau_g']:.4g} stays{whose}; the noise of two {two} "
             f"has the correlation {parts['correlation']:.3g}; the total's variance is that of independent noise over G "
