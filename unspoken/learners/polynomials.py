@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations_with_replacement, permutations
+from itertools import combinations_with_replacement
 
 import numpy as np
 
@@ -45,17 +45,27 @@ class Monomials:
         >>> (Monomials(2, 2).packed(np.array([[1.0, 4.0], [2.0, 2.0]])) ** 2).round(9).tolist()
         [1.0, 18.0, 4.0]
         """
-        axes = permutations(range(self.order))
-        symmetric = np.mean([np.transpose(tensor, axis) for axis in axes], axis=0)
-        return np.asarray(symmetric[tuple(self._places)] * np.sqrt(self._times)).reshape(self.size)
+        sums = np.bincount(self._entries, weights=np.ravel(tensor), minlength=self.size)
+        return np.asarray(sums / self._roots)
 
     def unpacked(self, vector: Floats) -> Floats:
         """The symmetric tensor of a packed vector."""
-        tensor = np.zeros((self.variables,) * self.order)
-        entries = (vector / np.sqrt(self._times)).reshape(self._places.shape[1:] if self.order else ())
-        for axis in permutations(range(self.order)):
-            tensor[tuple(self._places[list(axis)])] = entries
-        return tensor
+        return np.asarray((vector / self._roots)[self._entries]).reshape((self.variables,) * self.order)
+
+    @cached_property
+    def _entries(self) -> Integers:
+        """The number of the different entry that each entry of a tensor equals: that with the same indices in order."""
+        if not self.order:
+            return np.zeros(1, dtype=np.int64)
+        shape = (self.variables,) * self.order
+        ordered = np.sort(np.indices(shape).reshape(self.order, -1), axis=0)
+        # The different entries are listed in the order of their places.
+        known = np.ravel_multi_index(tuple(self._places), shape)
+        return np.asarray(np.searchsorted(known, np.ravel_multi_index(tuple(ordered), shape)))
+
+    @cached_property
+    def _roots(self) -> Floats:
+        return np.sqrt(self._times)
 
     @cached_property
     def _places(self) -> Integers:

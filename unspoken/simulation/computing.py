@@ -56,7 +56,7 @@ class ComputeArguments(TypedDict, total=False):
 
 
 _MOST_NUMBERS = 20_000_000
-"""The most numbers that the symmetric part of a polynomial of high order may be made of"""
+"""The most indices of a tensor's entries, one for each of its axes"""
 _SETTINGS = ", ".join(ComputeArguments.__annotations__)
 
 
@@ -164,9 +164,10 @@ def functional_mechanism(
 
     `coefficients` takes one row of X (put a label into a column of its own) and returns the coefficients of its
     polynomial in `variables` variables w: {1: a vector, 2: a matrix, 3: …}, so that the cost is the sum of ⟨order 1,
-    w⟩, ⟨order 2, w⊗w⟩, and so on; order 0, a number, does not move the minimiser. Each is clipped to the Frobenius norm
-    that `norms` states for its order, so that the guarantee holds whatever the function makes of a row, if it looks at
-    this row alone. All orders are one release. The other arguments are those of `compute` (`ComputeArguments`).
+    w⟩, ⟨order 2, w⊗w⟩, and so on; order 0, a number, does not move the minimiser. The symmetric part of each is clipped
+    to the Frobenius norm that `norms` states for its order, so that the guarantee holds whatever the function makes of
+    a row, if it looks at this row alone. All orders, up to 8, are one release. The other arguments are those of
+    `compute` (`ComputeArguments`).
 
     The loss of a logistic regression, log(1 + exp(xᵀw)) − y·xᵀw, up to order 2 (CAPE, Appendix H), for ‖x‖ ≤ 1:
 
@@ -188,7 +189,7 @@ def functional_mechanism(
         raise DataError(f"norms has the orders {[*norms]}, but should have whole numbers from 0 to 8, not 0 alone.")
     if wrong := [value for value in norms.values() if not (isinstance(value, Real) and 1e-100 < value < 1e100)]:
         raise DataError(f"norms has {wrong[0]!r}, but should have numbers from 1e-100 to 1e100.")
-    if math.factorial(order := int(max(norms))) * variables**order > _MOST_NUMBERS:
+    if (order := int(max(norms))) * int(variables) ** order > _MOST_NUMBERS:
         raise DataError(f"norms has the order {order}, which takes too much memory with {variables} variables.")
     parties = _parties(X, groups)
     summed = RecordPolynomials(coefficients, int(variables), {int(order): float(r) for order, r in norms.items()})

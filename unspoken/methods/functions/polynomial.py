@@ -20,17 +20,17 @@ from unspoken.types import Floats
 Coefficients = Callable[[Floats], Mapping[int, Any]]
 """Makes the coefficients of one record, by their order"""
 _ROOM = 1.0 - 1e-9
-"""For the rounding of a norm"""
+"""For rounding: a record's vector is the same in neighbouring data sets, but its norm is off by up to order!·2⁻⁵³"""
 
 
 class RecordPolynomials(Function):
     """The sum over records of a polynomial that each record has.
 
-    Formal guarantee. A record's tensor of order j is clipped to the Frobenius norm r_j and divided by r_j·√J, for J
-    orders; so a record's contribution has norm at most 1, and replacing it moves the sum by at most 2. None of this
-    depends on what the author of the function states: the function gets one record at a time, and a record on which it
-    fails counts as zeros. (The published mechanism spends the budget once for each order; here all orders are one
-    release.)
+    Formal guarantee. Of a record's tensor of order j only the symmetric part counts, which is all that ⟨Λ_j, w ⊗ … ⊗ w⟩
+    depends on. It is clipped to the Frobenius norm r_j and divided by r_j·√J, for J orders; so a record's contribution
+    has norm at most 1, and replacing it moves the sum by at most 2. None of this depends on what the author of the
+    function states: the function gets one record at a time, and a record on which it fails counts as zeros. (The
+    published mechanism spends the budget once for each order; here all orders are one release.)
     """
 
     sensitivity, record_bound = 2.0, 1.0
@@ -50,51 +50,45 @@ class RecordPolynomials(Function):
         self._bounded(np.random.default_rng(0).uniform(size=features) / math.sqrt(features))
         self.observed = Observed(self.observed.what, self.observed.bound)
 
-    def _bounded(self, row: Floats) -> list[Floats]:
-        """A record's tensors within their norms; an error if they are not as stated."""
+    def _bounded(self, row: Floats) -> Floats:
+        """A record's vector, within the norms; an error if its tensors are not as stated."""
         given, found, longest = self._coefficients(row.copy()), [], 0.0
         if set(given) != set(self._norms):
             raise ValueError(f"Expected coefficients of the orders {[*self._norms]}, got {sorted(given)}.")
         for order, largest in self._norms.items():
-            tensor = np.asarray(given[order], dtype=np.float64)
-            shape = (self._monomials[order].variables,) * order
+            raw, monomials = np.asarray(given[order]), self._monomials[order]
+            shape = (monomials.variables,) * order
+            tensor = np.full(raw.shape, math.nan) if np.iscomplexobj(raw) else raw.astype(np.float64)
             if tensor.shape != shape or not np.isfinite(tensor).all():
                 got = tensor.shape if tensor.shape != shape else "some that are not"
                 raise ValueError(f"Expected finite coefficients of order {order} and shape {shape}, got {got}.")
             # In units of its largest entry: squares of very small numbers would be lost.
             unit = float(np.abs(tensor).max(initial=0.0))
-            length = unit * float(np.linalg.norm(tensor / unit)) if unit else 0.0
-            found.append(tensor * min(1.0, _ROOM * largest / length) if length else tensor)
+            vector = monomials.packed(tensor / unit if unit else tensor)
+            norm = float(np.linalg.norm(vector))
+            length = unit * norm
+            # Of the vector in these units, clipped: its norm is at most r_j, in units of r_j·√J.
+            found.append(vector * (min(length, _ROOM * largest) / norm / self.scale(order) if norm else 0.0))
             longest = max(longest, length / largest)
         self.observed.saw(longest)
-        return found
+        return np.concatenate(found)
 
     def of(self, features: Floats, labels: Any, parameters: Floats | None) -> Floats:
-        sums = self._zeros()
+        total = np.zeros(self.dimension)
         for block in blocks(len(features)):
-            for total, part in zip(sums, self._summed(features[block]), strict=True):
-                total += part
-        parts = zip(self._monomials.items(), sums, strict=True)
-        return np.concatenate([monomials.packed(total) / self.scale(order) for (order, monomials), total in parts])
+            part = np.zeros(self.dimension)
+            for row in features[block]:
+                part += self._vector(row)
+            total += part
+        return total
 
-    def _summed(self, rows: Floats) -> list[Floats]:
-        """The sums of the tensors of these records."""
-        sums = self._zeros()
-        for row in rows:
-            for total, tensor in zip(sums, self._tensors(row), strict=True):
-                total += tensor
-        return sums
-
-    def _tensors(self, row: Floats) -> list[Floats]:
-        """A record's tensors; zeros where the coefficients fail, since that must not be seen from outside."""
+    def _vector(self, row: Floats) -> Floats:
+        """A record's vector; zeros where the coefficients fail, since that must not be seen from outside."""
         try:
             return self._bounded(row)
         except Exception:
             self.observed.saw_failure()
-            return self._zeros()
-
-    def _zeros(self) -> list[Floats]:
-        return [np.zeros((monomials.variables,) * order) for order, monomials in self._monomials.items()]
+            return np.zeros(self.dimension)
 
     def polynomial(self, total: Floats, records: int) -> Polynomial:
         """The mean polynomial of the records, from a total."""
