@@ -13,6 +13,7 @@ import unspoken
 from unspoken import DataWarning
 from unspoken.data.files import DataError
 from unspoken.methods.functions import RecordPolynomials
+from unspoken.study import StudyError
 
 ROWS = np.random.default_rng(0).uniform(-0.5, 0.5, size=(600, 2))
 GROUPS = np.arange(600) % 4
@@ -122,6 +123,24 @@ def test_options_reach_the_method_and_the_largest_sensitivity_counts() -> None:
         ({}, "epsilon and noise_multiplier are both given or both missing"),
         ({"epsilon": 1.0, "noise_multiplier": 2.0}, "both given or both missing"),
         ({"noise_multiplier": -1.0}, r"noise_multiplier is -1\.0, but should be a number above 0"),
+        ({"noise_multiplier": 1e9}, r"noise_multiplier is 1000000000\.0, .* from 0\.001 to 1e\+06\.$"),
+        ({"noise_multiplier": 1e-200}, r"noise_multiplier is 1e-200, "),
+        (
+            {"epsilon": 1.0, "options": ["correlation"]},
+            r"options is \['correlation'\], but should be keys of the method",
+        ),
+        ({"epsilon": 1.0, "options": {"name": "conv"}}, "options has 'name', .* give the method's name as method"),
+        ({"epsilon": 1.0, "options": {"bins": 5}}, "options has 'bins', .* the function is your own; remove it"),
+        (
+            {"epsilon": 1.0, "sensitivity": np.array(1.5)},
+            r"sensitivity is array\(1\.5\), but should be a number above 0",
+        ),
+        ({"epsilon": 1.0, "start": [0.0], "update": 3}, "update is 3, but should be a function of a noisy total"),
+        ({"epsilon": 1.0, "start": "a", "update": max}, "start is 'a', but should be numbers, all from"),
+        (
+            {"epsilon": 1.0, "start": [0.0], "update": max, "parameter_bounds": (0,)},
+            r"parameter_bounds is \(0,\), but should be two finite numbers",
+        ),
         ({"epsilon": 1.0, "turns": 2}, "start and update belong together"),
         ({"epsilon": 1.0, "turns": 0}, "turns is 0, but should be a whole number from 1"),
         (
@@ -138,6 +157,37 @@ def test_options_reach_the_method_and_the_largest_sensitivity_counts() -> None:
 def test_a_mistake_is_told_in_one_sentence(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(DataError, match=words):
         unspoken.compute(lambda rows: rows.sum(axis=0), ROWS, GROUPS, **PROMISE | changes)
+
+
+@pytest.mark.parametrize("delta", [0.0, 2.0, "small"])
+def test_a_wrong_delta_is_named_whatever_the_noise_is_given_by(delta: Any) -> None:
+    for noise in ({"epsilon": 1.0}, {"noise_multiplier": 3.0}):
+        with pytest.raises(StudyError, match=r"\[privacy\] delta is .*, but should be a number from 1e-30 to below 1"):
+            unspoken.compute(lambda rows: rows.sum(axis=0), ROWS, GROUPS, **PROMISE | {"delta": delta} | noise)
+
+
+@pytest.mark.parametrize("method", ["cape", "central"])
+def test_noise_that_no_certificate_states_is_refused_before_anything_is_spent(method: str) -> None:
+    asked = []
+
+    def function(rows: np.ndarray) -> np.ndarray:
+        asked.append(len(rows))
+        return rows.sum(axis=0)
+
+    given = PROMISE | {"epsilon": 1.0, "sensitivity": 1e16, "bound": 1e18}
+    with pytest.raises(
+        DataError, match=r"The noise would have a deviation of .* let the function give smaller numbers"
+    ):
+        unspoken.compute(function, ROWS, GROUPS, **given, method=method)
+    assert len(asked) <= 1, "only on made-up rows"
+
+
+def test_little_noise_is_as_little_as_was_asked_for() -> None:
+    """Not that of the largest epsilon that noise is planned for; the plan says that such an epsilon is not proven."""
+    found = unspoken.compute(lambda rows: rows.sum(axis=0), ROWS, GROUPS, **PROMISE, noise_multiplier=0.05)
+    planned = found.simulation.plan
+    assert 0.05 <= planned.sums[0].noise_std / 2.0 < 0.051
+    assert any("not proven" in note for note in planned.notes)
 
 
 def cubic(row: np.ndarray) -> dict[int, Any]:

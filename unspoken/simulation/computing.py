@@ -16,13 +16,13 @@ from unspoken.data.files import DataError, check_arrays
 from unspoken.data.parties import number_parties
 from unspoken.engines.conditions import Progress
 from unspoken.learners.polynomials import Polynomial
-from unspoken.methods.functions import Custom, RecordPolynomials, Turns
+from unspoken.methods.functions import Custom, FunctionOptions, RecordPolynomials, Turns
 from unspoken.methods.registry import METHODS
 from unspoken.methods.workloads import WorkloadMethod
 from unspoken.plugins import quoted, suggestion
-from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.guarantee import Guarantee
 from unspoken.privacy.ledger import Ledger
+from unspoken.report.certificate import LARGEST
 from unspoken.report.remarks import on_records
 from unspoken.simulation.arrays import sizes_of, warn
 from unspoken.simulation.runs import Simulation, simulate_records
@@ -57,6 +57,8 @@ class ComputeArguments(TypedDict, total=False):
 
 _MOST_NUMBERS = 20_000_000
 """The most indices of a tensor's entries, one for each of its axes"""
+_LEAST_TIMES, _MOST_TIMES = 1e-3, 1e6
+"""The smallest and the largest noise multiplier of a turn"""
 _SETTINGS = ", ".join(ComputeArguments.__annotations__)
 
 
@@ -206,18 +208,20 @@ def functional_mechanism(
 
 
 def _privacy(delta: float, turns: int, setting: ComputeArguments) -> dict[str, Any]:
-    """A study's [privacy]. The ε of a noise multiplier z is that of `turns` totals of μ = 1/z."""
+    """A study's [privacy]. Its noise multiplier is that of all turns together: z/√turns, for noise of z in each."""
     if unknown := sorted(setting.keys() - ComputeArguments.__annotations__.keys()):
         raise TypeError(f"{unknown[0]!r} is no argument; beside those of the function there are: {_SETTINGS}.")
     epsilon, times = setting.get("epsilon"), setting.get("noise_multiplier")
     if (epsilon is None) == (times is None):
         raise DataError("epsilon and noise_multiplier are both given or both missing; give one of them.")
+    noise: dict[str, Any] = {"epsilon": epsilon}
     if times is not None:
-        if not (isinstance(times, Real) and math.isfinite(times) and times > 0.0):
-            raise DataError(f"noise_multiplier is {times!r}, but should be a number above 0.")
-        epsilon = epsilon_of(math.sqrt(turns) / times, delta)
+        if not (isinstance(times, Real) and _LEAST_TIMES <= times <= _MOST_TIMES):
+            bounds = f"from {_LEAST_TIMES:g} to {_MOST_TIMES:g}"
+            raise DataError(f"noise_multiplier is {times!r}, but should be a number above 0, {bounds}.")
+        noise = {"noise_multiplier": float(times) / math.sqrt(turns)}
     trust = {"colluding": setting.get("colluding", 0), "dropouts": setting.get("dropouts", 0)}
-    return {"epsilon": epsilon, "delta": delta, "unit": setting.get("unit", "record"), **trust}
+    return {**noise, "delta": delta, "unit": setting.get("unit", "record"), **trust}
 
 
 def _parties(rows: npt.ArrayLike, groups: npt.ArrayLike) -> Integers:
@@ -232,14 +236,19 @@ def _study(
     name: str, rows: npt.ArrayLike, parties: Integers, privacy: dict[str, Any], setting: ComputeArguments
 ) -> tuple[Study, Floats]:
     """The study that the arguments describe, and its records."""
-    norm = setting.get("norm")
+    norm, options = setting.get("norm"), setting.get("options") or {}
+    if not isinstance(options, Mapping):
+        raise DataError(f'options is {options!r}, but should be keys of the method, such as {{"correlation": 5}}.')
+    if lost := sorted(options.keys() & {"name", *FunctionOptions.model_fields}):
+        remedy = "give the method's name as method" if lost[0] == "name" else "the function is your own; remove it"
+        raise DataError(f"options has {lost[0]!r}, which has no place there: {remedy}.")
     study = make_study(
         {
             "study": {"name": name, "task": "statistics"},
             "data": {"features": np.asarray(rows).shape[1], "norm": LARGEST_NORM if norm is None else norm},
             "parties": sizes_of(parties, privacy["unit"]),
             "privacy": privacy,
-            "method": {"name": setting.get("method", defaults.METHOD), **(setting.get("options") or {})},
+            "method": {"name": setting.get("method", defaults.METHOD), **options},
             "summation": {"protocol": setting.get("protocol", defaults.PROTOCOL)},
         },
         source=name,
@@ -256,12 +265,17 @@ def _simulated(
     study: Study, function: Custom | RecordPolynomials, features: Floats, parties: Integers, setting: ComputeArguments
 ) -> Simulation:
     """The run, and Python warnings of what was clipped on the way."""
-    records = check_arrays(features, None, study, "X")
+    records, method = check_arrays(features, None, study, "X"), _function_method(study)(study, function)
+    if (noise := max(planned.largest_total_std for planned in method.agreed_plan.sums)) > LARGEST:
+        raise DataError(
+            f"The noise would have a deviation of {noise:.3g}, but a certificate states only numbers up to "
+            f"{LARGEST:.3g}; let the function give smaller numbers, in larger units."
+        )
     simulation = simulate_records(
         study,
         records,
         parties,
-        method=_function_method(study)(study, function),
+        method=method,
         drop=setting.get("drop", 0),
         seed=setting.get("seed", 0),
         progress=setting.get("progress"),
@@ -284,10 +298,18 @@ def _turns(
         if count > 1 or start is not None or update is not None:
             raise DataError("start and update belong together, and several turns need both; give both, or neither.")
         return None
-    low, high = map(float, bounds)
-    first = np.asarray(start, dtype=np.float64).ravel()
+    if not callable(update):
+        raise DataError(f"update is {update!r}, but should be a function of a noisy total and the turn's numbers.")
+    try:
+        low, high = map(float, bounds)
+    except (TypeError, ValueError):
+        low = high = math.nan
     if not (-math.inf < low < high < math.inf):
         raise DataError(f"parameter_bounds is {bounds!r}, but should be two finite numbers, the smaller one first.")
+    try:
+        first = np.asarray(start, dtype=np.float64).ravel()
+    except (TypeError, ValueError):
+        raise DataError(f"start is {start!r}, but should be numbers, all from {low:g} to {high:g}.") from None
     if first.size == 0 or not ((first >= low) & (first <= high)).all():
         raise DataError(f"start has {first.size} numbers, but should have some, all from {low:g} to {high:g}.")
     return Turns(int(count), first, update, low, high)
@@ -297,8 +319,8 @@ def _check_stated(dimension: int, sensitivity: float | Sequence[float], bound: f
     """Check what the caller of `compute` states about the function; the largest sensitivity."""
     if not (isinstance(dimension, Integral) and dimension >= 1):
         raise DataError(f"dimension is {dimension!r}, but should be how many numbers the function returns, 1 or more.")
-    is_list = isinstance(sensitivity, Sequence | np.ndarray) and not isinstance(sensitivity, str)
-    stated = list(sensitivity) if is_list else [sensitivity]
+    is_list = np.ndim(sensitivity) > 0 and not isinstance(sensitivity, str)
+    stated = list(np.asarray(sensitivity)) if is_list else [sensitivity]
     if is_list and len(stated) != parties:
         raise DataError(f"sensitivity has {len(stated)} numbers, but should have one for each of {parties} parties.")
     for name, value in (*(("sensitivity", each) for each in stated), ("bound", bound)):
