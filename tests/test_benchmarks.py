@@ -277,6 +277,21 @@ def test_a_site_that_vanishes_costs_cape_nothing_if_messages_come_first() -> Non
     assert beyond.weights_lost(beyond.sizes_of(20_000, 0.96)) > 300.0
 
 
+def test_strict_sites_and_what_a_site_sends_are_as_the_page_of_cape_says() -> None:
+    beyond = importlib.import_module("benchmarks.cape.beyond")
+    noise = beyond.strict()["noise"]
+    assert noise == sorted(noise)
+    assert noise[1] < 0.9 * noise[-1]
+    assert noise[2:] == pytest.approx([noise[-1]] * 4, rel=1e-3)
+    sent = {(row["sites"], row["dimension"]): row["bytes"] for row in beyond.communication()}
+    for (sites, dimension), sizes in sent.items():
+        assert sizes["CAPE over 3 compute nodes"] < sizes["3 compute nodes for f itself"] + sizes["conv"] + 100
+        assert sizes["CAPE over SecAgg"] < sizes["SecAgg of f itself"] + sizes["conv"] + 100
+        # O(S + D) with SecAgg; compute nodes do not care how many sites there are.
+        assert 0 < sizes["CAPE over SecAgg"] - sent[5, 10]["CAPE over SecAgg"] + 1 < 200 * (sites - 5) + 9 * dimension
+        assert sizes["CAPE over 3 compute nodes"] < 1.02 * sent[5, dimension]["CAPE over 3 compute nodes"]
+
+
 CAPE_PICTURES = (
     "network",
     "synthetic_loss",

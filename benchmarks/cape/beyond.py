@@ -1,8 +1,11 @@
-"""What the paper has no figure of: what our settings do, iterations, unequal sites, sites that vanish."""
+"""What the paper has no figure of: what our settings do, iterations, unequal sites, sites with an ε of their own, sites
+that vanish, and what is sent."""
 
 from __future__ import annotations
 
+import math
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -19,7 +22,7 @@ from benchmarks.cape.sweeps import (
     regression_metrics,
 )
 from benchmarks.common import standard_error
-from benchmarks.studies import Integers, Records, plan_of, run_records, study
+from benchmarks.studies import Integers, Records, make_study, plan_of, run_records, sections, study
 
 EPSILONS = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 LARGEST_SHARES = (0.2, 0.4, 0.6, 0.8, 0.96)
@@ -118,3 +121,49 @@ def _vanished(sites: int, dropouts: int) -> dict[str, Any]:
         found[label] = [planned.total_std(sites - count, prepared) / planned.sensitivity for count in counts]
     curator = 1.0 / planned.mu
     return {"sites": sites, "dropouts": dropouts, "vanished": counts, "curves": found, "curator": curator}
+
+
+def strict() -> dict[str, Any]:
+    """The deviation of the noise in a total of sensitivity 1 if some of five sites have a smaller ε of their own."""
+    sites, usual, own = 5, 1.0, 0.1
+    found = []
+    for count in range(sites + 1):
+        asked = {"epsilons": [own] * count + [usual] * (sites - count)} if count else {}
+        agreed = study(
+            {"features": 1, "norm": 1.0, "label_bounds": [-1.0, 1.0]},
+            {"count": sites, "records": 100, "max_records": 100},
+            {"epsilon": usual, "delta": 1e-5, "colluding": 1},
+            {"name": "cape", "reshape": False, **asked},
+        )
+        planned = plan_of(agreed).sums[0]
+        found.append(planned.total_std(sites) / planned.sensitivity)
+    return {"sites": sites, "usual": usual, "own": own, "noise": found}
+
+
+SENDERS = (
+    ("conv", "conv", "ideal"),
+    ("CAPE over SecAgg", "cape", "secagg"),
+    ("CAPE over 3 compute nodes", "cape", "compute-nodes"),
+    ("SecAgg of f itself", "moments", "secagg"),
+    ("3 compute nodes for f itself", "moments", "compute-nodes"),
+)
+
+
+def communication() -> list[dict[str, Any]]:
+    """The bytes that a site sends for a mean of D numbers, as planned (Table 1)."""
+    return [
+        {"sites": sites, "dimension": dimension, "bytes": {name: _sent(sites, dimension, *by) for name, *by in SENDERS}}
+        for sites, dimension in product((5, 20, 100), (10, 1_000))
+    ]
+
+
+def _sent(sites: int, dimension: int, method: str, protocol: str) -> int:
+    content = sections(
+        {"features": dimension, "norm": 1.0},
+        {"count": sites, "records": 100, "max_records": 100},
+        {"epsilon": 1.0, "delta": 1e-5, "colluding": math.ceil(sites / 3) - 1},
+        {"name": method, "function": "mean"},
+        protocol,
+    )
+    content["study"]["task"] = "statistics"
+    return plan_of(make_study(content)).upload_bytes

@@ -15,6 +15,7 @@ from benchmarks.cape.sweeps import PAPER, SEPARATION_ACCURACY, STEPS
 from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "records": "N"}
+_BEYOND = ("ablation", "iterations", "unequal", "strict", "vanished", "communication")
 _METRICS = {"loss": "loss", "error": "err_w", "test": "test accuracy", "train": "training accuracy"}
 
 
@@ -36,7 +37,7 @@ def text(measured: Numbers) -> str:
         _figure_5,
         _repairs,
         _correlation,
-        *(getattr(beyond, part) for part in ("ablation", "iterations", "unequal", "vanished") if part in measured),
+        *(getattr(beyond, part) for part in _BEYOND if part in measured),
         _lost,
         _again,
     )

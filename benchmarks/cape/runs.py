@@ -25,7 +25,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from benchmarks.cape.beyond import ablation, iterations, unequal, vanished
+from benchmarks.cape.beyond import ablation, communication, iterations, strict, unequal, vanished
 from benchmarks.cape.data import (
     HEALTH_RECORDS,
     Regression,
@@ -80,7 +80,9 @@ def parts(quick: bool, runs: int) -> dict[str, Callable[[], Any]]:
         "ablation": lambda: ablation(quick, runs),
         "iterations": lambda: iterations(quick, runs),
         "unequal": lambda: unequal(quick, runs),
+        "strict": strict,
         "vanished": vanished,
+        "communication": communication,
         "secure": lambda: secure_run(quick),
         "deltas": lambda: [delta_curves(*setting) for setting in DELTA_SETTINGS],
     }
