@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.ledger import after
+from unspoken.report.plan_text import plan_rows
 from unspoken.report.policy import refusal
 from unspoken.report.promise_text import Seat, promise_rows
 from unspoken.study.policy import Policy
@@ -89,6 +91,22 @@ def test_vanished_sites_are_compared_with_independent_noise_of_the_same_promises
     independent = math.sqrt(sum(total.noise_std_for(site) ** 2 for site in range(5) if site != STRICT))
     assert "1 party vanishes, the strictest, between" in note
     assert f"more noise ({left:.4g}) than independent noise would have ({independent:.4g})" in note
+
+
+def test_the_most_noise_that_is_told_is_that_of_the_strictest_sites_that_vanish() -> None:
+    """The ê of a strict site is by far the largest that can stay in the total."""
+    plan = planned(method={"order": "noise-first", "epsilons": [2.0, 0.2, 2.0, 1.9, 2.0]}, dropouts=2)
+    total = plan.sums[0]
+    everyone, found = np.ones(5, dtype=np.bool_), []
+    for gone in combinations(range(5), 2):
+        sent = everyone.copy()
+        sent[list(gone)] = False
+        found.append(total.total_std_of(everyone, sent))
+    assert total.total_std(3, 5) == pytest.approx(max(found))
+    assert max(found) > 1.5 * min(found)
+    told = dict(plan_rows(plan))["release “function”"]
+    assert f"at most {max(found):.4g} if 2 vanish between the noise and the messages" in told
+    assert total.total_std(5) == pytest.approx(total.total_std_of(everyone, everyone))
 
 
 def test_as_much_noise_as_independent_noise_is_not_called_more() -> None:

@@ -93,13 +93,14 @@ class CorrelatedNoise(Mechanism):
         return self.weakened(1, 0)
 
     def total(self, there: Participation) -> float:
-        return there.sent * self.own + (there.prepared - there.sent) * self.common + self._more
-
-    @property
-    def _more(self) -> float:
-        """The variance that parties with a stronger promise add, if all of them are there."""
-        indices = [index for index, stronger in enumerate(self.stronger) if stronger > 1.0]
-        return sum(self.variances(index)[1] - self.own for index in indices)
+        """Where parties have promises of their own, the most: the strictest leave their ê, and the least strict were
+        never there."""
+        if not self.stronger:
+            return there.sent * self.own + (there.prepared - there.sent) * self.common
+        from_all = sorted(self.variances(index) for index in range(self.parties))
+        prepared = from_all[self.parties - there.prepared :]
+        own = math.fsum(own for _, own in prepared[: there.sent])
+        return own + math.fsum(common for common, _ in prepared[there.sent :])
 
     def total_of(self, prepared: Flags, sent: Flags) -> float:
         if not self.stronger:
@@ -110,7 +111,7 @@ class CorrelatedNoise(Mechanism):
     @property
     def largest(self) -> float:
         left = 0.0 if self.messages_first else self.dropouts * max(self.variances(i)[0] for i in range(self.parties))
-        return self.parties * self.own + self._more + left
+        return self.total(Participation(self.parties, self.parties)) + left
 
     @property
     def widest(self) -> float:
@@ -165,5 +166,5 @@ class CorrelatedNoise(Mechanism):
         text = super().amount(nobody, most, dropouts)
         if dropouts and not self.messages_first:
             left = "one party vanishes" if dropouts == 1 else f"{dropouts:,} vanish"
-            text += f", {most:.4g} if {left} between the noise and the messages"
+            text += f", {'at most ' if self.stronger else ''}{most:.4g} if {left} between the noise and the messages"
         return text
