@@ -190,6 +190,18 @@ def test_little_noise_is_as_little_as_was_asked_for() -> None:
     assert any("not proven" in note for note in planned.notes)
 
 
+def test_a_curator_s_vector_may_be_as_long_as_those_of_all_parties() -> None:
+    rows, groups = np.ones((600, 1)), np.arange(600) % 6
+    promise: Any = {"dimension": 1, "sensitivity": 1, "epsilon": 1.0, "delta": 1e-6, "method": "central"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = unspoken.compute(lambda part: [part.sum()], rows, groups, bound=100, **promise)
+    assert abs(found.total[0] - 600) < 6 * found.noise_std
+    with pytest.warns(DataWarning, match=r"1 of 1 parties' vectors were longer than bound \(the longest 2 times\)"):
+        found = unspoken.compute(lambda part: [part.sum()], rows, groups, bound=50, **promise)
+    assert abs(found.total[0] - 300) < 6 * found.noise_std
+
+
 def cubic(row: np.ndarray) -> dict[int, Any]:
     return {1: row, 2: np.outer(row, row), 3: np.multiply.outer(np.outer(row, row), row)}
 

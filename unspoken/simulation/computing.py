@@ -266,6 +266,8 @@ def _simulated(
 ) -> Simulation:
     """The run, and Python warnings of what was clipped on the way."""
     records, method = check_arrays(features, None, study, "X"), _function_method(study)(study, function)
+    if isinstance(function, Custom) and method.noise.pooled:
+        function.together = study.parties.count  # A curator's vector may be as long as all parties' together.
     if (noise := max(planned.largest_total_std for planned in method.agreed_plan.sums)) > LARGEST:
         raise DataError(
             f"The noise would have a deviation of {noise:.3g}, but a certificate states only numbers up to "

@@ -65,6 +65,8 @@ class Custom(Function):
         self.count = 1 if turns is None else turns.count
         self.dimension, self.sensitivity, self.record_bound = dimension, sensitivity, bound
         self.observed = Observed("parties' vectors", "bound")
+        self.together = 1
+        """The number of parties whose rows the function gets at once: all of them if a curator has them"""
         self.cautions = (
             f"that replacing one record moves the function's total by at most {sensitivity:g} is its author's word, "
             "also where the function fails on a party's records, which then counts as zeros",
@@ -94,7 +96,7 @@ class Custom(Function):
             self.observed.saw_failure()
             return np.zeros(self.dimension)
         with np.errstate(over="ignore"):
-            self.observed.saw(float(np.linalg.norm(vector / self._bound)))
+            self.observed.saw(float(np.linalg.norm(vector / (self._bound * self.together))))
         return vector
 
     def _vector(self, rows: Floats, parameters: Floats | None) -> Floats:
