@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,41 @@ def test_a_voter_whose_predictions_do_not_fit_some_records_abstains_unseen(name:
     assert (votes[1].reshape(-1, 3)[:, 0] == (0.0 if name == "voting" else 1.0)).all()
     with pytest.raises(ClassifierError, match=r"predicts an array of shape \(30, 3\) for 30 records, but should"):
         make_classifier(f"{__name__}:Table", LinearLearner(CrossEntropy(3), 1.0, 0.001), 2, 3, (), VOTER)
+
+
+class Exits(WrongShape):
+    """It ends the program if some record is large."""
+
+    def fit(self, features: Any, labels: Any) -> Exits:
+        if features.max() > 1.0:
+            sys.exit("a large record")
+        return super().fit(features, labels)
+
+
+class Forgetful(WrongShape):
+    """Its fit does not end with "return self"."""
+
+    def fit(self, features: Any, labels: Any) -> None:  # type: ignore[override]
+        super().fit(features, labels)
+
+
+@pytest.mark.parametrize("name", ["voting", "multiparty"])
+def test_a_voter_that_ends_the_program_at_some_records_abstains_unseen(name: str, tmp_path: Path) -> None:
+    method = voters(tmp_path, name, Exits)
+    rows = np.stack([np.full((4, 2), 0.5), np.full((4, 2), 2.0)])
+    votes = method.contribute(asked(method), Block(rows, np.tile([0, 1, 2, 0], (2, 1)), np.array([4, 4]))).noisy
+    assert (votes[1].reshape(-1, 3)[:, 0] == (0.0 if name == "voting" else 1.0)).all()
+
+
+def test_a_voter_whose_fit_gives_nothing_back_is_fitted_all_the_same(tmp_path: Path) -> None:
+    method = voters(tmp_path, "voting", Forgetful)
+    block = Block(np.full((1, 4, 2), 0.5), np.array([[0, 1, 2, 0]]), np.array([4]))
+    assert (method.contribute(method.request, block).noisy.reshape(-1, 3)[:, 0] == 1.0).all()
+
+
+ready = KNeighborsClassifier(1)
+
+
+def test_an_object_in_place_of_a_class_is_told_what_it_should_be() -> None:
+    with pytest.raises(ClassifierError, match="is an object, a KNeighborsClassifier, but should be its class"):
+        made(f"{__name__}:ready")

@@ -70,9 +70,13 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "fedavg": {"rounds": 2, "rate": 1.0, "model": "mlp", "unit": "party"},
     "fedavg-touchy": {"rounds": 2, "rate": 1.0, "model": "awkward:Touchy", "unit": "party"},
     "multiparty": {"unit": "party"},
+    "fedavg-adapted": {"rounds": 2, "rate": 1.0, "model": "mlp", "unit": "party", "adaptation": "coral"},
+    "multiparty-fussy": {"unit": "party", "model": "awkward:Fussy"},
     "multiparty-average": {"labels": "average", "norm": 1e6, "regularization": 1e-6},
     "voting": {"queries": 4, "local_regularization": 1e-6},
     "voting-neighbours": {"queries": 4, "ballots": "neighbours", "unit": "party"},
+    "voting-adapted": {"queries": 4, "adaptation": "coral"},
+    "voting-adapted-neighbours": {"queries": 4, "adaptation": "coral", "ballots": "neighbours", "unit": "party"},
     "voting-estimator": {"queries": 4, "model": "sklearn.linear_model:LogisticRegression"},
     "voting-fussy": {"queries": 4, "model": "awkward:Fussy"},
     "voting-touchy": {"queries": 4, "model": "awkward:Touchy", "epochs": 1},
@@ -90,9 +94,9 @@ def study(name: str, folder: Path, **more: Any) -> unspoken.Study:
     method = next(known for known in sorted(METHODS, key=len, reverse=True) if name.startswith(known))
     data = {"features": FEATURES} | {key: keys.pop(key) for key in ("norm", "intercept") if key in keys}
     data |= {"classification": {"classes": CLASSES}, "regression": {"label_bounds": [-1, 1]}, "statistics": {}}[task]
-    if method in ("voting", "multiparty"):
+    if method in ("voting", "multiparty") or "adaptation" in keys:
         np.savez(folder / "public.npz", X=np.random.default_rng(5).normal(size=(20, FEATURES)))
-        keys["public"] = str(folder / "public.npz")
+        (data if method == "fedavg" else keys)["public"] = str(folder / "public.npz")
     parties = {"count": 3, "records": 1, "max_records": MOST}
     # The noise for an epsilon takes seconds to find if batches are sampled.
     promise = {"noise_multiplier": 4.0} if "rounds" in keys else {"epsilon": 2.0}

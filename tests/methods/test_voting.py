@@ -100,6 +100,26 @@ def test_a_record_of_a_party_smaller_than_its_neighbourhood_is_told_what_it_gets
     assert plan.to_json()["epsilon_by_unit"]["record"] >= epsilon_of(moved / plan.sum_named("ballots").noise_std, 1e-6)
 
 
+def test_what_is_not_proved_for_the_other_unit_is_not_promised(tmp_path: Path) -> None:
+    """With 20 neighbours a party's ε would be 160, for continuous noise: integers are proved to be as good up to 30."""
+    np.savez(tmp_path / "public.npz", X=np.random.default_rng(0).normal(size=(200, 2)))
+    content = study(tmp_path, ballots="neighbours", neighbours=20, queries=200).model_dump(exclude_none=True)
+    content["parties"] |= {"records": 30, "max_records": 30}
+    content["privacy"] |= {"epsilon": 3.0}
+    plan = Voting(make_study(content)).plan()
+    assert plan.to_json()["epsilon_by_unit"] == {"record": pytest.approx(3.0), "party": None}
+    assert plan.notes[-1] == (
+        "for all records of one party the same noise promises next to nothing: its epsilon is above 30"
+    )
+
+
+def test_no_group_moves_more_ballots_than_there_are(tmp_path: Path) -> None:
+    for keys, most in (({}, 8.0), ({"ballots": "neighbours", "neighbours": 3}, 8.0)):
+        method = Voting(study(tmp_path, {"unit": {"group": 40}}, **keys))
+        assert method.sensitivity(40) == pytest.approx(most * math.sqrt(40.0))
+        assert method.sensitivity(2) == pytest.approx(2.0 * method.sensitivity(1))
+
+
 def test_noise_may_be_given_in_place_of_epsilon(tmp_path: Path) -> None:
     agreed = study(tmp_path, {"epsilon": None, "noise_multiplier": 7.0, "unit": "party"})
     plan = Voting(agreed).plan()

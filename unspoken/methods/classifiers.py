@@ -35,6 +35,8 @@ _LOOSENESS = 100.0
 
 _MADE_UP = 10
 """The number of made-up records of each class for trying out a classifier"""
+_FAILURES = (Exception, SystemExit)
+"""What a classifier of another package may raise at some records: one that calls sys.exit must not be seen, either"""
 
 
 class ClassifierError(UnspokenError):
@@ -93,6 +95,10 @@ class Classifier(ABC):
         `public` are all public records; both come unclipped.
         """
 
+    def repeats(self, features: int, classes: int) -> bool:
+        """Whether it predicts the same again if it learns from the same records again."""
+        return True
+
 
 class SoftmaxClassifier(Classifier):
     """Regularised softmax regression: weights, one row a class.
@@ -139,9 +145,10 @@ class ScikitClassifier(Classifier):
         seeded = hasattr(made, "get_params") and "random_state" in made.get_params()
         if seeded and "random_state" not in self._arguments:
             made.set_params(random_state=self._seed)
-        if public is not None and "public" in inspect.signature(made.fit).parameters:
-            return made.fit(features.copy(), labels.copy(), public=public.copy())
-        return made.fit(features.copy(), labels.copy())
+        told = {} if public is None or not _sees_public(made) else {"public": public.copy()}
+        fitted = made.fit(features.copy(), labels.copy(), **told)
+        # "return self" is easily forgotten.
+        return made if fitted is None else fitted
 
     def predict(self, fitted: Any, features: Floats) -> Integers:
         if isinstance(fitted, np.ndarray):
@@ -155,7 +162,17 @@ class ScikitClassifier(Classifier):
         if len(np.unique(labels)) == 1:
             problem = 'cannot learn, as all queries have the same label; use "softmax", or raise epsilon'
             raise ClassifierError(self._name, problem)
-        return FittedEstimator(self.fit(records, np.array(study.data.class_names)[labels], public), details)
+        try:
+            return FittedEstimator(self.fit(records, np.array(study.data.class_names)[labels], public), details)
+        except _FAILURES as error:
+            problem = f'cannot learn from these winners ({first_line(error)}); use "softmax", or another student'
+            raise ClassifierError(self._name, problem) from None
+
+    def repeats(self, features: int, classes: int) -> bool:
+        records, labels = _made_up(features, np.arange(classes))
+        others = -records[::-1]
+        one, other = (np.asarray(self.fit(records, labels, records).predict(others.copy())) for _ in range(2))
+        return bool(np.array_equal(one, other))
 
 
 class TorchClassifier(Classifier):
@@ -181,12 +198,26 @@ class TorchClassifier(Classifier):
 
 
 def make_classifier(
-    name: str, softmax: LinearLearner, features: int, classes: int, hidden: Sequence[int], how: ClassifierSettings
+    name: str,
+    softmax: LinearLearner,
+    features: int,
+    classes: int,
+    hidden: Sequence[int],
+    how: ClassifierSettings,
+    student_of: Study | None = None,
 ) -> Classifier:
-    """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class"."""
+    """The classifier of this name: "softmax", "linear", "mlp", "cnn" or "package.module:Class".
+
+    Those of other packages are tried out: as voters, or as the student of a study.
+    """
     kind = None if name in ("softmax", *_MODULES) else _imported(name)
     if kind is not None and callable(getattr(kind, "fit", None)) and callable(getattr(kind, "predict", None)):
-        return _estimator(name, kind, how, features, classes)
+        estimator = _estimator(name, kind, how)
+        if student_of is None:
+            _try_out(name, estimator, features, classes)
+        else:
+            _try_as_student(name, estimator, student_of)
+        return estimator
     if how.arguments:
         raise ClassifierError(name, "takes no arguments: they are for scikit-learn's classifiers; remove them")
     if name == "softmax":
@@ -215,46 +246,86 @@ def votes_of(
     """
     try:
         predicted = classifier.predict(classifier.fit(features, labels, public), queries)
-    except Exception:
+    except _FAILURES:
         predicted = np.empty(0, dtype=np.int64)
     if predicted.shape != (len(queries),):
         return np.zeros((len(queries), classes))
     return np.asarray(predicted[:, None] == np.arange(classes), dtype=np.float64)
 
 
-def _estimator(name: str, kind: type, how: ClassifierSettings, features: int, classes: int) -> ScikitClassifier:
-    """A scikit-learn classifier that was made, and tried out."""
+def _sees_public(made: Any) -> bool:
+    return "public" in inspect.signature(made.fit).parameters
+
+
+def _estimator(name: str, kind: Any, how: ClassifierSettings) -> ScikitClassifier:
+    """A scikit-learn classifier that was made once."""
+    if not isinstance(kind, type):
+        problem = f"is an object, a {type(kind).__name__}, but should be its class, which every party makes for itself"
+        raise ClassifierError(name, problem)
     try:
         kind(**how.arguments)
-    except Exception as error:
+    except _FAILURES as error:
         given = f"with {', '.join(how.arguments)}" if how.arguments else "without arguments"
         raise ClassifierError(name, f"cannot be made {given} ({first_line(error)})") from None
-    estimator = ScikitClassifier(name, kind, how)
-    _try_out(name, estimator, features, classes)
-    return estimator
+    return ScikitClassifier(name, kind, how)
 
 
 def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int) -> None:
-    """Train and predict on made-up records, to find failures before real records are touched."""
-    records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(_MADE_UP * classes, features))
+    """Train and predict as a voter, on made-up records, to find failures before real records are touched."""
+    _, answers = _answers(name, estimator, np.arange(classes), features)
+    for answer in answers:
+        if answer not in range(-1, classes):
+            raise ClassifierError(
+                name,
+                f"predicts {answer!s:.8}, but should predict one of the classes that it learns from, or -1 if it "
+                "abstains; name a classifier",
+            )
+
+
+def _try_as_student(name: str, estimator: ScikitClassifier, study: Study) -> None:
+    """The same as the study's student, which learns names of classes, and is saved: the vote would be over by then."""
+    known = study.data.class_names
+    names = np.array(known).tolist()
+    learns = f" and the classes' names ({names[0]}, …)"
+    fitted, answers = _answers(name, estimator, np.array(known), study.data.raw_dimension, learns)
+    for answer in answers:
+        if answer not in names:
+            problem = f"predicts {answer!s:.8}, but should predict one of the names that a student learns"
+            raise ClassifierError(name, f"{problem} ({names[0]}, …)")
+    from sklearn.base import BaseEstimator
+
+    if study.data.is_table and not isinstance(fitted, BaseEstimator):
+        problem = "is no BaseEstimator, which a pipeline for tables needs; derive it from sklearn.base.BaseEstimator"
+        raise ClassifierError(name, problem)
+    try:
+        FittedEstimator(fitted, {}).to_bytes(study)
+    except Exception as error:
+        raise ClassifierError(name, f"cannot be saved after it was fitted ({first_line(error)})") from None
+
+
+def _answers(
+    name: str, estimator: ScikitClassifier, labels: Any, features: int, and_labels: str = ""
+) -> tuple[Any, list[Any]]:
+    """The classifier, fitted to made-up records with these labels, and what it predicts for them."""
+    records, learnt = _made_up(features, labels)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            fitted = estimator.fit(records, np.arange(len(records)) % classes, records)
+            fitted = estimator.fit(records, learnt, records)
             answers = np.asarray(fitted.predict(records.copy()))
-            answers.astype(np.int64)  # as in a vote: classes are whole numbers
-        except Exception as error:
-            raise ClassifierError(name, f"cannot be trained on {features} features ({first_line(error)})") from None
+        except _FAILURES as error:
+            problem = f"cannot be trained on {features} features{and_labels} ({first_line(error)})"
+            raise ClassifierError(name, problem) from None
     if answers.shape != (len(records),):
         problem = f"predicts an array of shape {answers.shape} for {len(records)} records"
         raise ClassifierError(name, f"{problem}, but should predict a class for each")
-    other = answers[~np.isin(answers, np.arange(-1, classes))]
-    if len(other):
-        raise ClassifierError(
-            name,
-            f"predicts {other[0]!s:.8}, but should predict one of the classes that it learns from, or -1 if it "
-            "abstains; name a classifier",
-        )
+    return fitted, answers.tolist()
+
+
+def _made_up(features: int, labels: Any) -> tuple[Floats, Any]:
+    """Records that are drawn, and labels for them in turn."""
+    records = np.random.default_rng(0).uniform(-1.0, 1.0, size=(_MADE_UP * len(labels), features))
+    return records, labels[np.arange(len(records)) % len(labels)]
 
 
 def _imported(name: str) -> Any:

@@ -72,10 +72,9 @@ from unspoken.methods.planning.budget import budget
 from unspoken.methods.planning.making import setting_of
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
-from unspoken.methods.voting_notes import note_on_leads
+from unspoken.methods.voting_notes import note_on_leads, promised_for, worth_of
 from unspoken.methods.voting_options import Options
-from unspoken.privacy.accounting import epsilon_of
-from unspoken.privacy.events import Adjacency, Gaussian
+from unspoken.privacy.events import Adjacency
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, LOST_VARIANCE, continuous_deviation
 from unspoken.privacy.votes import data_dependent_epsilon
 from unspoken.study import Study, StudyError, Template
@@ -144,6 +143,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 self._classes,
                 options.hidden,
                 self._training(key),
+                self.study if key == "student" else None,
             )
         except ClassifierError as error:
             raise self._unfit(key, error) from None
@@ -248,7 +248,9 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         # Several records may be at several parties, or replace several neighbours of one. Where a party adapts its
         # records before it votes, one of them may replace all.
         swaps_one = self.options.ballots == "neighbours" and self.options.adaptation == "none"
-        return group * whole / (min(self.options.neighbours, self.study.parties.records) if swaps_one else 1)
+        moved = group / (min(self.options.neighbours, self.study.parties.records) if swaps_one else 1)
+        # However many they are, they can replace no more than all ballots of all parties.
+        return min(moved, self.study.parties.count) * whole
 
     def plan(self) -> Plan:
         declared = DeclaredSum(
@@ -266,7 +268,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         assumptions = (_WHO_IS_THERE,) if self.study.leaves_out_parties else ()
         made = make_plan(self.study, self.name, [declared], (), mu, assumptions)
         levels = {"record": self._epsilon(made, 1), "party": self._epsilon(made, None)}
-        facts = {"queries": self.queries, "epsilon_by_unit": levels}
+        facts: dict[str, Any] = {"queries": self.queries, "epsilon_by_unit": levels}
         if self.study.leaves_out_parties:
             facts["epsilon_if_replaced"] = self._epsilon(made, None, "replace")
         plan = replace(made, facts=facts)
@@ -282,24 +284,20 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
             yield "the noisy totals of the ballots become known, not only the winners"
         yield self._file.note
         other = "party" if self.study.group is not None else "record"
-        yield (
-            f"for {'all records of one party' if other == 'party' else 'one record'} the same noise promises "
-            f"epsilon = {plan.facts['epsilon_by_unit'][other]:.4g}"
-        )
-        if (replaced := plan.facts.get("epsilon_if_replaced")) is not None:
+        whom = "all records of one party" if other == "party" else "one record"
+        yield f"for {whom} the same noise promises {worth_of(plan.facts['epsilon_by_unit'][other])}"
+        if "epsilon_if_replaced" in plan.facts:
             yield (
                 "epsilon is for all records of a party that are left out or put in (add-remove); for such as are "
-                f"replaced by others the same noise promises epsilon = {replaced:.4g}"
+                f"replaced by others the same noise promises {worth_of(plan.facts['epsilon_if_replaced'])}"
             )
 
-    def _epsilon(self, plan: Plan, group: int | None, adjacency: Adjacency | None = None) -> float:
-        """The ε that the noise promises for `group` records (None: all of a party's)."""
+    def _epsilon(self, plan: Plan, group: int | None, adjacency: Adjacency | None = None) -> float | None:
+        """The ε that the noise promises for `group` records (None: all of a party's); None if it is too large."""
         planned = plan.sum_named("ballots")
         # Rounding adds the same for every unit, or less.
         rounding = planned.sensitivity - self.sensitivity(self.study.group)
-        mu = (self.sensitivity(group, None, adjacency) + rounding) / planned.noise_std
-        spend = replace(plan.spend, events=(Gaussian(mu, planned.attempts),), group=group)
-        return epsilon_of(spend, self.study.privacy.delta)
+        return promised_for(plan, planned, self.sensitivity(group, None, adjacency) + rounding, group)
 
     def contribute(self, request: PartyRequest, block: Block, contexts: Sequence[PartyContext] = ()) -> Contribution:
         queries = self._asked(request)
@@ -347,6 +345,12 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 "summation.protocol",
                 f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
+            )
+        if self.options.ballots == "ensemble" and not self._local.repeats(self.study.data.dimension, self._classes):
+            raise self.study.error(
+                "method.model",
+                f'is "{self.options.model}", which learns something else each time from the same records, so that the '
+                "votes that were counted are not known afterwards; give it a parameter random_state, or fix its seed",
             )
 
     def analysis(

@@ -61,4 +61,4 @@ class FittedEstimator(ScikitModel):
 def _numbers(study: Study, names: Any) -> Integers:
     """The numbers of classes that are named."""
     numbers = {name: number for number, name in enumerate(np.array(study.data.class_names).tolist())}
-    return np.array([numbers[name] for name in names.tolist()], dtype=np.int64)
+    return np.array([numbers[name] for name in np.asarray(names).tolist()], dtype=np.int64)
