@@ -16,7 +16,7 @@ from factories import make
 from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic, Loss, SoftLabelLoss
 from unspoken.methods.multiparty import Multiparty
 from unspoken.noise.stream import SecretStream
-from unspoken.study import StudyError
+from unspoken.study import StudyError, make_study
 
 KEY = bytes(range(32))
 
@@ -176,3 +176,31 @@ def test_what_is_missing_is_said(tmp_path: Path) -> None:
         method(tmp_path, public=None)
     with pytest.raises(ValueError, match="there is no such file"):
         method(tmp_path, public="nowhere.npz").plan()
+
+
+def test_the_stated_sensitivity_has_what_rounding_adds(tmp_path: Path) -> None:
+    """Shares of all parties' votes are turned by one of them, and the model is rounded to integers."""
+    voting = method(tmp_path, learner="svm", noise="gaussian")
+    release, planned = voting.plan().others[0], voting.noise._planned  # type: ignore[attr-defined]
+    rounding = math.sqrt(release.dimension) / planned.encoding.scale
+    assert release.sensitivity >= voting.sensitivity() + rounding * (1.0 - 1e-9)
+    assert release.sensitivity / release.noise_std == pytest.approx(voting.plan().guarantee.mu)
+
+
+def test_what_is_computed_is_the_trainer_s_model_whatever_votes(tmp_path: Path) -> None:
+    voting = method(tmp_path, model="sklearn.svm:SVC", learner="logistic")
+    assert Multiparty.computes(voting.study) == "logistic"
+
+
+def test_the_bound_of_theorem_4_holds_for_the_largest_regularization_that_dropouts_bring(tmp_path: Path) -> None:
+    """With 3 of 5 voters λ is 5/3 times as large: two terms grow with it, and the one that falls is for the least."""
+    stays = method(tmp_path, learner="logistic")
+    content = stays.study.model_dump(exclude_none=True)
+    content["privacy"]["dropouts"] = 2
+    leaves = Multiparty(make_study(content))
+    noise = stays.noise.likely_norm(0.05)
+    assert leaves.noise.likely_norm(0.05) == pytest.approx(noise)
+    more = 0.1 * (5.0 / 3.0 - 1.0)
+    assert leaves.risk_bound() - stays.risk_bound() == pytest.approx(more * noise**2 + more / 2.0)
+    told = f"nine times in ten the excess risk over any model of norm 1 is at most {leaves.risk_bound():.3g}"
+    assert told in " ".join(leaves.plan().notes)

@@ -113,6 +113,11 @@ regularization = 0.01         # larger: less noise, simpler models
     def used_with(cls, study: Study) -> Mapping[str, tuple[str, tuple[str, ...]]]:
         return {"smoothing": ("learner", ("svm",))}
 
+    @classmethod
+    def computes(cls, study: Study) -> str:
+        """The trainer's learner, whatever votes."""
+        return str(cls.chosen(study, "learner"))
+
     secrets: SecretStream | None = None
     """The source of the trainer's noise: the operating system, unless a test sets it"""
 
@@ -178,14 +183,17 @@ regularization = 0.01         # larger: less noise, simpler models
         and a norm ν that the noise exceeds with probability δ at most (`TrainerNoise.likely_norm`). k = 1 for two
         classes, whose loss is one of a single margin. For K classes k = 2K: the theorem of Sridharan et al. 2009 behind
         it is for a single margin, and their bound on Rademacher averages, which 32 comes from, grows by √(2K) for K
-        scores (Maurer 2016, Corollary 4).
+        scores (Maurer 2016, Corollary 4). Where parties drop out λ may have grown: each term has its worst λ.
         """
         strength, noise = self.options.regularization, self.noise.likely_norm(_FAILURE)
-        smooth = self.loss.curvature * self.study.data.norm**2 + strength
+        strongest = strength
+        if self.options.labels == "weighted":
+            strongest *= self.study.parties.count / max(trust_of(self.study).least_survivors, 1)
+        smooth = self.loss.curvature * self.study.data.norm**2 + strongest
         lipschitz, classes = self.loss.slope_norm * self.study.data.norm, self.loss.classes
         averages = 32.0 * (1.0 if classes == 2 else 2.0 * classes)
         sampled = 16.0 * lipschitz**2 * (averages + math.log(1.0 / _FAILURE)) / (strength * len(self.public))
-        return smooth * noise**2 + sampled + strength / 2.0
+        return smooth * noise**2 + sampled + strongest / 2.0
 
     @cached_property
     def noise(self) -> TrainerNoise:
@@ -207,7 +215,7 @@ regularization = 0.01         # larger: less noise, simpler models
         bound = self.risk_bound()
         worth = f"at most {bound:.3g}" + ("" if bound < 10.0 else ", a bound so large that it says nothing")
         kind = self.noise.adjective
-        told = f"by Theorem 4, for {kind} noise, the excess risk over a model of norm 1 is {worth}, nine times in ten"
+        told = f"by Theorem 4, for {kind} noise, nine times in ten the excess risk over any model of norm 1 is {worth}"
         return (*notes, told, self._file.note)
 
     def _notes_on_noise(self) -> tuple[str, ...]:

@@ -94,8 +94,9 @@ class GaussianNoise(TrainerNoise):
 
     @property
     def release(self) -> OtherRelease:
-        planned = self._planned
-        return OtherRelease("model", self.size, self.name, self.sensitivity, planned.noise_std, Gaussian(planned.mu))
+        planned, cost = self._planned, Gaussian(self._planned.mu)
+        # With what the rounding to integers adds.
+        return OtherRelease("model", self.size, self.name, planned.sensitivity, planned.noise_std, cost)
 
     @cached_property
     def _slack(self) -> float:
