@@ -28,12 +28,17 @@ DELTA, EPSILON = 1e-3, 3.7
 RECORD_DELTA, RECORD_EPSILON = 1e-4, 3.9
 LOUD = 0.7
 """The share of the parties whose images are lit from one side and noisy: the paper's share of SVHN"""
+TALLIERS = {"protocol": "tally", "talliers": 3}
+"""By which the winners open and nothing else: what students learn from here, whose cost is shown, and whose bytes"""
 VOTER = "sklearn.svm:SVC"
 SIZES: tuple[tuple[int, ...], ...] = ((16,), (256,))
 
 
-def domains(mnist: Path | None, parties: int, each: int) -> Setting:
-    """MNIST in two looks at the parties, scikit-learn's digits as public and tested records."""
+def domains(mnist: Path | None, parties: int, each: int, loud: int | None = None) -> Setting:
+    """MNIST in two looks at the parties, scikit-learn's digits as public and tested records.
+
+    Of the parties `loud` have the first look; without it, the paper's share of them.
+    """
     target = images.digits(1_000)
     if mnist is None:
         source, labels = target.train / 16.0, target.labels
@@ -44,10 +49,10 @@ def domains(mnist: Path | None, parties: int, each: int) -> Setting:
     rng = np.random.default_rng(0)
     rows = rng.permutation(len(labels))[: parties * each]
     groups = np.arange(len(rows)) % parties
-    looks, loud = source[rows].copy(), groups < parties * LOUD
+    looks, noisy = source[rows].copy(), groups < (parties * LOUD if loud is None else loud)
     light = np.linspace(0.15, 1.0, looks.shape[2])
-    noise = rng.normal(scale=0.1, size=looks[loud].shape)
-    looks[loud] = np.clip(looks[loud] * light + 0.5 * (1.0 - light) + noise, 0.0, 1.0)
+    noise = rng.normal(scale=0.1, size=looks[noisy].shape)
+    looks[noisy] = np.clip(looks[noisy] * light + 0.5 * (1.0 - light) + noise, 0.0, 1.0)
     public, test = (_unit(part / 16.0) for part in (target.train, target.test))
     return Setting(
         "MNIST in two looks → digits" if mnist else "digits in two looks → digits",
@@ -86,18 +91,21 @@ def agreed(setting: Setting, privacy: dict[str, Any], method: dict[str, Any], pu
 def measured(
     setting: Setting, privacy: dict[str, Any], method: dict[str, Any], public: Path, runs: int
 ) -> dict[str, Any]:
-    """Accuracy over some runs, and the bytes that a party sends through a secure sum (or talliers)."""
-    made = agreed(setting, privacy, method, public)
+    """Accuracy over some runs, and the bytes that a party sends through a secure sum (or talliers).
+
+    Votes go through talliers, so that students learn from the winners. Of a secure sum the ideal one is the total.
+    """
+    votes = method["name"] == "voting"
+    made = agreed(setting, privacy, method, public, **(TALLIERS if votes else {}))
     found = []
     for _ in range(runs):
         finished = run(
             method_for(made), ArrayFederation(made, Records(setting.features, setting.labels), setting.groups)
         )
         found.append(share_right(made, finished.release, setting.test, setting.test_labels))
-    secure = "tally" if method["name"] == "voting" else "secagg+"
-    few = {"protocol": secure, **({"talliers": 3} if secure == "tally" else {})}
+    secure = TALLIERS if votes else {"protocol": "secagg+"}
     try:
-        sent = method_for(agreed(setting, privacy, method, public, **few)).plan().upload_bytes
+        sent = method_for(agreed(setting, privacy, method, public, **secure)).plan().upload_bytes
     except Exception:  # three parties are too few for some protocols, and baselines have none
         sent = finished.plan.upload_bytes
     return {**statistics(found), "bytes": sent, "epsilon": finished.plan.guarantee.to_json()["epsilon"]}
@@ -105,7 +113,7 @@ def measured(
 
 def dependent(setting: Setting, privacy: dict[str, Any], method: dict[str, Any], public: Path) -> dict[str, float]:
     """What the winners cost on these very records, which are public here."""
-    made = Voting(agreed(setting, privacy, method, public, protocol="tally", talliers=3))
+    made = Voting(agreed(setting, privacy, method, public, **TALLIERS))
     federation = ArrayFederation(made.study, Records(setting.features, setting.labels), setting.groups)
     found = made.analysis(made.plan(), federation.blocks(), {"ballots": np.ones(setting.parties, dtype=bool)})
     return {key: float(found[key]) for key in ("epsilon", "epsilon_colluding", "median_lead")}
@@ -182,7 +190,7 @@ def sizes(mnist: Path | None, quick: bool, runs: int) -> dict[str, Any]:
         for hidden in SIZES[: 1 if quick else None]:
             say(f"networks with hidden layers {hidden}")
             network = {"model": "mlp", "hidden": list(hidden)}
-            voting = {"name": "voting", "queries": 40 if quick else 200, **network}
+            voting = {"name": "voting", "queries": 40 if quick else 200, "student": "mlp", **network}
             rows.append(
                 {
                     "hidden": list(hidden),
@@ -200,8 +208,7 @@ def _weights(layers: Sequence[int]) -> int:
 
 def three(mnist: Path | None, quick: bool, runs: int) -> dict[str, Any]:
     """Table 2: three parties, single records protected."""
-    setting = domains(mnist, 3, 300 if quick else 2_000)
-    setting = _three_looks(setting) if setting.parties == 3 else setting
+    setting = _three_looks(domains(mnist, 3, 300 if quick else 2_000, loud=1))
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
         public = Path(folder) / "public.npz"
@@ -256,7 +263,7 @@ def _votes_of_neighbours(
 
 
 def _three_looks(setting: Setting) -> Setting:
-    """The third party's images are moved by a pixel."""
+    """The first party's images are lit from one side and noisy, the third's are plain, but moved by a pixel."""
     features = setting.features.copy()
     third: Integers = np.flatnonzero(setting.groups == 2)
     pictures = np.roll(features[third].reshape(-1, 8, 8), 1, axis=2)
