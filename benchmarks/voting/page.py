@@ -54,6 +54,9 @@ def _opening(result: Numbers) -> str:
 The tables of *Voting-based Approaches for Differentially Private Federated Learning* (Zhu et al. 2020), made by
 `unspoken`. Written by [`benchmarks/voting`](../benchmarks/voting): do not edit.{quick_note(result)}
 
+This holds unless a section says otherwise (those on adaptation, on the size of models and on three parties have data
+and models of their own):
+
 - Data: {names}, {result["parties"]} parties. Three tenths of the test images are public and come without labels, the
   others are tested with, as in the voting paper.
 - All methods work in one public feature space of 50 numbers and a constant: principal components of clustered patches
@@ -71,7 +74,8 @@ The tables of *Voting-based Approaches for Differentially Private Federated Lear
   these see the winners only, as talliers open them. "Totals spread" is for a sum, such as `secagg+`, by which the noisy
   totals become known: ε covers them, and they say more. Whatever a student does with what is known, and with public
   records, costs no privacy.
-- Figures are means of {result["runs"]} runs with fresh noise ± the standard deviation of a single run.
+- Figures are means of {result["runs"]} runs with fresh noise ± the standard deviation of a single run; without privacy,
+  of {result["runs"] if result["quick"] else 2} runs.
 - Accuracy is measured with the ideal sum. One vote of {secure["queries"]} queries through three talliers
   ({secure["setting"]}): planned noise {tally["noise"] / ideal["noise"]:.4f} times the ideal sum's,
   {100 * tally["labels"]:.0f} % of winners right against {100 * ideal["labels"]:.0f} %, accuracy

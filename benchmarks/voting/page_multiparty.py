@@ -11,6 +11,11 @@ from benchmarks.voting.page_papers import HEAD
 
 _ROWS = [
     (
+        "neighbours: all data of one party",
+        '`unit = "party"`',
+        "a single record may change all votes of its party, so it gets the same noise",
+    ),
+    (
         "Algorithm 1, Theorem 1: majority-voted ERM",
         '`multiparty`, `labels = "majority"`',
         "1/λ for logistic loss, where the paper has 2/λ; Gaussian noise as well as the paper's (`noise`)",
@@ -29,7 +34,8 @@ _ROWS = [
     (
         "Theorem 4, Lemmas 5 and 6",
         "a note of `unspoken plan`",
-        "for the noise in use: Gaussian noise has another tail than the paper's",
+        "for the noise in use: Gaussian noise has another tail than the paper's. For more than two classes the "
+        "paper's 32 is 64K, and where parties may drop out each term has its worst λ",
     ),
     (
         "B.1: one party's minimiser, multiclass",
@@ -50,7 +56,7 @@ _ROWS = [
     (
         "who adds the noise",
         "`plan`, the guarantee",
-        "the trainer sees all votes, so all parties trust it; with noise of the parties' own use `voting`",
+        "the trainer sees all votes, so all parties trust it; with noise of the parties' own use [`voting`](voting.md)",
     ),
 ]
 
@@ -69,11 +75,12 @@ def _opening(result: Numbers) -> str:
 trainer whom all trust learns from the votes. Made by `unspoken`; written by
 [`benchmarks/voting`](../benchmarks/voting): do not edit.{quick_note(result)}
 
-- Data: {table["data"]}, {table["each"]} records at each party in 20 principal components, and
-  {table["public"]:,} public records without labels.
+- Data: {table["data"]} in 20 principal components of the feature space of [the voting tables](voting.md),
+  {table["each"]} records at each party unless said otherwise, and {table["public"]:,} public records without labels.
 - The method is `multiparty`: softmax regression of the public records, with Gaussian noise for whole parties,
   δ = 1e-5. λ is the best of three on records kept aside; as in the paper, that choice is not covered by ε.
-- Figures are means of {result["runs"]} runs with fresh noise ± the standard deviation of a single run."""
+- Figures are means of {result["runs"]} runs with fresh noise ± the standard deviation of a single run;
+  without noise, of one run; for a single party, of some parties ± the standard deviation between them."""
 
 
 def _papers() -> str:

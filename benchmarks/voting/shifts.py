@@ -237,7 +237,7 @@ def three(mnist: Path | None, quick: bool, runs: int) -> dict[str, Any]:
         pairs = ((20, 40),) if quick else ((20, 100), (50, 200), (100, 400))
         rows += _votes_of_neighbours(setting, public, pairs, runs)
     facts = {"setting": setting.name, "runs": runs, "parties": setting.parties, "delta": RECORD_DELTA}
-    return {**facts, "aside": True, "rows": rows}
+    return {**facts, "rows": rows}
 
 
 def _votes_of_neighbours(
