@@ -66,6 +66,21 @@ class NotToBeSaved(Means):
         return super().fit(X, y)
 
 
+class OfNoNames(Means):
+    """Nobody knows which class a column of its probabilities is for."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        super().fit(X, y)
+        self.names, self.classes_ = self.classes_, None
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return np.tile(self.names, len(X))[: len(X)]
+
+    def predict_proba(self, X: Any) -> Any:
+        return np.full((len(X), 3), 1.0 / 3.0)
+
+
 class OfFiveFeatures(Means):
     """The constant of parties' records is not among them."""
 
@@ -115,7 +130,8 @@ def mine(kind: type) -> str:
         (Numbers, "predicts 0, but should predict one of the names that a student learns (healthy, …)"),
         (Abstains, "predicts -1, but should predict one of the names"),
         (Plain, "is no BaseEstimator, which a pipeline for tables needs; derive it"),
-        (NotToBeSaved, "cannot be saved after it was fitted"),
+        (OfNoNames, "cannot be asked for scores, or saved, once fitted ("),
+        (NotToBeSaved, "cannot be asked for scores, or saved, once fitted ("),
     ],
 )
 def test_a_student_that_would_fail_after_the_vote_is_refused_before_it(

@@ -95,10 +95,6 @@ class Classifier(ABC):
         `public` are all public records; both come unclipped.
         """
 
-    def repeats(self, features: int, classes: int) -> bool:
-        """Whether it predicts the same again if it learns from the same records again."""
-        return True
-
 
 class SoftmaxClassifier(Classifier):
     """Regularised softmax regression: weights, one row a class.
@@ -167,12 +163,6 @@ class ScikitClassifier(Classifier):
         except _FAILURES as error:
             problem = f'cannot learn from these winners ({first_line(error)}); use "softmax", or another student'
             raise ClassifierError(self._name, problem) from None
-
-    def repeats(self, features: int, classes: int) -> bool:
-        records, labels = _made_up(features, np.arange(classes))
-        others = -records[::-1]
-        one, other = (np.asarray(self.fit(records, labels, records).predict(others.copy())) for _ in range(2))
-        return bool(np.array_equal(one, other))
 
 
 class TorchClassifier(Classifier):
@@ -253,6 +243,13 @@ def votes_of(
     return np.asarray(predicted[:, None] == np.arange(classes), dtype=np.float64)
 
 
+def votes_again(classifier: Classifier, features: int, classes: int) -> bool:
+    """Whether a party's votes are the same if they are cast again, of the same (made-up) records."""
+    records, labels = _made_up(features, np.arange(classes))
+    one, other = (votes_of(classifier, records, labels, -records, classes, records) for _ in range(2))
+    return bool(np.array_equal(one, other))
+
+
 def _sees_public(made: Any) -> bool:
     return "public" in inspect.signature(made.fit).parameters
 
@@ -297,10 +294,14 @@ def _try_as_student(name: str, estimator: ScikitClassifier, study: Study) -> Non
     if study.data.is_table and not isinstance(fitted, BaseEstimator):
         problem = "is no BaseEstimator, which a pipeline for tables needs; derive it from sklearn.base.BaseEstimator"
         raise ClassifierError(name, problem)
+    release = FittedEstimator(fitted, {})
     try:
-        FittedEstimator(fitted, {}).to_bytes(study)
+        release.scores(study, _made_up(study.data.raw_dimension, np.arange(1))[0])
+        release.to_bytes(study)
     except Exception as error:
-        raise ClassifierError(name, f"cannot be saved after it was fitted ({first_line(error)})") from None
+        raise ClassifierError(
+            name, f"cannot be asked for scores, or saved, once fitted ({first_line(error)})"
+        ) from None
 
 
 def _answers(

@@ -65,14 +65,21 @@ from unspoken.methods.base import (
     Total,
     Vote,
 )
-from unspoken.methods.classifiers import Classifier, ClassifierError, ClassifierSettings, make_classifier, votes_of
+from unspoken.methods.classifiers import (
+    Classifier,
+    ClassifierError,
+    ClassifierSettings,
+    make_classifier,
+    votes_again,
+    votes_of,
+)
 from unspoken.methods.parameters import Indices
 from unspoken.methods.planning import DeclaredSum, Plan, make_plan
 from unspoken.methods.planning.budget import budget
 from unspoken.methods.planning.making import setting_of
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
-from unspoken.methods.voting_notes import note_on_leads, promised_for, worth_of
+from unspoken.methods.voting_notes import note_on_leads, notes_on_units, promised_for
 from unspoken.methods.voting_options import Options
 from unspoken.privacy.events import Adjacency
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, LOST_VARIANCE, continuous_deviation
@@ -283,14 +290,7 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
         if not self._opens_winners_only:
             yield "the noisy totals of the ballots become known, not only the winners"
         yield self._file.note
-        other = "party" if self.study.group is not None else "record"
-        whom = "all records of one party" if other == "party" else "one record"
-        yield f"for {whom} the same noise promises {worth_of(plan.facts['epsilon_by_unit'][other])}"
-        if "epsilon_if_replaced" in plan.facts:
-            yield (
-                "epsilon is for all records of a party that are left out or put in (add-remove); for such as are "
-                f"replaced by others the same noise promises {worth_of(plan.facts['epsilon_if_replaced'])}"
-            )
+        yield from notes_on_units(plan)
 
     def _epsilon(self, plan: Plan, group: int | None, adjacency: Adjacency | None = None) -> float | None:
         """The ε that the noise promises for `group` records (None: all of a party's); None if it is too large."""
@@ -346,7 +346,8 @@ talliers = 3                  # or 5, 7: more than half of them keep to themselv
                 f'is "{self.study.summation.protocol}", by which the noisy totals become known, and what these cost '
                 'does not depend on the data; use "tally" for an analysis of the winners alone',
             )
-        if self.options.ballots == "ensemble" and not self._local.repeats(self.study.data.dimension, self._classes):
+        dimension, ensemble = self.study.data.dimension, self.options.ballots == "ensemble"
+        if ensemble and not votes_again(self._local, dimension, self._classes):
             raise self.study.error(
                 "method.model",
                 f'is "{self.options.model}", which learns something else each time from the same records, so that the '

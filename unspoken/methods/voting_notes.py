@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 
 from unspoken.methods.planning import Plan, PlannedSum
@@ -44,7 +45,21 @@ def promised_for(plan: Plan, planned: PlannedSum, sensitivity: float, group: int
     return found if found <= LARGEST_PLANNED_EPSILON * (1.0 + 1e-9) else None
 
 
-def worth_of(epsilon: float | None) -> str:
+def notes_on_units(plan: Plan) -> Iterator[str]:
+    """What the noise promises for the other unit than the study's, and for replaced parties where they are left out."""
+    units = plan.facts["epsilon_by_unit"]
+    if plan.study.group is None:
+        yield f"for one record the same noise promises {_worth_of(units['record'])}"
+    else:
+        yield f"for all records of one party the same noise promises {_worth_of(units['party'])}"
+    if "epsilon_if_replaced" in plan.facts:
+        yield (
+            "epsilon is for all records of a party that are left out or put in (add-remove); for such as are "
+            f"replaced by others the same noise promises {_worth_of(plan.facts['epsilon_if_replaced'])}"
+        )
+
+
+def _worth_of(epsilon: float | None) -> str:
     """What a promise of this ε is, in words that follow "promises"; None: it is above what is proved."""
     if epsilon is None:
         return f"next to nothing: its epsilon is above {LARGEST_PLANNED_EPSILON:g}"
