@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
@@ -14,6 +15,7 @@ import unspoken
 from factories import maker
 from unspoken.cli import app
 from unspoken.data.records import DataError
+from unspoken.methods.helmet import Helmet
 from unspoken.methods.helmet_rules import weight_noise
 from unspoken.methods.registry import method_for
 from unspoken.simulation.tuning import with_settings
@@ -117,14 +119,71 @@ def test_what_cannot_be_tuned_is_told(said: dict[str, Any], keys: dict[str, Any]
         unspoken.tune(study(**said), *records(), **keys)
 
 
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"seed": -1}, "seed is -1, but should be 0 or more"),
+        ({"repeats": 2.5}, "repeats is 2.5, but should be a whole number"),
+        ({"epsilons": 1.0}, "epsilons is 1.0, but should be a list of numbers"),
+        ({"epsilons": "1,2"}, "epsilons is '1,2', but should be a list"),
+        ({"epsilons": [True]}, "epsilons has True"),
+    ],
+)
+def test_what_is_no_number_is_told_in_a_sentence(keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        unspoken.tune(study(), *records(), **keys)
+
+
+def test_a_table_is_read_as_its_file_is() -> None:
+    """Columns are scaled by the study's bounds: raw ones would all be clipped to almost the same vector."""
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"age": rng.uniform(20, 90, 200), "weight": rng.uniform(40, 120, 200)})
+    frame["ill"] = (frame["age"] > 55).astype(int)
+    columns = {"age": {"min": 0, "max": 110}, "weight": {"min": 30, "max": 200}}
+    table = study(data={"label": "ill", "classes": [0, 1], "columns": columns})
+    whole = unspoken.tune(table, frame, repeats=1).choices
+    assert whole == unspoken.tune(table, frame[["weight", "age"]], frame["ill"], repeats=1).choices
+    assert whole[0].accuracy > 0.9
+
+
+def test_settings_that_were_measured_without_the_study_s_radius_leave_it_out(tmp_path: Path) -> None:
+    small = study(method={"radius": 0.001})
+    (choice,) = unspoken.tune(small, *records(), repeats=1).choices
+    assert choice.settings["method"]["radius"] is None
+    text = TEXT + "radius = 0.001  # too small\n"
+    (tmp_path / "new.toml").write_text(with_settings(text, choice.settings, "study.toml"), encoding="utf-8")
+    written: Any = method_for(read_study(tmp_path / "new.toml"))
+    assert written.options.radius is None
+    assert written.options.regularization == choice.settings["method"]["regularization"]
+    kept = unspoken.tune(study(method={"radius": 0.001}, unit="party"), *records(), repeats=1).choices[0].settings
+    assert kept["method"]["radius"] > 0.001  # type: ignore[operator]
+
+
+def test_classes_that_no_public_record_has_are_named() -> None:
+    features, labels = records()
+    two = labels < 2
+    with pytest.warns(unspoken.DataWarning, match="No public record has the class 2, so the settings"):
+        tuned = unspoken.tune(study(), features[two], labels[two], repeats=1)
+    assert tuned.to_json()["remarks"] == list(tuned.remarks)
+    assert len(tuned.remarks) == 1
+    assert unspoken.tune(study(), features, labels, repeats=1).remarks == ()
+
+
+def test_one_split_has_no_deviation() -> None:
+    one, several = (unspoken.tune(study(), *records(), repeats=repeats).choices[0] for repeats in (1, 3))
+    assert one.deviation is None
+    assert several.deviation is not None
+    assert several.deviation > 0.0
+
+
 def test_records_of_one_class_teach_nothing() -> None:
     features, _ = records(30)
     with pytest.raises(DataError, match="30 public records of 1 classes, too few to learn"):
         unspoken.tune(study(), features, np.zeros(30, dtype=int))
 
 
-def invoke(folder: Path, *arguments: str) -> Any:
-    (folder / "study.toml").write_text(TEXT, encoding="utf-8")
+def invoke(folder: Path, *arguments: str, text: str = TEXT) -> Any:
+    (folder / "study.toml").write_text(text, encoding="utf-8")
     features, labels = records(180)
     np.savez(folder / "public.npz", X=features, y=labels)
     files = [str(folder / "study.toml"), "--public", str(folder / "public.npz")]
@@ -144,6 +203,40 @@ def test_the_command_prints_one_object_and_writes_a_study_only_where_told(tmp_pa
     assert written.method.own_keys["regularization"] == found["choices"][1]["settings"]["method"]["regularization"]
     assert "# agreed" in new.read_text(encoding="utf-8")
     assert (tmp_path / "study.toml").read_text(encoding="utf-8") == TEXT
+
+
+def test_an_epsilon_that_is_named_takes_the_place_of_a_noise_multiplier(tmp_path: Path) -> None:
+    noisy, new = TEXT.replace("epsilon = 1.0", "noise_multiplier = 2.0"), tmp_path / "new.toml"
+    assert "lacks epsilon, for which settings are chosen; name values" in invoke(tmp_path, text=noisy).stderr
+    assert invoke(tmp_path, "--epsilons", "0.5", "--output", str(new), text=noisy).exit_code == 0
+    assert read_study(new).privacy.epsilon == 0.5
+    assert read_study(new).privacy.noise_multiplier is None
+
+
+def test_a_file_that_cannot_be_changed_is_told_before_anything_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Helmet, "tuned", None)
+    inline = TEXT.partition("[method]")[0].replace("delta = 1e-5", 'delta = 1e-5\nunit = "party"')
+    refused = invoke(tmp_path, "--output", str(tmp_path / "new.toml"), text=inline)
+    assert refused.exit_code == 2
+    assert "has no line [method]" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--seed", "-1"], "seed is -1, but should be 0 or more"),
+        (["--epsilons", "1,"], "--epsilons is '1,', but should be numbers"),
+        (["--public", "nowhere.npz"], "nowhere.npz: there is no such file"),
+        (["--split", "fair"], "the split is 'fair'"),
+    ],
+)
+def test_mistakes_of_the_command_are_one_sentence(tmp_path: Path, arguments: list[str], message: str) -> None:
+    refused = invoke(tmp_path, *arguments)
+    assert refused.exit_code == 2
+    assert message in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 def test_a_study_that_exists_is_not_overwritten(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ import typer
 
 from unspoken import writing
 from unspoken.cli.answers import print_json
-from unspoken.cli.program import AsJson, StudyFile, explained
+from unspoken.cli.program import AsJson, StudyFile, explained, remark
 from unspoken.errors import UnspokenError
 
 if TYPE_CHECKING:
+    from unspoken.methods.base import Settings
     from unspoken.simulation.tuning import Tuned
 
 
@@ -42,18 +43,28 @@ def tune(
                 f"--output takes the settings of one epsilon, but --epsilons is {epsilons!r}; name one."
             )
         writing.check_free(output, "choose another name")
-    from unspoken.simulation import tune as choose
-    from unspoken.simulation.tuning import with_settings
+    from unspoken.methods.base import Trials
+    from unspoken.simulation.tuning import tune_file, with_settings
 
-    tuned = choose(study, public, epsilons=wanted, split=split, repeats=repeats, seed=seed)
+    text = path.read_text(encoding="utf-8")
+    if output is not None:
+        # A file that cannot be changed is told before settings are chosen, which takes a while.
+        tried = {"method": {"regularization": 1.0}, "data": {"norm": study.data.norm}}
+        with_settings(text, {**tried, **_promise(wanted)}, str(path))
+    tuned = tune_file(study, public, wanted, Trials((), split, repeats, seed))
     if output is not None:
         (choice,) = tuned.choices
-        settings = dict(choice.settings) | ({} if wanted is None else {"privacy": {"epsilon": choice.epsilon}})
-        writing.write(output, with_settings(path.read_text(encoding="utf-8"), settings, str(path)))
+        writing.write(output, with_settings(text, {**choice.settings, **_promise(wanted)}, str(path)))
+    remark(tuned.remarks)
     if as_json:
         print_json({**tuned.to_json(), "public": str(public), "file": None if output is None else str(output)})
         return
     _show(tuned, public, output)
+
+
+def _promise(wanted: list[float] | None) -> Settings:
+    """The epsilon that is named, in place of what the study says of its noise."""
+    return {} if wanted is None else {"privacy": {"epsilon": wanted[0], "noise_multiplier": None}}
 
 
 def _numbers(text: str | None) -> list[float] | None:
@@ -67,10 +78,14 @@ def _show(tuned: Tuned, public: Path, output: Path | None) -> None:
     print(f"Chosen on {tuned.records:,} public records ({public}); no private record was looked at.")
     for choice in tuned.choices:
         keys = [
-            f"[{section}] {key} = {value:g}" for section, keys in choice.settings.items() for key, value in keys.items()
+            f"[{section}] {key} {'left out' if value is None else f'= {value:g}'}"
+            for section, keys in choice.settings.items()
+            for key, value in keys.items()
         ]
         print(f"epsilon = {choice.epsilon:g}: {', '.join(keys)}")
-        reached = f"{100 * choice.accuracy:.1f} % ±{100 * choice.deviation:.1f}"
+        reached = f"{100 * choice.accuracy:.1f} %"
+        if choice.deviation is not None:
+            reached += f" ±{100 * choice.deviation:.1f} (standard deviation over splits)"
         print(f"  accuracy on public records, with the study's noise: {reached}")
     if output is not None:
         print(f"Study: {output}")

@@ -202,24 +202,27 @@ class Trials:
     seed: int = 0
 
 
+Settings = Mapping[str, Mapping[str, float | None]]
+"""Keys by the sections of a study file. None: the key is left out."""
+
+
 @dataclass(frozen=True)
 class Choice:
     """The settings of a method that served best for one ε, on public records."""
 
     epsilon: float
-    settings: dict[str, dict[str, float]]
-    """By the sections of a study file"""
+    settings: Settings
     accuracy: float
     """With the study's noise: mean over splits and draws"""
-    deviation: float
-    """Of the splits' accuracies"""
+    deviation: float | None
+    """Of the splits' accuracies; None if there is one split"""
     tried: int
     """The number of candidates"""
 
     def to_json(self) -> dict[str, Any]:
         return {
             "epsilon": self.epsilon,
-            "settings": self.settings,
+            "settings": {section: dict(keys) for section, keys in self.settings.items()},
             "public_accuracy": self.accuracy,
             "deviation": self.deviation,
             "tried": self.tried,

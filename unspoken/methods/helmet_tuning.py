@@ -65,14 +65,13 @@ class _Candidate:
         content["privacy"] = {key: value for key, value in content["privacy"].items() if key != "noise_multiplier"}
         content["privacy"]["epsilon"] = epsilon
         for section, keys in self.settings(study).items():
-            content[section] |= keys
-        if self.radius is None:
-            content["method"].pop("radius", None)
+            kept = {key: value for key, value in content[section].items() if key not in keys}
+            content[section] = kept | {key: value for key, value in keys.items() if value is not None}
         return make_study(content, study.source, study.method_place)
 
-    def settings(self, study: Study) -> dict[str, dict[str, float]]:
-        method = {"regularization": self.regularization}
-        if self.radius is not None:
+    def settings(self, study: Study) -> dict[str, dict[str, float | None]]:
+        method: dict[str, float | None] = {"regularization": self.regularization}
+        if self.radius is not None or study.method.own_keys.get("radius") is not None:
             method["radius"] = self.radius
         return {"method": method} | ({} if self.norm == study.data.norm else {"data": {"norm": self.norm}})
 
@@ -95,8 +94,8 @@ def choose(kind: type[Helmet], study: Study, public: Records, trials: Trials) ->
 
 def _best(study: Study, epsilon: float, tried: list[tuple[_Candidate, Floats]]) -> Choice:
     candidate, accuracies = max(tried, key=lambda each: float(each[1].mean()))
-    mean, deviation = float(accuracies.mean()), float(accuracies.mean(axis=1).std())
-    return Choice(epsilon, candidate.settings(study), mean, deviation, len(tried))
+    deviation = float(accuracies.mean(axis=1).std()) if len(accuracies) > 1 else None
+    return Choice(epsilon, candidate.settings(study), float(accuracies.mean()), deviation, len(tried))
 
 
 def _part(study: Study, public: Records, how: str, seed: int) -> _Part:

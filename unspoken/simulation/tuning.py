@@ -5,20 +5,27 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from numbers import Real
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import numpy.typing as npt
 
-from unspoken.data.files import DataError, Records, check_arrays, read_records
-from unspoken.methods.base import Choice, Trials
+from unspoken.data.files import DataError, Records, read_records
+from unspoken.methods.base import Choice, Settings, Trials
 from unspoken.methods.registry import method_for
+from unspoken.simulation.arrays import records_of, warn
 from unspoken.study import Study, StudyError, make_study, study_of
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _LARGEST_EPSILON = 1000.0
+_NAMED = 10
+"""The most classes that a remark names"""
 
 
 @dataclass(frozen=True)
@@ -28,15 +35,18 @@ class Tuned:
     study: Study
     choices: tuple[Choice, ...]
     records: int
+    remarks: tuple[str, ...] = ()
+    """What the public records cannot tell"""
 
     def to_json(self) -> dict[str, Any]:
         choices = [choice.to_json() for choice in self.choices]
-        return {"study": self.study.name, "method": self.study.method.name, "records": self.records, "choices": choices}
+        told = {"study": self.study.name, "method": self.study.method.name, "records": self.records}
+        return {**told, "choices": choices, "remarks": list(self.remarks)}
 
 
 def tune(
     study: Study | dict[str, Any] | str | Path,
-    X: npt.ArrayLike | str | Path,  # noqa: N803 (the name that everyone expects)
+    X: npt.ArrayLike | pd.DataFrame | str | Path,  # noqa: N803 (the name that everyone expects)
     y: npt.ArrayLike | None = None,
     *,
     epsilons: Sequence[float] | None = None,
@@ -46,16 +56,40 @@ def tune(
 ) -> Tuned:
     """Choose a method's settings for each ε from public or made-up labelled records, never from private ones.
 
-    X and y are such records, or X is the path of their file (CSV, Parquet or NPZ, as the study says). Of `helmet` these
-    are Λ, the radius and the norm. Records are split `repeats` times into some to learn from and others to measure on,
-    and dealt to parties by `split`. The noise is what the study's own parties would add for each ε.
+    X and y are such records, given as for `unspoken.simulate`, or X is the path of their file (CSV, Parquet or NPZ, as
+    the study says). Of `helmet` these are Λ, the radius and the norm. Records are split `repeats` times into some to
+    learn from and others to measure on, and dealt to parties by `split`. The noise is what the study's own parties
+    would add for each ε.
     """
+    tuned = tune_records(*_asked(study, X, y, epsilons, Trials((), split, repeats, seed)))
+    warn(tuned.remarks, stacklevel=2)
+    return tuned
+
+
+def tune_file(study: Study, file: Path, epsilons: Sequence[float] | None, trials: Trials) -> Tuned:
+    """The same for a file, without Python's warnings."""
+    return tune_records(*_asked(study, file, None, epsilons, trials))
+
+
+def _asked(
+    study: Study | dict[str, Any] | str | Path, features: Any, labels: Any, epsilons: Any, trials: Trials
+) -> tuple[Study, Records, Trials]:
+    """The study, its public records, and how settings are tried on them."""
     agreed = study_of(study)
-    if isinstance(X, str | Path) and y is not None:
-        raise DataError("X is a file's path, which has the labels, too; leave y out.")
-    public = read_records(Path(X), agreed) if isinstance(X, str | Path) else check_arrays(X, y, agreed, "X")
-    wanted = (agreed.epsilon,) if epsilons is None else tuple(epsilons)
-    return tune_records(agreed, public, Trials(wanted, split, repeats, seed))
+    if isinstance(features, str | Path):
+        if labels is not None:
+            raise DataError("X is a file's path, which has the labels, too; leave y out.")
+        public = read_records(Path(features), agreed)
+    else:
+        public = records_of(features, labels, agreed, "public")
+    if epsilons is None:
+        if agreed.privacy.epsilon is None:
+            problem = "lacks epsilon, for which settings are chosen; name values (--epsilons 1, or epsilons=[1])"
+            raise agreed.error("privacy", problem)
+        epsilons = (agreed.privacy.epsilon,)
+    if isinstance(epsilons, str) or not hasattr(epsilons, "__iter__"):
+        raise DataError(f"epsilons is {epsilons!r}, but should be a list of numbers, such as [0.1, 1].")
+    return agreed, public, Trials(tuple(epsilons), trials.split, trials.repeats, trials.seed)
 
 
 def tune_records(study: Study, public: Records, trials: Trials) -> Tuned:
@@ -64,20 +98,47 @@ def tune_records(study: Study, public: Records, trials: Trials) -> Tuned:
         raise study.error(
             "data.public", "maps records before they are learnt from; leave it out while settings are chosen"
         )
+    _check(trials)
+    kind = type(method_for(study))
+    trials = Trials(tuple(map(float, trials.epsilons)), trials.split, int(trials.repeats), int(trials.seed))
+    return Tuned(study, tuple(kind.tuned(study, public, trials)), len(public), tuple(_remarks(study, public)))
+
+
+def _check(trials: Trials) -> None:
+    """Refuse what cannot be tried."""
     wanted = trials.epsilons
     for epsilon in wanted:
-        if not (isinstance(epsilon, Real) and 0.0 < float(epsilon) <= _LARGEST_EPSILON and math.isfinite(epsilon)):
+        is_number = isinstance(epsilon, Real) and not isinstance(epsilon, bool)
+        if not (is_number and 0.0 < float(epsilon) <= _LARGEST_EPSILON and math.isfinite(epsilon)):
             raise DataError(f"epsilons has {epsilon!r}, but should have numbers above 0 and up to 1000.")
+    for name, value in (("repeats", trials.repeats), ("seed", trials.seed)):
+        if not isinstance(value, Integral) or isinstance(value, bool):
+            raise DataError(f"{name} is {value!r}, but should be a whole number.")
+    if trials.seed < 0:
+        raise DataError(f"seed is {trials.seed}, but should be 0 or more.")
     if not wanted or trials.repeats < 1:
         raise DataError(
             f"repeats is {trials.repeats} and there are {len(wanted)} epsilons, but both should be 1 or more."
         )
-    kind = type(method_for(study))
-    return Tuned(study, tuple(kind.tuned(study, public, trials)), len(public))
 
 
-def with_settings(text: str, settings: Mapping[str, Mapping[str, float]], source: str) -> str:
-    """A study file's text with these keys; comments and all else stay as they are."""
+def _remarks(study: Study, public: Records) -> list[str]:
+    """A remark on classes that settings were not chosen for."""
+    if study.task != "classification":
+        return []
+    names = study.data.class_names
+    missing = [str(names[label]) for label in np.setdiff1d(np.arange(len(names)), public.labels)]
+    if not missing:
+        return []
+    listed = ", ".join(missing[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
+    return [
+        f"no public record has {'the class' if len(missing) == 1 else 'one of the classes'} {listed}, so the settings, "
+        "and the accuracy, are those of a study without"
+    ]
+
+
+def with_settings(text: str, settings: Settings, source: str) -> str:
+    """A study file's text with these keys, and without those that are None; comments and all else stay as they are."""
     lines = text.splitlines()
     for section, keys in settings.items():
         header = next(
@@ -95,8 +156,9 @@ def with_settings(text: str, settings: Mapping[str, Mapping[str, float]], source
     return changed
 
 
-def _with_key(lines: list[str], header: int, key: str, value: float) -> list[str]:
-    """The lines with this key in the section that begins at `header`: in place of the old one, or first."""
+def _with_key(lines: list[str], header: int, key: str, value: float | None) -> list[str]:
+    """The lines with this key in the section that begins at `header`: in place of the old one, or first. None: without
+    it."""
     end = next(
         (number for number in range(header + 1, len(lines)) if lines[number].lstrip().startswith("[")), len(lines)
     )
@@ -104,5 +166,6 @@ def _with_key(lines: list[str], header: int, key: str, value: float) -> list[str
     for number in range(header + 1, end):
         if match := re.match(rf"\s*{key}\s*=[^#]*(#.*)?$", lines[number]):
             comment = f"  {match.group(1)}" if match.group(1) else ""
-            return [*lines[:number], said + comment, *lines[number + 1 :]]
-    return [*lines[: header + 1], said, *lines[header + 1 :]]
+            kept = [] if value is None else [said + comment]
+            return [*lines[:number], *kept, *lines[number + 1 :]]
+    return lines if value is None else [*lines[: header + 1], said, *lines[header + 1 :]]
