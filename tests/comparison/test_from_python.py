@@ -63,6 +63,8 @@ def test_a_plot_overwrites_nothing(tmp_path: Path) -> None:
         ({"X_test": None}, "y_test is given without X_test"),
         ({"X_test": None, "y_test": None}, "give X_test, or hold_out"),
         ({"X_test": None, "y_test": None, "hold_out": 1.0}, "hold_out is 1"),
+        ({"X_test": None, "y_test": None, "hold_out": 1e-5}, "a share of 1e-05, .* holds out none of the .* a larger"),
+        ({"X_test": None, "y_test": None, "hold_out": 1 - 1e-5}, "holds out all of the .* take a smaller one"),
         ({"groups": GROUPS, "parties": [5]}, "leave parties and resplit out"),
         ({"split": "odd"}, "the split is 'odd'"),
     ],

@@ -11,7 +11,7 @@ import numpy as np
 
 from unspoken.comparison.statistics import pooled, relative_error
 from unspoken.comparison.variants import method_of, study_for
-from unspoken.data.files import Records
+from unspoken.data.files import DataError, Records
 from unspoken.data.splits import split, stratified
 from unspoken.errors import UnspokenError
 from unspoken.methods.planning import Plan
@@ -62,6 +62,18 @@ class Comparison:
     """The share of the records that each repeat holds out for tests, class by class, instead of `test`"""
     resplit: bool = False
     """Whether each repeat deals the records to parties anew"""
+
+    def __post_init__(self) -> None:
+        """Refuse a share that leaves nothing to measure on, or nothing to learn from. How many records it holds out is
+        the same for all seeds."""
+        if self.hold_out is None:
+            return
+        held, records = int(stratified(self.train.labels, self.hold_out, self.seed).sum()), len(self.train)
+        if held in (0, records):
+            raise DataError(
+                f"a share of {self.hold_out:g}, rounded class by class, holds out {'none' if held == 0 else 'all'} of "
+                f"the {records:,} records; take a {'larger' if held == 0 else 'smaller'} one."
+            )
 
     def study_of(self, cell: Cell) -> Study:
         return study_for(self.study.with_parties(cell.parties), cell.variant, cell.epsilon)
