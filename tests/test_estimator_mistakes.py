@@ -62,6 +62,19 @@ def test_a_wrong_number_of_parties_is_named(parties: Any) -> None:
         classifier(parties=parties).fit(features, labels)
 
 
+def test_a_method_for_one_party_needs_no_second_one() -> None:
+    features, labels, _ = blobs()
+    for keys in ({"parties": 1}, {"groups": np.zeros(600)}):
+        groups = keys.pop("groups", None)
+        model = classifier(learner="softmax", **keys).fit(features, labels, groups)
+        assert "except the only party itself" in model.guarantee_.sentence()
+        assert model.score(features, labels) > 0.9
+    with pytest.raises(ValueError, match=r"^Expected a whole number of parties, 1 or more, got parties=0"):
+        classifier(learner="softmax", parties=0).fit(features, labels)
+    with pytest.raises(ValueError, match="colluding is 1, but with one party there is nobody"):
+        classifier(learner="softmax", parties=1, colluding=1).fit(features, labels)
+
+
 @pytest.mark.parametrize(
     ("groups", "message"),
     [

@@ -82,10 +82,12 @@ class _PrivateEstimator(BaseEstimator):  # type: ignore[misc]
         return self._scaling.apply(validate_data(self, rows, dtype=np.float64, reset=False))
 
     def _parties(self, labels: Labels, groups: npt.ArrayLike | None) -> Integers:
+        method = METHODS.get(self.method)
+        fewest = 2 if method is None else method.fewest_parties
         if groups is None:
-            return dealt_parties(labels, self.parties, self.seed, _default(self, "parties"))
+            return dealt_parties(labels, self.parties, self.seed, _default(self, "parties"), fewest)
         parties = number_parties(groups, len(labels))
-        if parties.max() == 0:
+        if parties.max() == 0 and fewest > 1:
             raise ValueError("Expected groups to name at least two parties, got only one.")
         return parties
 
@@ -177,7 +179,8 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     options : further keys of the method, as in a study's [method] (docs/methods.md); for example
         {"function": "network", "hidden": 32} for cape.
     protocol : the summation: "compute-nodes", "secagg+", "secagg", "pairwise", or "ideal", which adds in the clear.
-    parties : the number of parties to split the rows over when `fit` gets no groups.
+    parties : the number of parties to split the rows over when `fit` gets no groups; 1 (for helmet and the baselines on
+        records in one place) is a party that adds all of the noise itself.
     seed : the public seed of that split; the noise has none.
     ledger : an `unspoken.Ledger` that fits are charged to, also those of clones: its `guarantee(delta)` is of them all.
         It holds if rows, and their parties, were chosen without regard to records and labels, none twice in a fit: in a

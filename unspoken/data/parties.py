@@ -41,13 +41,13 @@ def number_parties(groups: npt.ArrayLike, records: int) -> Integers:
         raise DataError("groups mixes text and numbers, but should name parties by one of them.") from None
 
 
-def dealt_parties(labels: Labels, parties: Any, seed: Any, default: int) -> Integers:
+def dealt_parties(labels: Labels, parties: Any, seed: Any, default: int, fewest: int = 2) -> Integers:
     """The party of each record where nobody names one: rows are dealt out at random, by the public seed.
 
-    There may be fewer records than `default` parties.
+    There may be fewer records than `default` parties; `fewest` parties there must be.
     """
-    if not isinstance(parties, Integral) or parties < 2:
-        raise ValueError(f"Expected a whole number of parties, 2 or more, got parties={parties!r}.")
+    if not isinstance(parties, Integral) or isinstance(parties, bool) or parties < fewest:
+        raise ValueError(f"Expected a whole number of parties, {fewest} or more, got parties={parties!r}.")
     if not isinstance(seed, Integral) or seed < 0:
         raise ValueError(f"Expected a whole number from 0 up as the seed, got seed={seed!r}.")
     if int(parties) > len(labels) and parties != default:
