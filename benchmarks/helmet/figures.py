@@ -105,22 +105,35 @@ def draw_growing(numbers: Numbers, name: str) -> Any:
 
 
 def draw_crowds(numbers: Numbers, name: str) -> Any:
+    """A panel over numbers of parties at the largest ε, and one over ε for each number that has several, as the paper
+    has them."""
     found = numbers[f"{name}-figure5"]
-    groups = list(dict.fromkeys(str(row["group"]) for row in found["rows"]))
-    crowds = sorted({row["parties"] for row in found["rows"]})
-    table = np.zeros((len(groups), len(crowds)))
-    for row in found["rows"]:
-        table[groups.index(str(row["group"])), crowds.index(row["parties"])] = row["accuracy"]
-    figure, panel = pyplot().subplots(figsize=(8.0, 5.0), layout="constrained")
+    rows = found["rows"]
+    largest = max(row["epsilon"] for row in rows)
+    panels = [([row for row in rows if row["epsilon"] == largest], "parties", f"parties; ε = {largest:g}")]
+    for crowd in sorted({row["parties"] for row in rows if row["epsilon"] != largest}):
+        part = [row for row in rows if row["parties"] == crowd]
+        panels.append((part, "epsilon", f"ε; {crowd:,} parties, δ = {part[0]['delta']:g}"))
+    figure, axes = pyplot().subplots(1, len(panels), figsize=(14.0, 4.8), sharey=True, layout="constrained")
+    for panel, (part, by, label) in zip(axes, panels, strict=True):
+        shown = _heat(panel, part, by)
+        panel.set_xlabel(label)
+    axes[0].set_ylabel("records protected together")
+    figure.colorbar(shown, ax=axes, label=f"accuracy, %; softmax, Λ = {found['regularization']:g}")
+    return figure
+
+
+def _heat(panel: Any, rows: list[dict[str, Any]], by: str) -> Any:
+    groups, columns = list(dict.fromkeys(row["group"] for row in rows)), sorted({row[by] for row in rows})
+    table = np.zeros((len(groups), len(columns)))
+    for row in rows:
+        table[groups.index(row["group"]), columns.index(row[by])] = row["accuracy"]
     shown = panel.imshow(table, aspect="auto", cmap="viridis", vmin=0.0, vmax=100.0)
     for (i, j), value in np.ndenumerate(table):
         panel.text(j, i, f"{value:.0f}", ha="center", va="center", color="black" if value > 60.0 else "white")
-    panel.set_xticks(range(len(crowds)), [f"{crowd:,}" for crowd in crowds])
+    panel.set_xticks(range(len(columns)), [f"{column:,g}" if by == "epsilon" else f"{column:,}" for column in columns])
     panel.set_yticks(range(len(groups)), ["a whole party" if g == "party" else f"any {g}" for g in groups])
-    panel.set_xlabel(f"parties; ε = {found['epsilon']:g}, softmax, Λ = {found['regularization']:g}")
-    panel.set_ylabel("records protected together")
-    figure.colorbar(shown, label="accuracy, %")
-    return figure
+    return shown
 
 
 def draw_alone(numbers: Numbers, name: str) -> Any:

@@ -35,7 +35,11 @@ from unspoken.simulation.tuning import tune_records
 LEARNERS = ("softmax", "svm")
 DP_FL = ("local", "fedsgd")
 GROUPS: tuple[Any, ...] = (1, 2, 5, 10, 50, "party")
-CROWDS = (1_000, 10_000, 200_000, 20_000_000)
+CROWDS = {1_000: 1e-5, 10_000: 1e-6, 200_000: 1e-10, 20_000_000: 1e-12}
+"""Numbers of parties, each with a δ below one over the number of their records; for the last two it is the paper's"""
+CROWD_EPSILON = 0.1
+SMALLER = (1e-4, 1e-3, 1e-2)
+"""Further ε for the crowds that the paper has"""
 BIASED = (0.0025, 0.01, 0.03, 0.1, 0.3)
 """Λ of Table 2's rows: the first is the paper's 3 at c = 34.854, brought to c = 1"""
 TABLE_EPSILON = 1.172
@@ -167,12 +171,14 @@ def crowds(data: Images) -> dict[str, Any]:
 
     As in the paper, the average is that of the parties that there are, and the noise that of the crowd.
     """
-    parties, epsilon, rows = data.size.parties[-1], 0.1, []
+    parties, rows = data.size.parties[-1], []
     base = {"name": "helmet", "learner": "softmax", "regularization": 0.1, "weights": "equal"}
+    cells = [(crowd, CROWD_EPSILON) for crowd in CROWDS]
+    cells += [(crowd, epsilon) for crowd in list(CROWDS)[-2:] for epsilon in SMALLER]
     kept = Remembering()
     for unit in GROUPS:
         said = {"unit": unit if unit == "party" else {"group": unit}}
-        method = method_for(data.study(base, parties, epsilon, **said))
+        method = method_for(data.study(base, parties, CROWD_EPSILON, **said))
         if not isinstance(method, Helmet):
             raise TypeError("Expected blind averaging.")
         bound = method.learner
@@ -180,11 +186,12 @@ def crowds(data: Images) -> dict[str, Any]:
         groups = split("iid", data.train.labels, parties, seed=0)
         blocks = ArrayFederation(method.study, data.train, groups).blocks()
         weights = np.sum([kept.average(method, block) for _, block in blocks], axis=0) / parties
-        for crowd in CROWDS:
-            agreed = method.study.with_parties(crowd)
-            noise = weight_noise(agreed, bound, by_records=False)
-            rows.append({"group": unit, "parties": crowd, "accuracy": _with_noise(data, weights, noise)})
-    return {"epsilon": epsilon, "regularization": 0.1, "models": parties, "rows": rows}
+        for crowd, epsilon in cells:
+            agreed = data.study(base, parties, epsilon, delta=CROWDS[crowd], **said).with_parties(crowd)
+            accuracy = _with_noise(data, weights, weight_noise(agreed, bound, by_records=False))
+            where = {"parties": crowd, "epsilon": epsilon, "delta": CROWDS[crowd]}
+            rows.append({"group": unit, **where, "accuracy": accuracy})
+    return {"regularization": 0.1, "models": parties, "rows": rows}
 
 
 def _with_noise(data: Images, weights: Any, noise: float) -> float:
@@ -196,7 +203,7 @@ def _with_noise(data: Images, weights: Any, noise: float) -> float:
 
 def alone(data: Images) -> list[dict[str, Any]]:
     """Figure 8: all records at one party, for two δ."""
-    rows, epsilons = [], data.size.epsilons[-2:]
+    rows, epsilons = [], data.size.epsilons[-3:]
     for delta in (1e-5, 2e-8):
         for learner in LEARNERS:
             cells = tuned(data, {"name": "helmet", "learner": learner}, 1, epsilons, delta=delta)
@@ -208,31 +215,36 @@ def alone(data: Images) -> list[dict[str, Any]]:
 
 
 def biased(data: Images) -> list[dict[str, Any]]:
-    """Table 2: one class a party, at the paper's ε, for several Λ; and with the noise of 67 times as many parties."""
-    rows, parties = [], data.size.parties[-1]
+    """Table 2: one class a party, at the paper's ε, for several Λ; and with the noise of 67 times as many parties.
+
+    Beside it the length of the average and the deviation of its noise: what one class a party costs is signal.
+    """
+    rows = []
     for learner, regularization in [(learner, each) for learner in LEARNERS for each in BIASED]:
-        keys, kept = {"name": "helmet", "learner": learner, "regularization": regularization}, Remembering()
+        keys = {"name": "helmet", "learner": learner, "regularization": regularization}
         row: dict[str, Any] = {"method": f"helmet, {learner}", "regularization": regularization}
         for kind in ("iid", "by-class"):
+            weights, row["noise"] = _average(data, keys, kind)
+            row[f"{kind}, length"] = float(np.linalg.norm(weights))
             for times in (1, 67):
                 # ε of a Gaussian release grows with its noise's inverse, nearly: so the noise is divided, not ε raised.
-                row[f"{kind}, {times}x"] = _times(data, keys, parties, kind, times, kept)
-            kept = Remembering()
+                row[f"{kind}, {times}x"] = _with_noise(data, weights, row["noise"] / times)
         rows.append(row)
         say(f"{data.name}: {row}")
     return rows
 
 
-def _times(data: Images, keys: dict[str, Any], parties: int, kind: str, times: int, kept: Remembering) -> float:
+def _average(data: Images, keys: dict[str, Any], kind: str) -> tuple[Any, float]:
+    """The average of the parties' models without noise, and the deviation of the noise in each of its weights."""
+    parties = data.size.parties[-1]
     method = method_for(data.study(keys, parties, TABLE_EPSILON))
     if not isinstance(method, Helmet):
         raise TypeError("Expected blind averaging.")
-    noise = weight_noise(method.study, method.learner, method.by_records) / times
-    kept.watch(method)
+    noise = weight_noise(method.study, method.learner, method.by_records)
     groups = split(kind, data.train.labels, parties, seed=0)
     blocks = ArrayFederation(method.study, data.train, groups).blocks()
-    weights = np.sum([kept.average(method, block) for _, block in blocks], axis=0) / len(data.train)
-    return _with_noise(data, weights, noise)
+    total = np.sum([Remembering().average(method, block) for _, block in blocks], axis=0)
+    return total / len(data.train), noise
 
 
 FIGURES: dict[str, Callable[[Images], Any]] = {

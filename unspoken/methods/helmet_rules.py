@@ -28,8 +28,8 @@ stands out and a larger Λ does less harm, σ ≤ 0.1.
 
 The least Λ of other matrices, whose records are taken to be centred. A large Λ costs these little: a model becomes a
 comparison with the means of the classes. So σ ≤ 0.1, and the least Λ is 0.1c²: a smaller one would gain a few points
-where all parties have similar records, but lose up to thirty where each party has a single class, because such a
-party's model then mostly grows in directions that all models share.
+where all parties have similar records, but lose up to thirty where each party has a single class, because such
+parties' models mostly cancel in the average, which then grows far less than the noise.
 
 If parties are protected, σ grows only as R ∝ 1/√Λ, about as fast as the models themselves. So more noise is acceptable,
 σ ≤ 0.5, and the least Λ of centred records is 0.05c².
