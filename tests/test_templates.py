@@ -8,9 +8,9 @@ import tomllib
 import pytest
 
 from unspoken.methods.moments import Moments
-from unspoken.methods.registry import METHODS
+from unspoken.methods.registry import METHODS, method_for
 from unspoken.study import Study, make_study
-from unspoken.templates import study_text, toml_text
+from unspoken.templates import StudyNumbers, study_text, toml_text
 
 EVERY = [(name, task) for name, kind in METHODS.items() for task in kind.template]
 
@@ -40,6 +40,18 @@ def test_a_matrix_may_have_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> 
     steps = {matrix: made(study_text("s", "lung", matrix=matrix, method="moments")) for matrix in (True, False)}
     assert [steps[matrix].method.own_keys for matrix in (True, False)] == [{"steps": 9}, {"steps": 4}]
     study_text("s", "lung", matrix=True, task="regression", method="moments")
+
+
+def test_a_study_of_one_party_has_no_lines_on_others() -> None:
+    """What is refused or without effect where nobody colludes, drops out or adds up is not offered."""
+    alone, several = (
+        study_text("s", "lung", matrix=True, method="helmet", numbers=StudyNumbers(count, colluding=0, dropouts=0))
+        for count in (1, 2)
+    )
+    assert method_for(made(alone)).plan().guarantee.epsilon == pytest.approx(1.0, rel=1e-3)
+    for line in ("[summation]", "colluding =", "dropouts =", "attempts =", 'all of a "party"'):
+        assert line not in alone
+        assert line in several
 
 
 def test_names_are_written_as_they_are_in_any_language() -> None:

@@ -171,10 +171,19 @@ class StudyNumbers:
     colluding: float = 0.5
     dropouts: float = 0.05
 
+    @property
+    def is_one(self) -> bool:
+        """Whether there is one party only: nothing is added up, and nobody colludes with it or goes on without it."""
+        return self.count == 1
+
     def lines(self) -> str:
         """The two sections."""
         lines = {name: f"{name} = {value}" for name, value in vars(self).items()}
-        return _AGREEMENT.format_map(lines | {"count": 1000 if self.count is None else self.count})
+        said = _AGREEMENT.format_map(lines | {"count": 1000 if self.count is None else self.count})
+        if not self.is_one:
+            return said
+        kept = (line for line in said.splitlines(True) if not line.startswith(("colluding", "dropouts", "# attempts")))
+        return "".join(kept).replace(', or all of a "party"', "")
 
 
 _USUAL = StudyNumbers()
@@ -200,8 +209,7 @@ def study_text(
         numbers.lines(),
         _METHOD.format(name=f'"{kind.name}"', summary=kind.summary),
         _lines_of(kind, task, matrix),
-        _SUMMATION,
-        kind.summation_template or defaults.SUMMATION_LINES,
+        "" if numbers.is_one else _SUMMATION + (kind.summation_template or defaults.SUMMATION_LINES),
     ]
     data = _data(task, matrix, "", columns)
     without_norm = "".join([_HEAD.format(path="", name="study", task=task), data, *rest])

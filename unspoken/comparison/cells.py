@@ -158,11 +158,12 @@ def doubts_of(comparison: Comparison) -> list[str]:
 def place_of(variant: str, asked: float | None, parties: int | None) -> str:
     """The runs that a remark is on: of a method, at an ε if it has one, with so many parties if that differs.
 
-    >>> place_of("moments", 0.5, None)
-    'moments at epsilon = 0.5'
+    >>> place_of("moments", 0.5, None), place_of("helmet", None, 1)
+    ('moments at epsilon = 0.5', 'helmet with 1 party')
     """
     at = "" if asked is None else f" at epsilon = {asked:g}"
-    return variant + at + ("" if parties is None else f" with {parties:,} parties")
+    many = "" if parties is None else f" with {parties:,} {'party' if parties == 1 else 'parties'}"
+    return variant + at + many
 
 
 def _planned(comparison: Comparison) -> dict[Cell, Plan]:
