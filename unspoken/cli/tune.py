@@ -15,6 +15,7 @@ from unspoken.errors import UnspokenError
 if TYPE_CHECKING:
     from unspoken.methods.base import Settings
     from unspoken.simulation.tuning import Tuned
+    from unspoken.study import Study
 
 
 @explained
@@ -35,22 +36,13 @@ def tune(
     """Choose settings (of helmet: regularization, radius, norm) on public records. Private records are not touched."""
     from unspoken.study import read_study
 
-    study = read_study(path)
+    study, text = read_study(path), path.read_text(encoding="utf-8")
     wanted = _numbers(epsilons)
     if output is not None:
-        if wanted is not None and len(wanted) > 1:
-            raise UnspokenError(
-                f"--output takes the settings of one epsilon, but --epsilons is {epsilons!r}; name one."
-            )
-        writing.check_free(output, "choose another name")
+        _check_output(study, text, wanted, output)
     from unspoken.methods.base import Trials
     from unspoken.simulation.tuning import tune_file, with_settings
 
-    text = path.read_text(encoding="utf-8")
-    if output is not None:
-        # A file that cannot be changed is told before settings are chosen, which takes a while.
-        tried = {"method": {"regularization": 1.0}, "data": {"norm": study.data.norm}}
-        with_settings(text, {**tried, **_promise(wanted)}, str(path))
     tuned = tune_file(study, public, wanted, Trials((), split, repeats, seed))
     if output is not None:
         (choice,) = tuned.choices
@@ -60,6 +52,18 @@ def tune(
         print_json({**tuned.to_json(), "public": str(public), "file": None if output is None else str(output)})
         return
     _show(tuned, public, output)
+
+
+def _check_output(study: Study, text: str, wanted: list[float] | None, output: Path) -> None:
+    """Refuse what could not be written, before settings are chosen, which takes a while."""
+    from unspoken.simulation.tuning import with_settings
+
+    if wanted is not None and len(wanted) > 1:
+        named = ",".join(f"{epsilon:g}" for epsilon in wanted)
+        raise UnspokenError(f"--output takes the settings of one epsilon, but --epsilons is {named!r}; name one.")
+    writing.check_free(output, "choose another name")
+    tried = {"method": {"regularization": 1.0}, "data": {"norm": study.data.norm}}
+    with_settings(text, {**tried, **_promise(wanted)}, str(study.source))
 
 
 def _promise(wanted: list[float] | None) -> Settings:
