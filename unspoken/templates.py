@@ -173,17 +173,14 @@ class StudyNumbers:
 
     @property
     def is_one(self) -> bool:
-        """Whether there is one party only: nothing is added up, and nobody colludes with it or goes on without it."""
+        """Whether there is one party only, so that nothing is added up."""
         return self.count == 1
 
     def lines(self) -> str:
         """The two sections."""
         lines = {name: f"{name} = {value}" for name, value in vars(self).items()}
         said = _AGREEMENT.format_map(lines | {"count": 1000 if self.count is None else self.count})
-        if not self.is_one:
-            return said
-        kept = (line for line in said.splitlines(True) if not line.startswith(("colluding", "dropouts", "# attempts")))
-        return "".join(kept).replace(', or all of a "party"', "")
+        return said.replace(', or all of a "party"', "") if self.is_one else said
 
 
 _USUAL = StudyNumbers()
