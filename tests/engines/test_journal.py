@@ -202,6 +202,29 @@ def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     assert path.read_bytes() == b"no database"
 
 
+def test_a_checkpoint_is_refused_when_the_public_records_are_others(tmp_path: Path) -> None:
+    """A study need not say which they are. Two votes on different records under the same noise, charged once, would
+    differ by the votes themselves."""
+    rng, file = np.random.default_rng(0), tmp_path / "public.npz"
+    features, labels = rng.normal(size=(40, 2)), rng.integers(0, 2, 40)
+    vote = small(
+        parties={"count": 20},
+        privacy={"epsilon": 20.0, "delta": 1e-5, "unit": "party"},
+        method={"name": "voting", "public": str(file), "queries": 10},
+        summation={"protocol": "ideal"},
+    )
+
+    def cut(*_: object) -> NoReturn:
+        raise Cut
+
+    np.savez(file, X=rng.normal(size=(10, 2)))
+    with pytest.raises(Cut), mock.patch.object(Journal, "finish", cut):
+        unspoken.simulate(vote, features, labels, np.arange(40) % 20, checkpoint=tmp_path / "run.checkpoint")
+    np.savez(file, X=rng.normal(size=(10, 2)))
+    with pytest.raises(UnspokenError, match="another study or other data"):
+        unspoken.simulate(vote, features, labels, np.arange(40) % 20, checkpoint=tmp_path / "run.checkpoint")
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc")
 def test_a_checkpoint_that_is_refused_is_not_kept_open(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"

@@ -24,6 +24,7 @@ from unspoken.engines.cluster import session
 from unspoken.engines.conditions import Conditions, Progress
 from unspoken.engines.journal import Journal
 from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
+from unspoken.engines.signing import canonical
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import answerable, method_for
@@ -187,7 +188,7 @@ def _simulated(
         plan = method.agreed_plan
         journal = None
         if chosen.checkpoint is not None:
-            name = _run_name(study, federation, chosen)
+            name = _run_name(plan, federation, chosen)
             journal = stack.enter_context(closing(Journal(chosen.checkpoint, name)))
         elif chosen.ledger is not None:
             federation.check()
@@ -207,9 +208,14 @@ def _simulated(
     return Simulation(plan, outcome, metrics, private)
 
 
-def _run_name(study: Study, federation: Federation, chosen: Settings) -> str:
-    """The name of a run in its checkpoint: a digest of study, records and parties, then the settings."""
-    digest = hashlib.sha256(study.digest().encode())
+def _run_name(plan: Plan, federation: Federation, chosen: Settings) -> str:
+    """The name of a run in its checkpoint: a digest of study, plan, records and parties, then the settings.
+
+    The plan has the digests of files that the study only names. With other public records, parties would make other
+    vectors under the same noise.
+    """
+    digest = hashlib.sha256(plan.study.digest().encode())
+    digest.update(canonical(plan.compared()))
     federation.digest(digest)
     return f"{digest.hexdigest()}/drop {chosen.drop}, seed {chosen.seed}"
 
