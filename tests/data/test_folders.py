@@ -15,8 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 import unspoken
-from factories import maker
-from party_folders import DAMAGED, agreed, frame, study, written
+from factories import make, maker
+from party_folders import DAMAGED, DATA, agreed, frame, study, written
 from unspoken.cli import app
 from unspoken.data.digests import digest_of
 from unspoken.data.federation import ArrayFederation
@@ -256,3 +256,22 @@ def test_a_file_that_changes_in_the_middle_ends_the_run(tmp_path: Path) -> None:
     frame(0).to_parquet(tmp_path / "00001.parquet")
     with pytest.raises(DataError, match=r"00001\.parquet: has changed since the run began"):
         list(folder.blocks())
+
+
+def test_a_file_whose_values_change_in_the_middle_ends_the_run_too(tmp_path: Path) -> None:
+    """It has as many rows as before. The ledger is charged for the values that it had, and the checkpoint's noise was
+    drawn for these."""
+    (folder := tmp_path / "records").mkdir()
+    file, account = written(folder) / "00003.parquet", Ledger(tmp_path / "ledger.sqlite", "records")
+    other = frame(3).assign(age=7.0)
+
+    def change(what: str, done: int, parties: int) -> None:
+        if what.startswith("training"):
+            other.to_parquet(file)
+
+    sizes = {"count": 6, "records": 3, "max_records": 9}
+    several = make("moments", data=DATA, parties=sizes, method={"function": "softmax", "steps": 2})
+    for more in ({"checkpoint": tmp_path / "checkpoint"}, {}):
+        frame(3).to_parquet(file)
+        with pytest.raises(DataError, match=r"00003\.parquet: has changed since the run began; run it again"):
+            unspoken.simulate(several, folder, ledger=account, progress=change, **more)

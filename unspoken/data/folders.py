@@ -1,11 +1,12 @@
 """Parties whose records are in a folder: a Parquet file each, or a partition, which is a folder of files.
 
 A few parties are in memory at once, so there may be more records than fit into it. Of each party, its place and its
-number of records are kept.
+number of records are kept, and a digest of each file that was read: a file that is read again must be the same.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +49,8 @@ class FolderFederation(Federation):
             raise DataError(other_count(f"{folder}: has {self.parties} parties", self.parties, study))
         self._rows = [[rows_of_parquet(file, study) for file in files] for files in self._files]
         self._counts = np.array([sum(rows) for rows in self._rows])
+        self._read: dict[Path, bytes] = {}
+        """The digests of the files that were read"""
         for files, count in zip(self._files, self._counts.tolist(), strict=True):
             check_count(study, count, str(files[0] if len(files) == 1 else files[0].parent))
 
@@ -76,9 +79,20 @@ class FolderFederation(Federation):
         if not file.exists():
             raise DataError(f"{file}: was there when the run began, and is gone; put it back, and run it again.")
         records = read_records(file, self._study)
-        if len(records) != rows:
+        # Other records would not be those that a ledger was charged for and a checkpoint knows, under the same noise.
+        found = _digest(file)
+        if len(records) != rows or self._read.setdefault(file, found) != found:
             raise DataError(f"{file}: has changed since the run began; run it again.")
         return records
+
+
+def _digest(file: Path) -> bytes:
+    """The SHA-256 of a file that was just read; nothing if it is gone."""
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").digest()
+    except OSError:
+        return b""
 
 
 def _no_records(study: Study) -> Records:
