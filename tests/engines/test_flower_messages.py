@@ -84,6 +84,9 @@ class Echo:
     def receive(self, body: bytes) -> list[Envelope]:
         return [Envelope(COORDINATOR, body)]
 
+    def leave(self) -> None:
+        """The study is over."""
+
 
 @pytest.mark.parametrize("lengths", [[1], [WINDOW_BYTES, 1], [2 * WINDOW_BYTES + 5, 7, WINDOW_BYTES - 1]], ids=str)
 def test_messages_of_any_size_take_as_many_exchanges_as_they_need(lengths: list[int]) -> None:

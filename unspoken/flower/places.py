@@ -105,9 +105,11 @@ class _Place:
 
     @property
     def _consent(self) -> bytes:
-        """A digest of what consent rests on now. A helper gives none."""
+        """A digest of what consent rests on now: the study, the records and their ledger, and who gave it. A helper
+        gives none."""
         given = f"policy {self.rules.sha256}" if self.rules is not None else f"yes {self.site.yes}"
-        return hashlib.sha256(given.encode() if self.data else b"").digest()
+        named = [given, self.site.data, self.site.dataset, self.site.ledger] if self.data else []
+        return hashlib.sha256(json.dumps([self.study.digest(), *named]).encode()).digest()
 
     def session(self) -> bytes:
         """The session after the last question; nothing if there is none, or if consent rested on something else then:

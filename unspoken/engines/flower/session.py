@@ -3,7 +3,8 @@ session is stored as bytes.
 
 Stock SuperNodes start a process for every question. What must outlive this process is in two places: the role's state
 in its store, and the progress of messages in the session. When the coordinator greets the node again, a session begins,
-and the coordinator repeats what the role must see again, as after any crash.
+and the coordinator repeats what the role must see again, as after any crash. When it has said how the study has ended,
+no vector leaves in this session.
 
 Messages are taken one at a time, and the next one only when all answers to the last have arrived.
 """
@@ -84,6 +85,8 @@ class Session:
             return Joins(self._state.process)
         if asked.process != self._state.process:
             return Begins()
+        if self._state.signature is not None:
+            self._role.leave()
         try:
             self._read(asked)
         except Rejected as reason:
@@ -131,6 +134,7 @@ class Session:
             if (result := self._result) is not None:
                 self.finished = replace(result, signatures=said.signatures)
         elif not said.certificate:
+            self._role.leave()
             # A result that was signed stays one.
             self.finished = self._result if state.signature else Finished(said)
             state.signature = state.signature or b""
