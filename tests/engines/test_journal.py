@@ -256,6 +256,33 @@ def test_a_turn_under_way_is_not_repeated_by_another_version(change: str, tmp_pa
         Journal(path, "digest/drop 0, seed 0")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "DELETE FROM root",
+        "UPDATE root SET secret = 'text'",
+        "DELETE FROM identity",
+        "UPDATE identity SET name = NULL",
+        "UPDATE turns SET secret = x'00'",
+    ],
+)
+def test_a_secret_or_a_name_that_is_lost_is_not_made_up_anew(change: str, tmp_path: Path) -> None:
+    """The turns to come would have other noise, for a run that was charged once; or two runs would share a charge."""
+    with contextlib.closing(Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")) as begun:
+        begun.begin(0, "sum")
+        begun._base.execute(change)
+    told = r"run\.checkpoint: is damaged \(a secret or its name is gone\); put a whole copy of it back, or begin anew"
+
+    def go_on(journal: Journal) -> None:
+        assert journal.identity
+        for number in range(2):
+            journal.begin(number, "sum")
+
+    again = Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")
+    with contextlib.closing(again), pytest.raises(UnspokenError, match=told):
+        go_on(again)
+
+
 def test_a_turn_that_asks_for_something_else_gets_no_secret(tmp_path: Path) -> None:
     with contextlib.closing(Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")) as journal:
         journal.begin(0, "sum")

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
@@ -44,6 +44,7 @@ class Entry(msgspec.Struct):
     """The number of earlier attempts that failed after vectors had left"""
 
 
+Kept = TypeVar("Kept", bytes, str)
 Roots = dict[int, bytes]
 """The secret roots of common noise, for the turns that are still to come"""
 
@@ -67,12 +68,12 @@ class Journal:
             )
             self._base.execute("CREATE TABLE IF NOT EXISTS noise (name TEXT PRIMARY KEY, kept BLOB)")
             self._base.execute("CREATE TABLE IF NOT EXISTS identity (only INTEGER PRIMARY KEY, name TEXT)")
-            self._base.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (os.urandom(16).hex(),))
             self._base.execute("CREATE TABLE IF NOT EXISTS root (only INTEGER PRIMARY KEY, secret BLOB)")
-            self._base.execute("INSERT OR IGNORE INTO root VALUES (1, ?)", (os.urandom(KEY_BYTES),))
             self._base.execute("CREATE TABLE IF NOT EXISTS written (only INTEGER PRIMARY KEY, version TEXT)")
             known = [row[0] for row in self._base.execute("SELECT run FROM runs")]
             if not known:
+                self._base.execute("INSERT OR IGNORE INTO identity VALUES (1, ?)", (os.urandom(16).hex(),))
+                self._base.execute("INSERT OR IGNORE INTO root VALUES (1, ?)", (os.urandom(KEY_BYTES),))
                 self._base.execute("INSERT OR IGNORE INTO written VALUES (1, ?)", (version("unspoken"),))
                 self._base.execute("INSERT INTO runs VALUES (?)", (run,))
             written = self._base.execute("SELECT version FROM written").fetchone()
@@ -95,7 +96,7 @@ class Journal:
     @property
     def identity(self) -> str:
         """A name that no other journal has, not even a new journal of the same run after this one was lost."""
-        return str(self._found("SELECT name FROM identity")[0])
+        return self._whole(self._found("SELECT name FROM identity"), str, 32)
 
     def entry(self, number: int, request: str) -> Entry | None:
         """The record of a turn, if it is finished."""
@@ -104,7 +105,7 @@ class Journal:
             return None
         try:
             return msgspec.msgpack.decode(row[1], type=Entry)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, TypeError):
             raise UnspokenError(
                 f"{self._path}: was written by another version of unspoken; use that version."
             ) from None
@@ -115,13 +116,13 @@ class Journal:
         with self._transaction():
             row = self._row(number, request)
             if row is not None and row[0] is not None:
-                return SecretStream(row[0])
+                return SecretStream(self._whole(row, bytes, KEY_BYTES))
             if row is not None:
                 raise UnspokenError(
                     f"{self._path}: was gone on with by another run at the same time; wait for its end, and run the "
                     "same command again."
                 )
-            root = self._found("SELECT secret FROM root")[0]
+            root = self._whole(self._found("SELECT secret FROM root"), bytes, KEY_BYTES)
             key, following = (hashlib.sha256(root + use.encode()).digest() for use in (f"turn/{request}", "root"))
             self._base.execute("INSERT INTO turns VALUES (?, ?, ?, NULL)", (number, request, key))
             self._base.execute("UPDATE root SET secret = ?", (following,))
@@ -168,6 +169,15 @@ class Journal:
                 f"{self._path}: cannot be read as a checkpoint ({error}); put a whole copy of it back, or begin anew "
                 "with another file."
             ) from None
+
+    def _whole(self, row: Any, kind: type[Kept], length: int) -> Kept:
+        """What a row begins with. What is lost is not made up anew: that would be a second release, charged once."""
+        if row is None or not isinstance(row[0], kind) or len(row[0]) != length:
+            raise UnspokenError(
+                f"{self._path}: is damaged (a secret or its name is gone); put a whole copy of it back, or begin anew "
+                "with another file."
+            )
+        return row[0]
 
     def roots(self, name: str) -> Roots:
         """The roots of the common noise of this name, as far as they are still needed."""
