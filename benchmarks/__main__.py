@@ -15,7 +15,7 @@ TIMES = {
     "helmet.features": "30 min",
     "helmet.local_training": "5 min",
     "helmet.million": "3 min",
-    "helmet.runs": "20 min",
+    "helmet.runs": "50 min",
     "moments.accuracy": "10 min",
     "moments.noise": "2 min",
     "network.speed": "5 min",

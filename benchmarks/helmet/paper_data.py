@@ -31,7 +31,7 @@ class Size:
     """Of DP-SGD, and of federated learning if nothing else is said"""
     each: int = 50
     federated_runs: int | None = None
-    """Of federated learning, if fewer: all parties draw noise for all weights in every round"""
+    """Of Figure 3's federated learning, if fewer: all parties draw noise for all weights in every round"""
     federated_rounds: int | None = None
     """Likewise. 100 was the best of 50, 100 and 400 on public records (`local`, 100 parties, ε = 1.18 and 3)"""
 

@@ -40,7 +40,7 @@ def _data_set(numbers: Numbers, name: str) -> Iterator[str]:
     smaller = "with fewer\nrecords than the paper's: the same accuracy takes a larger ε."
     quick = f" **This is a quick run**, {smaller}" if size["quick"] else ""
     few, least = (size.get(f"federated_{what}", size[what]) for what in ("runs", "rounds"))
-    fewer = "" if few == size["runs"] else f" ({few} of federated learning)"
+    fewer = "" if few == size["runs"] else f" ({few} of federated learning in Figure 3)"
     shorter = "" if least == size["rounds"] else f" ({least} of federated learning)"
     yield (
         f"### {_NAMES[name]}\n\n"

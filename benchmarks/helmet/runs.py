@@ -87,14 +87,13 @@ def tuned(data: Images, keys: dict[str, Any], parties: int, epsilons: tuple[floa
 
 def measured(data: Images, keys: dict[str, Any], parties: int, epsilon: float, **how: Any) -> dict[str, Any]:
     """Mean accuracy of some runs in %, with fresh noise on the same split."""
-    kept, kind = how.pop("kept", None), how.pop("split", "iid")
+    kept, kind, runs = how.pop("kept", None), how.pop("split", "iid"), how.pop("runs", data.size.runs)
     agreed = data.study(keys, parties, epsilon, **how)
     method = method_for(agreed)
     if kept is not None and isinstance(method, Helmet):
         kept.watch(method)
     groups = split(kind, data.train.labels, parties, seed=0)
     federation = ArrayFederation(agreed, data.train, groups)
-    runs = (data.size.federated_runs if keys["name"] in DP_FL else None) or data.size.runs
     right = [_right(data, agreed, run(method, federation).release) for _ in range(runs)]
     say(f"{data.name}: {keys}, {parties} parties, ε = {epsilon:g}: {np.mean(right):.1f}")
     return {
@@ -146,7 +145,8 @@ def federated(data: Images) -> list[dict[str, Any]]:
     for parties in data.size.parties:
         names = ("central",) if parties == 1 else DP_FL
         for name, epsilon in [(name, epsilon) for name in names for epsilon in data.size.epsilons[-2:]]:
-            cell = measured(data, _federated(data, name), parties, epsilon)
+            runs = (data.size.federated_runs if name in DP_FL else None) or data.size.runs
+            cell = measured(data, _federated(data, name), parties, epsilon, runs=runs)
             rows.append({"method": name, **cell})
     if 1 not in data.size.parties:
         cells = [measured(data, _federated(data, "central"), 1, epsilon) for epsilon in data.size.epsilons[-2:]]
