@@ -16,7 +16,8 @@ from unspoken.engines.flower.exchanges import AskingSide, Begins, Declines, Hell
 from unspoken.engines.flower.server import FlowerServer
 from unspoken.engines.flower.site import read_site
 from unspoken.engines.network.cards import read_identity
-from unspoken.engines.network.frames import unpacked
+from unspoken.engines.network.frames import Ending, Signatures, unpacked
+from unspoken.engines.network.relay import Peer
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.engines.outcome import NETWORK
 from unspoken.errors import UnspokenError
@@ -67,6 +68,29 @@ def test_everyone_has_the_same_signed_result_and_has_paid_for_it(
         assert spent.epsilon == pytest.approx(2.0, rel=0.01)
         assert [entry["answer"] for entry in consents.read(town.home(name) / "consent.jsonl")] == ["agreed"]
     assert "Signed by the coordinator and 3 of 3 parties." in capsys.readouterr().out
+
+
+def test_a_site_that_has_signed_has_the_result_though_the_last_word_is_lost(
+    towns: Callable[..., SiteTown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends in bounded time, and nobody is asked after it."""
+    monkeypatch.setattr(FlowerServer, "farewell_seconds", 0.3)
+    town, end = towns(), Peer.end
+
+    def lost(peer: Peer, body: bytes) -> None:
+        if peer.address != "party:0" or isinstance(unpacked(body, Ending | Signatures), Ending):
+            end(peer, body)
+
+    monkeypatch.setattr(Peer, "end", lost)
+    town.run()
+    counts = []
+    for name in NAMES:
+        results = town.home(name) / "results"
+        certificate = results / "sites.certificate.json"
+        assert verify(certificate, town.town.file, results / "sites.model.skops")
+        assert sorted(file.name for file in results.iterdir()) == ["sites.certificate.json", "sites.model.skops"]
+        counts.append(len(json.loads(certificate.read_text())["signatures"]))
+    assert sorted(counts) == [2, 4, 4]
 
 
 def test_a_study_that_has_ended_is_not_run_again(

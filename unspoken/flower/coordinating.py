@@ -47,7 +47,7 @@ def coordinate(grid: AnyGrid, config: Mapping[str, Any]) -> sites.Served:
         results = "are there" if found else "were not there, and are again"
         print(f"This study has ended before; its results {results}. To repeat it, change its name.", flush=True)
     terminal.show_run(served.plan, served.outcome, {}, found or served.save(output))
-    print(f"Signed by the coordinator and {len(served.signatures) - 1} of {study.parties.count} parties.", flush=True)
+    print(served.signers().count(), flush=True)
     return served
 
 

@@ -134,11 +134,22 @@ class _Place:
             _say(f"the study ended without a result here: {joined.disagrees or joined.reason}")
             return
         _say(f"the study is over. {joined.certificate['statement']}")
-        if joined.file is None:
-            return
-        found = results.find(joined.file, self.study.name, joined.certificate, self.output)
-        for kind, file in (found or joined.save(self.output)).items():
+        for kind, file in self.write(joined).items():
             _say(f"{kind}: {file}")
+
+    def write(self, joined: sites.Joined) -> dict[str, str]:
+        """Have the result's files, which helpers do not get, and the signatures that are new in the certificate.
+
+        A result that was signed is written at once: a run ends although a site did not get the last word in time, and
+        nobody asks this site again.
+        """
+        if joined.file is None or joined.certificate is None:
+            return {}
+        found = results.find(joined.file, self.study.name, joined.certificate, self.output)
+        if found is None:
+            return joined.save(self.output)
+        joined.save_signatures(Path(found["certificate"]))
+        return found
 
 
 def answer(content: bytes, named: object) -> bytes:
@@ -183,6 +194,8 @@ def _answered(place: _Place, content: bytes) -> bytes:
             answered = session.answer(asked)
             if session.finished is not None:
                 place.finish(who.joined(session.finished, session.sent))
+            elif session.signed is not None:
+                place.write(who.joined(session.signed, session.sent))
             place.keep(b"" if isinstance(answered, Begins) else session.dump())
     except (*KEPT_BACK, writing.NotWritten) as error:
         _say(str(error))

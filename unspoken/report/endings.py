@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unspoken.engines.outcome import Outcome
-from unspoken.engines.signing import Signature, signers, with_signatures
+from unspoken.engines.signing import SIGNATURES, Signature, signers, with_signatures
 from unspoken.errors import printable
 from unspoken.methods.planning import Plan
 from unspoken.report import results
@@ -168,3 +168,8 @@ class Joined(Blaming):
         return results.write(
             self.file, self.plan.study.name, with_signatures(self.certificate, self.signatures), folder
         )
+
+    def save_signatures(self, certificate: Path) -> None:
+        """Write the certificate's file again, if it lacks signatures that have come meanwhile."""
+        if self.certificate is not None:
+            results.write_again(certificate, with_signatures(self.certificate, self.signatures), SIGNATURES)

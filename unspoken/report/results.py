@@ -48,18 +48,30 @@ def write(result: ResultFile | None, name: str, certificate: dict[str, Any], fol
     Files of earlier runs stay: the second run of a study called "heart" writes heart-2.model.skops, and so on.
     """
     # If a certificate cannot be written down, there should be no result without one.
-    text = json.dumps(certificate, indent=2, ensure_ascii=False) + "\n"
-    parts = {"certificate": ("certificate.json", text.encode())}
+    parts = {"certificate": ("certificate.json", _written(certificate))}
     if result is not None:
         parts = {result.kind: (result.name, result.content), **parts}
     return _place(parts, name, folder)
 
 
+def write_again(file: Path, certificate: dict[str, Any], grows: str) -> None:
+    """Replace a certificate's file by one whose list of this key is longer."""
+    if len(json.loads(file.read_text(encoding="utf-8")).get(grows, ())) >= len(certificate[grows]):
+        return
+    with writing.staged(file.parent) as hidden:
+        (hidden / file.name).write_bytes(_written(certificate))
+        writing.keep({hidden / file.name: file}, replace=True)
+
+
 def write_evidence(study: Study, blamed: Iterable[str], evidence: Iterable[SignedStatement], folder: Path) -> str:
     """Write what those signed whom a run blames, for `unspoken verify --evidence`. Earlier files stay."""
     facts = {"study": study.name, "study_sha256": study.digest(), "blamed": list(blamed)}
-    text = json.dumps({**facts, "evidence": to_json(evidence)}, indent=2, ensure_ascii=False) + "\n"
-    return _place({"evidence": ("evidence.json", text.encode())}, study.name, folder)["evidence"]
+    content = _written({**facts, "evidence": to_json(evidence)})
+    return _place({"evidence": ("evidence.json", content)}, study.name, folder)["evidence"]
+
+
+def _written(content: dict[str, Any]) -> bytes:
+    return (json.dumps(content, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def _place(parts: dict[str, tuple[str, bytes]], name: str, folder: Path) -> dict[str, str]:

@@ -65,6 +65,11 @@ class Session:
         """How the study has ended, when the last word has come"""
 
     @property
+    def signed(self) -> Finished | None:
+        """The result that was signed here. The last word, with the others' signatures, may still come, or be lost."""
+        return self._result if self._state.signature else None
+
+    @property
     def sent(self) -> int:
         """Bytes of messages."""
         return self._state.sent
