@@ -55,6 +55,11 @@ def _one_each(paths: Sequence[Path], study: Study, parties_by: str | None) -> Lo
     for path in paths:
         if list(paths).count(path) > 1:
             raise DataError(f"--data is {path} twice, but each file is a party of its own; name it once.")
+        if path.is_dir():
+            raise DataError(
+                f"--data is {path}, a folder, beside others, but each should be one party's file; name files only "
+                "(simulate takes a folder alone, with a file for each party)."
+            )
     if len(paths) != study.parties.count:
         raise DataError(other_count(f"{len(paths)} files were given, one a party", len(paths), study))
     parts = [read_records(path, study) for path in paths]
