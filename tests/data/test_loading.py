@@ -96,7 +96,8 @@ def test_a_split_that_does_not_fit_is_told_in_one_sentence(tmp_path: Path) -> No
     assert said.startswith(f"--data is {tmp_path}, a folder, beside others")
     assert said.endswith("name files only (simulate takes a folder alone, with a file for each party).")
     assert complaint([path, other], agreed, "site").startswith("--parties-by is 'site', but each --data is a party")
-    assert complaint([path, other, tmp_path / "two.csv"], agreed).startswith("3 files were given, one a party, but the study's")
+    three = [path, other, tmp_path / "two.csv"]
+    assert complaint(three, agreed).startswith("3 files were given, one a party, but the study's")
     assert f"{other} has 1 record, but the study's [parties] asks for at least 2" in complaint(
         [write(tmp_path / "four.csv", pd.DataFrame(TABLE)[:4]), other], agreed
     )

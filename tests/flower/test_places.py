@@ -232,7 +232,9 @@ def test_a_study_file_that_is_not_the_pinned_one_is_refused(towns: Callable[...,
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"polcy": "x"}, "polcy"),
+        ({"polcy": "x"}, "site.toml, line 5: polcy is an unknown key; did you mean 'policy'?"),
+        ({"study": None}, "site.toml: study is missing; it should be the path"),
+        ({"yes": "true"}, 'site.toml, line 3: yes is "true", but should be true or false'),
         ({"digest": "short"}, "16 or more"),
         ({"source": "x"}, "source is an unknown key"),
         ({"study": "nowhere.toml"}, "nowhere.toml"),

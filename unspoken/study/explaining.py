@@ -30,10 +30,10 @@ class StudyError(UnspokenError, ValueError):
         self.place = place
 
 
-def error_at(source: str, place: Place, problem: str) -> StudyError:
-    """An error about a place in a study, ready to raise."""
+def error_at(source: str, place: Place, problem: str, *, is_key: bool = False) -> StudyError:
+    """An error about a place in a study, ready to raise. A place that `is_key` is a key outside of all sections."""
     end = "" if problem.endswith("?") else "."
-    return StudyError(f"{where(source, place)} {problem}{end}", place)
+    return StudyError(f"{where(source, place, is_key=is_key)} {problem}{end}", place)
 
 
 def checked(model: type[ModelType], content: dict[str, Any], source: str, section: Place = ()) -> ModelType:
@@ -60,17 +60,32 @@ def _explained(error: ValidationError, model: type[BaseModel], source: str, sect
     location = tuple(str(part) for part in problem["loc"])
     place, field, siblings = _resolve(model, location)
     place = (*section, *place)
+    is_key = len(place) == 1 and not _is_section(model, place[0], problem["input"])
     if problem["type"] == "extra_forbidden":
-        kind = "section" if len(place) == 1 else "key"
-        return error_at(source, place, f"is an unknown {kind}; {_remedy(place[-1], siblings)}")
+        kind = "section" if len(place) == 1 and not is_key else "key"
+        return error_at(source, place, f"is an unknown {kind}; {_remedy(place[-1], siblings)}", is_key=is_key)
     if problem["type"] == "missing" and location[-1] == place[-1]:
-        return error_at(source, place, f"is missing; it should be {field or 'a section of the study'}")
+        wanted = field or "a section of the study"
+        return error_at(source, place, f"is missing; it should be {wanted}", is_key=is_key)
     if problem["type"] == "value_error":
         reason = problem["ctx"]["error"]
         return reason if isinstance(reason, StudyError) else error_at(source, place, str(reason))
     verb = "has" if any(isinstance(part, int) for part in problem["loc"]) else "is"
     wanted = field or "a section with keys of its own"
-    return error_at(source, place, f"{verb} {shown(problem['input'])}, but should be {wanted}")
+    return error_at(source, place, f"{verb} {shown(problem['input'])}, but should be {wanted}", is_key=is_key)
+
+
+def _is_section(model: type[BaseModel], name: str, value: Any) -> bool:
+    """Whether a name outside of all sections is a section's. Studies have nothing else there; other files have keys."""
+    fields = {known: field for known, field in model.model_fields.items() if not field.exclude}
+    if name in fields:
+        return _holds_keys(fields[name])
+    return isinstance(value, dict) or all(map(_holds_keys, fields.values()))
+
+
+def _holds_keys(field: FieldInfo) -> bool:
+    annotation = field.annotation
+    return any(_section_of(field)) or dict in map(get_origin, (annotation, *get_args(annotation)))
 
 
 def _remedy(unknown: str, known: list[str]) -> str:
@@ -127,14 +142,14 @@ def _models(annotations: Iterable[Any]) -> list[type[BaseModel]]:
     return [kind for kind in annotations if isinstance(kind, type) and issubclass(kind, BaseModel)]
 
 
-def where(source: str, place: Place) -> str:
-    """'file, line 7: [section] key', as far as known."""
+def where(source: str, place: Place, *, is_key: bool = False) -> str:
+    """'file, line 7: [section] key', as far as known; a key outside of all sections has no brackets."""
     line = _line_of(source, place)
     start = f"{source}, line {line}:" if line else f"{source}:"
     if not place:
         return start
     section, *keys = (key if re.fullmatch(r"[\w-]+", key) else shown(key) for key in place)
-    return f"{start} [{section}]" + (f" {'.'.join(keys)}" if keys else "")
+    return f"{start} {section if is_key else f'[{section}]'}" + (f" {'.'.join(keys)}" if keys else "")
 
 
 _KEY = r"""(?:"(?:[^"\\]|\\.)*"|'[^']*'|[A-Za-z0-9_-]+)"""
