@@ -40,6 +40,7 @@ def simulate(agreed: Study, **how: Any) -> None:
         ({"engine": "spark"}, "engine is 'spark', but should be one of: local, ray"),
         ({"address": "127.0.0.1:1"}, "the engine local has none"),
         ({"engine": "ray", "address": "ray://127.0.0.1:1"}, "should be HOST:PORT"),
+        ({"engine": "ray", "address": "127.0.0.1:65536"}, "should be HOST:PORT"),
         ({"engine": "ray", "drop": 9}, "drop is 9"),
     ],
 )

@@ -280,6 +280,29 @@ def test_an_address_where_no_cluster_is_costs_one_sentence_and_no_epsilon(files:
     assert not Ledger(ledger, "records").account().charges
 
 
+def test_the_address_that_the_environment_names_is_told(files: list[str], home: Path) -> None:
+    process = start_python(["-m", "unspoken", *files, "--address", "auto"], home, RAY_ADDRESS="127.0.0.1:9")
+    _, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, len(sentences(errors))) == (2, 1)
+    assert 'address is "auto", which is 127.0.0.1:9, but no cluster answers there' in errors
+
+
+@pytest.mark.parametrize(
+    "own", [{}, {"RAY_AUTH_MODE": "token"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "f" * 64}]
+)
+def test_a_cluster_that_wants_its_token_is_told_apart_from_none(
+    own: dict[str, str], files: list[str], home: Path, ray_cluster: Cluster
+) -> None:
+    """Without it, with none although one is asked for, and with another one."""
+    import ray
+
+    address = ray.get_runtime_context().gcs_address
+    process = start_python(["-m", "unspoken", *files, "--address", address], home, **own)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, len(sentences(errors))) == (2, 1), errors
+    assert f'address is "{address}", but that cluster takes work only from those who have its token; set' in errors
+
+
 def test_a_run_whose_cluster_was_lost_is_given_up_and_goes_on_from_its_checkpoint(files: list[str], home: Path) -> None:
     """When its raylet is lost, Ray ends the process that uses it without a word. Somebody waits for that process."""
     checkpoint = ["--checkpoint", str(home / "checkpoint")]

@@ -39,10 +39,13 @@ _INTERFACES = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 """Despite its name, it decides whether all interfaces are listened on"""
 _LOOPBACK = "127.0.0.1"
 _ADDRESS = re.compile(r"[^:/]+:\d+|\[[^\]/]+\]:\d+")
+_MOST_PORTS = 65535
 _RETRIES = 5
 """How often a task is done again whose process or machine was lost"""
 _ANSWERING = 10.0
 """The seconds within which a cluster's head must answer"""
+_STRANGER = "InvalidAuthToken"
+"""What Ray says if a token is wrong or missing"""
 _STARTS = 3
 """How often a cluster is tried to be started"""
 
@@ -166,7 +169,7 @@ def _is_connected() -> bool:
 
 
 def _check_form(address: str) -> None:
-    if not _ADDRESS.fullmatch(address):
+    if not _ADDRESS.fullmatch(address) or int(address.rpartition(":")[2]) > _MOST_PORTS:
         raise UnspokenError(
             f'the address is "{address}", but should be HOST:PORT of the cluster\'s head, or auto; run this on one of '
             "the cluster's machines."
@@ -197,21 +200,32 @@ def _is_same(one: str, other: str) -> bool:
 @contextmanager
 def _joined(address: str) -> Iterator[None]:
     with _environment(_SILENT), ends_cleanly(ray()), ExitStack() as stack:
+        named = f'address is "{address}"'
         try:
             found = _found(address)
+            named += f", which is {found}" if found != address else ""
             if _is_loopback(found):
                 stack.enter_context(_environment({_INTERFACES: "0"}))
             _check_answers(found)
             ray().init(address=found, log_to_driver=False, logging_level="ERROR")
         except Exception as error:  # Ray's own are of no kind in particular
-            raise UnspokenError(
-                f'address is "{address}", but no cluster answers there ({_first_line(error)}); start one with ray '
-                "start --head, or leave the address out."
-            ) from None
+            raise _not_joined(named, error) from None
         try:
             yield
         finally:
             ray().shutdown()
+
+
+def _not_joined(named: str, error: Exception) -> UnspokenError:
+    if _STRANGER in str(error):
+        return UnspokenError(
+            f"{named}, but that cluster takes work only from those who have its token; set RAY_AUTH_MODE=token, and "
+            "RAY_AUTH_TOKEN_PATH to a copy of the token's file (~/.ray/auth_token where the cluster was started)."
+        )
+    return UnspokenError(
+        f"{named}, but no cluster answers there ({_first_line(error)}); start one with ray start --head, or leave the "
+        "address out."
+    )
 
 
 def _found(address: str) -> str:
@@ -239,8 +253,18 @@ def _check_answers(address: str) -> None:
     host, _, port = address.rpartition(":")
     socket.create_connection((host.strip("[]"), int(port)), _ANSWERING).close()
     with _environment({"RAY_py_gcs_connect_timeout_s": str(round(_ANSWERING))}):
+        _check_token()
         # Something listens there: is it a cluster? Several attempts of some seconds each are made.
         import_module("ray._raylet").GcsClient(address=address)
+
+
+def _check_token() -> None:
+    """Raise if a token is asked for and there is none. Ray itself would end this process."""
+    with suppress(ImportError, AttributeError):
+        raylet: Any = import_module("ray._raylet")
+        is_asked_for = raylet.get_authentication_mode() == raylet.AuthenticationMode.TOKEN
+        if is_asked_for and not raylet.AuthenticationTokenLoader.instance().has_token(ignore_auth_mode=True):
+            raise RuntimeError(_STRANGER)
 
 
 @contextmanager
