@@ -85,7 +85,8 @@ def _is_section(model: type[BaseModel], name: str, value: Any) -> bool:
 
 def _holds_keys(field: FieldInfo) -> bool:
     annotation = field.annotation
-    return any(_section_of(field)) or dict in map(get_origin, (annotation, *get_args(annotation)))
+    is_dict = any(get_origin(part) is dict for part in (annotation, *get_args(annotation)))
+    return is_dict or any(_section_of(field))
 
 
 def _remedy(unknown: str, known: list[str]) -> str:
