@@ -52,7 +52,7 @@ from unspoken.data.federation import Federation
 from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
-from unspoken.engines.cluster.session import connected, ray
+from unspoken.engines.cluster.connection import connected, ray
 from unspoken.engines.conditions import Conditions
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 import unspoken
 from factories import maker
 from unspoken.cli import app
-from unspoken.engines.cluster import each, session, tasks
+from unspoken.engines.cluster import connection, each, tasks
 from unspoken.engines.cluster.signals import signals_later
 from unspoken.errors import UnspokenError
 from unspoken.study import Study, StudyError
@@ -91,7 +91,7 @@ def test_a_machine_with_another_version_refuses_the_work(monkeypatch: pytest.Mon
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnspokenError, match=r"the engine ray needs ray, which is not installed.*\[ray\]"):
-        session.ray()
+        connection.ray()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 
 import unspoken
-from unspoken.engines.exchange import Exchange
+from unspoken.engines.attempt import Attempt
 from unspoken.engines.journal import Entry, Journal, fingerprint
 from unspoken.errors import UnspokenError
 from unspoken.methods.base import Collect, Sum, Tokens, Total
@@ -52,10 +52,10 @@ def watched_run(
         "method": {"name": method, **OPTIONS[method]},
     }
     turns: list[str] = []
-    run = Exchange.run
+    run = Attempt.run
 
-    def watched(exchange: Any, *arguments: Any, **keywords: Any) -> Any:
-        coordinator = run(exchange, *arguments, **keywords)
+    def watched(attempt: Any, *arguments: Any, **keywords: Any) -> Any:
+        coordinator = run(attempt, *arguments, **keywords)
         turns.append(coordinator.total().tobytes().hex()[:64])
         if len(turns) == crash:
             print(*turns, flush=True)
@@ -64,7 +64,7 @@ def watched_run(
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
-    with mock.patch.object(Exchange, "run", watched):
+    with mock.patch.object(Attempt, "run", watched):
         result = unspoken.simulate(study, features, labels, np.arange(40) % 4, checkpoint=checkpoint)
     return turns, result.certificate["happened"]["epsilon"]
 

@@ -17,8 +17,8 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
 from unspoken.engines import work
+from unspoken.engines.attempt import Post
 from unspoken.engines.conditions import Conditions
-from unspoken.engines.exchange import Post
 from unspoken.engines.local import run
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.registry import method_for

@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import numpy as np
 
+from unspoken.engines.attempt import Crowd, Post, Said, StandIn
 from unspoken.engines.cluster import tasks
-from unspoken.engines.cluster.session import Cluster, ray
+from unspoken.engines.cluster.connection import Cluster, ray
 from unspoken.engines.cluster.tasks import AttemptPlace, grouped
-from unspoken.engines.exchange import Crowd, Elsewhere, Post, Said
 from unspoken.engines.processes import Refusal
 from unspoken.engines.work import BLOCK_BYTES, Work
 from unspoken.errors import UnspokenError
@@ -34,7 +34,7 @@ _UNTAKEN = 4
 """The number of blocks that a helper may have before it"""
 
 
-class ActorHelper(Elsewhere):
+class ActorStandIn(StandIn):
     """Stands in for a helper that is an actor."""
 
     def __init__(self, cluster: Cluster, actor: Any, begun: Any) -> None:
@@ -70,7 +70,7 @@ class ClusterCrowd(Crowd):
     def __init__(self, work: Work, cluster: Cluster, place: Callable[[Work], AttemptPlace]) -> None:
         super().__init__(work)
         self._cluster, self._place = cluster, place(work)
-        self._helpers: dict[str, ActorHelper] = {}
+        self._helpers: dict[str, ActorStandIn] = {}
         self._under_way: set[Any] = set()
         self._states: dict[int, Any] = {}
         """References to the states of each task's parties, if the protocol has a setup"""
@@ -78,7 +78,7 @@ class ClusterCrowd(Crowd):
     def __enter__(self) -> Self:
         for index, address in enumerate(self.work.endpoints.protocol.helper_addresses):
             actor = self._cluster.actor(index, tasks.HelperActor)
-            self._helpers[address] = ActorHelper(self._cluster, actor, actor.begin.remote(self._place, index))
+            self._helpers[address] = ActorStandIn(self._cluster, actor, actor.begin.remote(self._place, index))
         return self
 
     def __exit__(
@@ -111,8 +111,8 @@ class ClusterCrowd(Crowd):
         return found
 
     def begin(self) -> Iterator[Said]:
-        absent = self.work.job.absent
-        there = ([index for index in np.concatenate(blocks).tolist() if index not in absent] for blocks in self._blocks)
+        parties = (np.concatenate(blocks).tolist() for blocks in self._blocks)
+        there = ([index for index in indices if index not in self.gone] for indices in parties)
         calls = ((number, (tasks.begin, 2, self._place, indices)) for number, indices in enumerate(there))
         return self._conversation(calls)
 

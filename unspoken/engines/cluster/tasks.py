@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.engines.cluster.session import check_version, ray
-from unspoken.engines.exchange import Said
+from unspoken.engines.attempt import Said
+from unspoken.engines.cluster.connection import check_version, ray
 from unspoken.engines.processes import Refusal
 from unspoken.engines.threads import alone
 from unspoken.engines.work import Work
