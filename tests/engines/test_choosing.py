@@ -19,9 +19,13 @@ from typer.testing import CliRunner
 import unspoken
 from factories import maker
 from unspoken.cli import app
-from unspoken.engines.cluster import connection, each, tasks
+from unspoken.comparison import Comparison, run_comparison
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines.cluster import connection, each, engine, tasks
 from unspoken.engines.cluster.signals import signals_later
 from unspoken.errors import UnspokenError
+from unspoken.methods.registry import method_for
 from unspoken.study import Study, StudyError
 from unspoken.summation.keys import Identity
 
@@ -57,8 +61,16 @@ def test_a_study_of_real_parties_is_refused() -> None:
     keys = [Identity(bytes([number]) * 32).public.hex() for number in range(PARTIES + 4)]
     roster = {"parties": keys[:PARTIES], "coordinator": keys[PARTIES], "helpers": keys[PARTIES + 1 :]}
     real = unspoken.make_study({**study(parties=PARTIES).model_dump(exclude_none=True), "roster": roster})
-    with pytest.raises(StudyError, match="names real parties, but on a cluster the secrets of all of them are in one"):
-        simulate(real, engine="ray")
+    method, records = method_for(real), Records(np.zeros((20, 2)), np.zeros(20, dtype=np.int64))
+    federation = ArrayFederation(real, records, np.arange(20) % PARTIES)
+    compared = Comparison(real, records, records, ("helmet",), (1.0,))
+    for begin in (
+        lambda: simulate(real, engine="ray"),
+        lambda: run_comparison(compared, engine="ray"),
+        lambda: engine.run(method, method.plan(), federation),
+    ):
+        with pytest.raises(StudyError, match="names real parties, but on a cluster the secrets of all of them are in"):
+            begin()
     # In one process it is a simulation like any other.
     simulate(real)
 

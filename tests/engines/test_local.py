@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from factories import maker
+from factories import make, maker
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
-from unspoken.engines import work
+from unspoken.engines import answering, work
 from unspoken.engines.attempt import Post
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.local import run
@@ -122,6 +122,18 @@ def test_more_dropouts_than_allowed_end_in_an_abort(protocol: str) -> None:
     method = method_for(agreed)
     with pytest.raises(Aborted, match="only 16 of 20 parties"):
         run(method, method.plan(), federation(agreed), Conditions(drop=4))
+
+
+def test_a_curator_needs_the_records_of_as_many_parties_and_of_no_more_than_it_adds_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agreed = make("central", parties=20, data={"features": 6, "classes": 3}, dropouts=3)
+    method = method_for(agreed)
+    with pytest.raises(Aborted, match="only 16 of 20 parties gave their records and the study asks for at least 17"):
+        run(method, method.plan(), federation(agreed), Conditions(drop=4))
+    monkeypatch.setattr(answering, "MOST_POOLED", 299)
+    with pytest.raises(Aborted, match="there are 300 records, but a curator adds up 299 at most"):
+        run(method, method.plan(), federation(agreed))
 
 
 @PROTOCOLS

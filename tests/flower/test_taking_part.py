@@ -214,6 +214,7 @@ def test_a_study_file_that_is_not_the_pinned_one_is_refused(towns: Callable[...,
         ({"study": "nowhere.toml"}, "nowhere.toml"),
         ({"keys": "nowhere.secret"}, "nowhere.secret"),
         ({"data": "nowhere.npz"}, "nowhere.npz"),
+        ({"output": "St Mary.card"}, "St Mary.card: is a file, but output should be a folder"),
     ],
 )
 def test_a_mistake_in_a_sites_file_is_told_to_its_own_people_alone(
@@ -296,6 +297,7 @@ def test_paths_are_from_the_files_own_folder(tmp_path: Path) -> None:
         ({"stage-seconds": 0.0}, "stage-seconds=0.0"),
         ({"study": "/no"}, "/no"),
         ({"study": 3}, "study=3, but it should be a path in quotes"),
+        ({"output": __file__}, "is a file, but output should be a folder; choose another"),
     ],
 )
 def test_a_mistake_in_the_runs_configuration_is_one_sentence(

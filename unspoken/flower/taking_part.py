@@ -91,7 +91,7 @@ class _TakingPart:
             f"nobody can be asked here: let {home() / 'policy.toml'} decide, or write yes = true in {self.site.source}"
         )
         ask(ready.plan, ready.seat, account, rules=self.rules, yes=self.site.yes, as_json=True, unasked=needed)
-        writing.check_folder(self.output)
+        writing.check_folder(self.output, "output")
 
     def participant(self) -> AbstractContextManager[sites.Participant]:
         if self.data is None:
