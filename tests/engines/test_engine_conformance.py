@@ -34,6 +34,7 @@ from unspoken.engines import actors, local, remembering
 from unspoken.engines.attempt import Post, Said
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.conditions import Conditions
+from unspoken.engines.journal import Journal
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.threads import ThreadedCrowd
 from unspoken.methods.base import Method
@@ -229,6 +230,12 @@ def test_too_many_dropouts_end_in_an_abort(
         pytest.skip("runs with --soak")
     with pytest.raises(Aborted):
         run(engine, public, case, prepared(public, case)[0].dropouts + 1 + (case.method == "cape"))
+
+
+def test_roles_have_stores_of_their_own_and_no_journal(public: Path, tmp_path: Path) -> None:
+    study, plan = prepared(public, CASES[0])
+    with contextlib.closing(Journal(tmp_path / "journal", "run/")) as journal, pytest.raises(TypeError, match="stores"):
+        actors.run(method_of(study), plan, federation_of(study), Conditions(journal=journal))
 
 
 def test_what_needs_all_records_in_one_place_is_refused_where_there_is_none(public: Path) -> None:
