@@ -151,7 +151,7 @@ def _start(comparison: Comparison) -> None:
 
 
 def _run_task(comparison: Comparison, cell: Cell) -> ComparedRun | _Failure:
-    """The same in a process of a cluster, which does runs of one comparison after another's."""
+    """Do a run in a process of a cluster, whose last one may have been of another comparison."""
     _workers[:] = [Worker(comparison)]
     return _run(cell)
 

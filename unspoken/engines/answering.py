@@ -189,7 +189,9 @@ class Answering:
         self, request: PartyRequest | ZeroSum | Cancel, root: bytes, keys: bytes, absent: Iterable[int] = ()
     ) -> Job:
         """A new attempt."""
-        prepared = None if isinstance(request, ZeroSum) else self.prepared.get(request.name)
+        common: bytes | None = None
+        if not isinstance(request, ZeroSum) and (prepared := self.prepared.get(request.name)) is not None:
+            common = prepared[request.turn]
         return Job(
             request,
             self.totals.turn(request.name),
@@ -198,7 +200,7 @@ class Answering:
             keys,
             vanishing=tuple(vanishing_at(self.plan, request, self._vanishing)),
             absent=frozenset(absent),
-            common=None if prepared is None or isinstance(request, ZeroSum) else prepared[request.turn],
+            common=common,
             positions=self._positions,
         )
 

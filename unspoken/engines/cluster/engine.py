@@ -54,11 +54,11 @@ def run(
     with connected(address, workers) as cluster:
         shared, number = cluster.put((_without_secrets(method), plan, federation)), next(_numbers)
 
-        def place(work: Work) -> AttemptPlace:
-            return AttemptPlace(number, [shared], work.job.attempt, [cluster.put(work.job)], version("unspoken"))
-
         def crowd(work: Work) -> Crowd:
-            return ClusterCrowd(work, cluster, place)
+            job = [cluster.put(work.job)]
+            return ClusterCrowd(
+                work, cluster, AttemptPlace(number, [shared], work.job.attempt, job, version("unspoken"))
+            )
 
         return remembering.run(method, plan, federation, crowd, conditions, CLUSTER)
 
