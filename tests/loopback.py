@@ -124,13 +124,9 @@ class Loopback:
             await asyncio.sleep(0.005)
 
     def outcome(self, engine: str, began: datetime, seconds: float) -> Outcome:
-        coordinator, relay = self.actors.coordinator, self.server.relay
-        assert coordinator.release is not None
+        relay = self.server.relay
         largest = max(peer.sent for address, peer in relay.peers.items() if address.startswith("party:"))
-        totals = coordinator.totals
-        there, failed = dict(totals.participation), dict(coordinator.attempts.failed)
-        moved, known = relay.bytes, (totals.counted, failed, totals.noise)
-        return Outcome(engine, coordinator.release, there, began, seconds, moved, largest, *known)
+        return Outcome.of(self.actors.coordinator, engine, began, seconds, (relay.bytes, largest))
 
 
 def engine(kind: type[Loopback], name: str) -> Callable[..., Outcome]:

@@ -52,7 +52,7 @@ from unspoken.data.federation import Federation
 from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
 from unspoken.engines.cluster import engine
-from unspoken.engines.cluster.session import connected, ray
+from unspoken.engines.cluster.connection import connected, ray
 from unspoken.engines.conditions import Conditions
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
@@ -198,13 +198,9 @@ def timed(how: str, agreed: Study, federation: Federation, few: tuple[Study, Fed
 
 
 def warm(cluster: Any) -> None:
-    """Let every worker import the package, which is no part of a run."""
-
-    def imports(_: int) -> None:
-
-        time.sleep(0.5)
-
-    ray().get([ray().remote(imports).remote(number) for number in range(2 * cluster.cpus)])
+    """Have every worker started, which takes seconds and is no part of a run."""
+    asleep = ray().remote(lambda: time.sleep(0.5))
+    ray().get([asleep.remote() for _ in range(2 * cluster.cpus)])
 
 
 def task() -> Numbers:

@@ -29,6 +29,7 @@ from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.ledger import Ledger
 from unspoken.study import Study
+from unspoken.types import Floats
 
 
 def as_array(study: Study, parties: int = 6) -> ArrayFederation:
@@ -45,6 +46,29 @@ def test_blocks_are_those_of_the_same_records_in_memory(tmp_path: Path) -> None:
         assert (parties == others).all()
         for name in ("features", "labels", "counts"):
             assert (getattr(one, name) == getattr(other, name)).all()
+
+
+class Halved:
+    """A map of bounded records."""
+
+    def apply(self, rows: Floats) -> tuple[Floats, Floats]:
+        return rows / 2.0, np.ones(len(rows))
+
+
+def test_records_go_through_the_map_that_a_method_learns_with(tmp_path: Path) -> None:
+    plain, mapped = (FolderFederation(agreed(), written(tmp_path), by) for by in (None, Halved()))
+    for (_, one), (_, other) in zip(plain.blocks(), mapped.blocks(), strict=True):
+        assert (other.features == one.features / 2.0).all()
+
+
+def test_a_folder_is_found_by_processes_that_work_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a cluster do."""
+    (tmp_path / "elsewhere").mkdir()
+    written(tmp_path)
+    monkeypatch.chdir(tmp_path.parent)
+    folder = FolderFederation(agreed(), Path(tmp_path.name))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    folder.check()
 
 
 def test_a_run_from_a_folder_releases_the_same(tmp_path: Path) -> None:
@@ -66,6 +90,8 @@ def test_a_partition_of_several_files_is_one_party(tmp_path: Path) -> None:
         rows[1:].to_parquet(tmp_path / f"clinic={party}" / "1.parquet")
     (tmp_path / "_SUCCESS").touch()
     (tmp_path / ".hidden.parquet").touch()
+    (tmp_path / "_delta_log").mkdir()
+    frame(0).to_parquet(tmp_path / "_delta_log" / "checkpoint.parquet")
     folder, array = FolderFederation(agreed(), tmp_path), as_array(agreed())
     ((_, one),), ((_, other),) = folder.blocks(), array.blocks()
     assert (one.features == other.features).all()

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cluster_runs import ALIKE, agreed_on, records
-from unspoken.engines.cluster.session import Cluster, connected
+from unspoken.engines.cluster.connection import Cluster, connected
 from unspoken.engines.environment import environment
 
 

@@ -19,9 +19,13 @@ from typer.testing import CliRunner
 import unspoken
 from factories import maker
 from unspoken.cli import app
-from unspoken.engines.cluster import each, session, tasks
+from unspoken.comparison import Comparison, run_comparison
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.files import Records
+from unspoken.engines.cluster import connection, each, engine, tasks
 from unspoken.engines.cluster.signals import signals_later
 from unspoken.errors import UnspokenError
+from unspoken.methods.registry import method_for
 from unspoken.study import Study, StudyError
 from unspoken.summation.keys import Identity
 
@@ -58,8 +62,16 @@ def test_a_study_of_real_parties_is_refused() -> None:
     keys = [Identity(bytes([number]) * 32).public.hex() for number in range(PARTIES + 4)]
     roster = {"parties": keys[:PARTIES], "coordinator": keys[PARTIES], "helpers": keys[PARTIES + 1 :]}
     real = unspoken.make_study({**study(parties=PARTIES).model_dump(exclude_none=True), "roster": roster})
-    with pytest.raises(StudyError, match="names real parties, but on a cluster the secrets of all of them are in one"):
-        simulate(real, engine="ray")
+    method, records = method_for(real), Records(np.zeros((20, 2)), np.zeros(20, dtype=np.int64))
+    federation = ArrayFederation(real, records, np.arange(20) % PARTIES)
+    compared = Comparison(real, records, records, ("helmet",), (1.0,))
+    for begin in (
+        lambda: simulate(real, engine="ray"),
+        lambda: run_comparison(compared, engine="ray"),
+        lambda: engine.run(method, method.plan(), federation),
+    ):
+        with pytest.raises(StudyError, match="names real parties, but on a cluster the secrets of all of them are in"):
+            begin()
     # In one process it is a simulation like any other.
     simulate(real)
 
@@ -92,7 +104,7 @@ def test_a_machine_with_another_version_refuses_the_work(monkeypatch: pytest.Mon
 def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UnspokenError, match=r"the engine ray needs ray, which is not installed.*\[ray\]"):
-        session.ray()
+        connection.ray()
 
 
 @pytest.fixture

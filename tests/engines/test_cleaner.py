@@ -29,6 +29,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_program_that_is_done_does_not_wait_for_its_children(folder: Path) -> None:
     """One that was forked meanwhile has the pipe open as well, and lives on."""
     cleaner = Cleaner(folder)
+    assert os.getsid(cleaner._process.pid) == cleaner._process.pid  # no interrupt from a keyboard reaches it
     assert cleaner._process.stdin is not None
     pipe = cleaner._process.stdin.fileno()
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=[pipe])

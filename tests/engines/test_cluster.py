@@ -43,7 +43,7 @@ from unspoken.data.files import DataError
 from unspoken.data.folders import FolderFederation
 from unspoken.engines import answering, local
 from unspoken.engines.cluster import engine
-from unspoken.engines.cluster.session import Cluster
+from unspoken.engines.cluster.connection import Cluster
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.journal import Journal
 from unspoken.errors import UnspokenError

@@ -31,9 +31,10 @@ from small_studies import (
 )
 from unspoken.data.federation import Federation
 from unspoken.engines import actors, local, remembering
+from unspoken.engines.attempt import Post, Said
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.conditions import Conditions
-from unspoken.engines.exchange import Post, Said
+from unspoken.engines.journal import Journal
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.threads import ThreadedCrowd
 from unspoken.methods.base import Method
@@ -172,15 +173,17 @@ def asked(public: Path, case: Case, runs: Callable[[int, int], int]) -> list[str
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_engines_agree_bit_for_bit(case: Case, public: Path, runs: Callable[[int, int], int]) -> None:
-    """With and without dropouts in turn, and in every case with --soak."""
+    """With and without dropouts in turn, and in every case with --soak. Engines made of crowds move the same bytes."""
     study, plan = prepared(public, case)
     drops = sorted({0, study.dropouts})
     for drop in drops if runs(0, 1) else [drops[-1 - CASES.index(case) % 2 % len(drops)]]:
-        results = [run(name, public, case, drop) for name in asked(public, case, runs)]
-        for outcome, said in results:
-            assert said == results[0][1]
+        results = {name: run(name, public, case, drop) for name in asked(public, case, runs)}
+        for outcome, said in results.values():
+            assert said == results["local"][1]
             # `local` asks one party, which is there.
             assert outcome.survivors == (plan.senders or PARTIES - drop)
+        crowds = [outcome for name, (outcome, _) in results.items() if ENGINES[name].has_common_place]
+        assert len({(outcome.bytes, outcome.party_bytes) for outcome in crowds}) == 1
 
 
 def is_first_of_its_method(case: Case) -> bool:
@@ -227,6 +230,12 @@ def test_too_many_dropouts_end_in_an_abort(
         pytest.skip("runs with --soak")
     with pytest.raises(Aborted):
         run(engine, public, case, prepared(public, case)[0].dropouts + 1 + (case.method == "cape"))
+
+
+def test_roles_have_stores_of_their_own_and_no_journal(public: Path, tmp_path: Path) -> None:
+    study, plan = prepared(public, CASES[0])
+    with contextlib.closing(Journal(tmp_path / "journal", "run/")) as journal, pytest.raises(TypeError, match="stores"):
+        actors.run(method_of(study), plan, federation_of(study), Conditions(journal=journal))
 
 
 def test_what_needs_all_records_in_one_place_is_refused_where_there_is_none(public: Path) -> None:

@@ -189,5 +189,7 @@ def test_a_coordinator_of_another_version_is_refused_by_name(sides: tuple[Asking
     for theirs in ("0.0.1", "9.9"):
         with pytest.raises(SignInRefused, match=rf"and the coordinator has {theirs}, which may promise something else"):
             answering.read(packed(msgspec.structs.replace(question, version=theirs)))
+    with pytest.raises(SignInRefused, match=r"the coordinator has unspoken 9\.9 and speaks 2\. All need the same"):
+        answering.read(packed(msgspec.structs.replace(question, version="9.9", wire=2)))
     same = msgspec.structs.replace(question, version=f"{series(question.version)}.99")
     assert answering.read(packed(same)) == Hello()

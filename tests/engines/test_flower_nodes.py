@@ -11,9 +11,11 @@ import pytest
 
 from flower_nodes import Node, Nodes, Pushed
 from small_studies import KEY, federation_of, method_of, public_file, small
-from unspoken.engines.flower.exchanges import AnsweringSide, Joins
+from unspoken.engines.flower.exchanges import AnsweringSide, Begins, Joins, Taken
 from unspoken.engines.flower.server import NotReached
+from unspoken.engines.network import link
 from unspoken.engines.network.deadlines import Deadlines
+from unspoken.engines.network.frames import Done
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.charging import LimitReached
 from unspoken.roles.store import StoreError
@@ -178,6 +180,31 @@ def test_a_stage_closes_in_time_though_flower_says_that_a_node_is_there(nodes: N
     assert survivors(nodes) == 5
 
 
+def test_a_node_that_is_lost_when_half_its_answer_has_arrived_gives_all_of_it_again(
+    nodes: Nodes, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it has answered is not forgotten before the answer is here."""
+    for name in ("PIECE_BYTES", "WINDOW_BYTES"):
+        monkeypatch.setattr(link, name, 100)
+    nodes.server._deadlines = Deadlines(60.0, 60.0, 30.0)
+    vectors, moved = count_vectors(nodes), []
+
+    def move(pushed: Pushed) -> bytes | None:
+        if pushed.node not in nodes.grid.there:
+            return b""
+        answer = nodes.grid.there[pushed.node].answer(pushed.content)
+        if vectors and not moved:
+            moved.append(nodes.grid.there.pop(pushed.node))
+            nodes.grid.there[7_000] = nodes.node(f"party:{vectors[0]}", nodes.actors.party(vectors[0]))
+        return answer
+
+    nodes.grid.before = move
+    asyncio.run(nodes.run([]))
+    assert moved
+    assert released(nodes) == expected
+    assert survivors(nodes) == 6
+
+
 def test_a_node_without_a_session_is_greeted_again(nodes: Nodes, expected: Any) -> None:
     forgot: list[int] = []
 
@@ -240,6 +267,25 @@ def test_a_node_that_answers_as_somebody_else_is_left_out(nodes: Nodes) -> None:
     assert [line for line in said if "(party:0) is left out: it answers as somebody else" in line]
 
 
+@pytest.mark.parametrize("answer", [Taken((0, 0), (), Done(-1, -1), more=False), Begins(), Joins(b"short")], ids=str)
+def test_a_greeting_that_is_answered_otherwise_than_by_joining_is_left_for_later(nodes: Nodes, answer: Any) -> None:
+    said, odd = listen(nodes), [0]
+
+    def answered(pushed: Pushed) -> bytes | None:
+        node = nodes.grid.there[pushed.node]
+        if node.identity.public != nodes.keys.identity(0).public or odd[0] == 3:
+            return None
+        odd[0] += 1
+        answering = AnsweringSide(nodes.study, node.identity, nodes.keys.roster)
+        answering.read(pushed.content)
+        return answering.answer(answer)
+
+    nodes.grid.before = answered
+    asyncio.run(nodes.run([]))
+    assert survivors(nodes) == 6
+    assert len([line for line in said if "is left out: " in line]) == 3
+
+
 def test_of_two_nodes_with_one_key_the_newest_is_the_party(nodes: Nodes, expected: Any) -> None:
     """And the other is not greeted again, though Flower still says that it is there."""
     second = nodes.node("party:0", nodes.actors.parties["party:0"])
@@ -254,6 +300,33 @@ def test_of_two_nodes_with_one_key_the_newest_is_the_party(nodes: Nodes, expecte
     assert released(nodes) == expected
     assert said.count("party:0 has joined") == 2
     assert second.finished is not None
+
+
+def test_what_a_node_answers_when_its_party_is_at_another_one_changes_nothing(nodes: Nodes, expected: Any) -> None:
+    second, late = nodes.node("party:0", nodes.actors.parties["party:0"]), list[tuple[str, bytes]]()
+    pull, said = nodes.grid.pull, listen(nodes)
+
+    def withhold(pushed: Pushed) -> bytes | None:
+        node = nodes.grid.there[pushed.node]
+        first = node.identity.public == second.identity.public and node is not second
+        if not first or nodes.actors.coordinator.stage != "vectors":
+            return None
+        answering = AnsweringSide(nodes.study, node.identity, nodes.keys.roster)
+        answering.read(pushed.content)
+        late.append((pushed.name, answering.answer(Begins())))
+        nodes.grid.there[9] = second
+        return b""
+
+    def pulled(names: list[str]) -> list[tuple[str, bytes | str]]:
+        """The answers, also those that were withheld until the party is at the other node."""
+        found = pull(names)
+        return found + [answer for answer in late if answer[0] in names and second.questions]
+
+    nodes.grid.before, nodes.grid.pull = withhold, pulled  # type: ignore[method-assign]
+    asyncio.run(nodes.run([]))
+    assert late
+    assert released(nodes) == expected
+    assert said.count("party:0 has joined") == 2
 
 
 def test_too_few_nodes_end_the_study_before_anyone_is_asked(nodes: Nodes) -> None:

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
+import msgspec
 import numpy as np
 import pytest
 
 import unspoken
-from unspoken.engines.exchange import Exchange
+from unspoken.engines.attempt import Attempt
 from unspoken.engines.journal import Entry, Journal, fingerprint
 from unspoken.errors import UnspokenError
 from unspoken.methods.base import Collect, Sum, Tokens, Total
@@ -52,10 +53,10 @@ def watched_run(
         "method": {"name": method, **OPTIONS[method]},
     }
     turns: list[str] = []
-    run = Exchange.run
+    run = Attempt.run
 
-    def watched(exchange: Any, *arguments: Any, **keywords: Any) -> Any:
-        coordinator = run(exchange, *arguments, **keywords)
+    def watched(attempt: Any, *arguments: Any, **keywords: Any) -> Any:
+        coordinator = run(attempt, *arguments, **keywords)
         turns.append(coordinator.total().tobytes().hex()[:64])
         if len(turns) == crash:
             print(*turns, flush=True)
@@ -64,7 +65,7 @@ def watched_run(
 
     rng = np.random.default_rng(0)
     features, labels = rng.normal(size=(40, 3)), rng.integers(0, 2, 40)
-    with mock.patch.object(Exchange, "run", watched):
+    with mock.patch.object(Attempt, "run", watched):
         result = unspoken.simulate(study, features, labels, np.arange(40) % 4, checkpoint=checkpoint)
     return turns, result.certificate["happened"]["epsilon"]
 
@@ -188,6 +189,25 @@ def test_the_root_of_common_noise_is_gone_as_soon_as_its_turn_is(tmp_path: Path)
     assert left == [3, 2, 1, 0]
 
 
+@pytest.mark.parametrize("order", ["noise-first", "messages-first"])
+def test_a_run_from_its_checkpoint_knows_what_was_sent_before_it_was_cut(order: str, tmp_path: Path) -> None:
+    """Bytes, and attempts that failed when vectors had left: the certificate's epsilon counts them."""
+    path = tmp_path / "kept.checkpoint"
+    privacy = {"epsilon": 2.0, "delta": 1e-5, "attempts": 2}
+    method = {"name": "cape", "function": "network", "steps": 2, "hidden": 2, "order": order}
+    study = small(privacy=privacy, method=method)
+    records: Any = (np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3))
+    first = unspoken.simulate(study, *records, checkpoint=path)
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        number, kept = base.execute("SELECT number, entry FROM turns ORDER BY number DESC").fetchone()
+        entry = msgspec.structs.replace(msgspec.msgpack.decode(kept, type=Entry), failed=1)
+        base.execute("UPDATE turns SET entry = ? WHERE number = ?", (msgspec.msgpack.encode(entry), number))
+    again = unspoken.simulate(study, *records, checkpoint=path)
+    assert (again.outcome.bytes, again.outcome.party_bytes) == (first.outcome.bytes, first.outcome.party_bytes)
+    assert (first.outcome.failed, again.outcome.failed) == ({}, {"function": 1})
+    assert again.certificate["happened"]["epsilon"] > first.certificate["happened"]["epsilon"]
+
+
 def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
@@ -235,14 +255,17 @@ def test_a_checkpoint_that_is_refused_is_not_kept_open(tmp_path: Path) -> None:
     assert not [file for file in Path("/proc/self/fd").iterdir() if file.exists() and file.samefile(path)]
 
 
-def test_a_checkpoint_of_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["UPDATE turns SET entry = x'80' WHERE number = 0", "UPDATE noise SET kept = x'90'"])
+def test_a_record_in_a_checkpoint_that_is_damaged_is_told_as_that(damage: str, tmp_path: Path) -> None:
+    """Its version is known by then: nobody is sent to look for another one."""
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)
-    unspoken.simulate(small(), features, labels, groups, checkpoint=path)
+    study = small(method={"name": "cape", "function": "network", "steps": 2, "hidden": 2})
+    unspoken.simulate(study, features, labels, groups, checkpoint=path)
     with contextlib.closing(sqlite3.connect(path)) as base, base:
-        base.execute("UPDATE turns SET entry = ? WHERE number = 0", (b"\x80",))
-    with pytest.raises(UnspokenError, match=r"kept\.checkpoint: was written by another version of unspoken; "):
-        unspoken.simulate(small(), features, labels, groups, checkpoint=path)
+        assert base.execute(damage).rowcount == 1
+    with pytest.raises(UnspokenError, match=r"kept\.checkpoint: cannot be read as a checkpoint \(.*\); put "):
+        unspoken.simulate(study, features, labels, groups, checkpoint=path)
 
 
 @pytest.mark.parametrize("change", ["UPDATE written SET version = '0.1.9'", "DELETE FROM written"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -12,14 +13,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from factories import maker
+from factories import make, maker
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation, Federation
 from unspoken.data.files import Records
-from unspoken.engines import work
+from unspoken.engines import answering, work
+from unspoken.engines.attempt import Attempt, Post
 from unspoken.engines.conditions import Conditions
-from unspoken.engines.exchange import Post
 from unspoken.engines.local import run
+from unspoken.engines.threads import ThreadedCrowd
+from unspoken.engines.work import Job, Work
+from unspoken.methods.base import Sum
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.registry import method_for
 from unspoken.noise.discrete_gaussian import sample
@@ -122,6 +126,18 @@ def test_more_dropouts_than_allowed_end_in_an_abort(protocol: str) -> None:
     method = method_for(agreed)
     with pytest.raises(Aborted, match="only 16 of 20 parties"):
         run(method, method.plan(), federation(agreed), Conditions(drop=4))
+
+
+def test_a_curator_needs_the_records_of_as_many_parties_and_of_no_more_than_it_adds_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    agreed = make("central", parties=20, data={"features": 6, "classes": 3}, dropouts=3)
+    method = method_for(agreed)
+    with pytest.raises(Aborted, match="only 16 of 20 parties gave their records and the study asks for at least 17"):
+        run(method, method.plan(), federation(agreed), Conditions(drop=4))
+    monkeypatch.setattr(answering, "MOST_POOLED", 299)
+    with pytest.raises(Aborted, match="there are 300 records, but a curator adds up 299 at most"):
+        run(method, method.plan(), federation(agreed))
 
 
 @PROTOCOLS
@@ -228,6 +244,22 @@ def test_memory_does_not_grow_with_the_number_of_parties() -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[1] < 2.0 * peaks[0]
+
+
+def test_who_is_absent_or_has_vanished_sends_nothing_more() -> None:
+    """Of twelve parties one is absent, one vanishes in the setup, and one with its vector."""
+    agreed = study(parties=12, summation="secagg", dropouts=3)
+    method = method_for(agreed)
+    plan, parties = method.plan(), federation(agreed)
+    request = next(method.coordinate(plan))
+    assert isinstance(request, Sum)
+    job = Job(request, 0, bytes(16), KEY, KEY, vanishing=(5, 6), absent=frozenset({7}))
+    sent = Counter[str]()
+    with ThreadedCrowd(Work(method, plan, parties, job)) as crowd:
+        attempt = Attempt(crowd, lambda what, done: None)
+        attempt.post.count = lambda sender, size: sent.update([sender])  # type: ignore[method-assign]
+        attempt.run("summing")
+    assert 0 == sent["party:7"] < sent["party:5"] < sent["party:6"] < sent["party:0"]
 
 
 def test_an_error_at_a_party_ends_the_run_with_that_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -125,6 +125,8 @@ def test_the_winners_are_those_of_talliers_in_this_process(runs: Callable[[int, 
         assert list(children) == [address(index) for index in range(talliers)]
         assert len({*children.values(), os.getpid()}) == talliers + 1
         assert all(map(is_alive, children.values()))
+        # Interrupts from a keyboard reach the parent alone.
+        assert all(os.getsid(child) == child for child in children.values())
         winners = hold(protocol, helpers, nothing_happens)
     assert_gone(list(children.values()), within=0.0)
     assert (winners == hold(protocol, vote(talliers).helpers(), nothing_happens)).all()

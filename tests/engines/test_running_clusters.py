@@ -99,7 +99,7 @@ from functools import partial
 import ray
 from cluster_runs import agreed_on, run
 from unspoken.engines import local
-from unspoken.engines.cluster import engine, session
+from unspoken.engines.cluster import connection, engine
 
 def on(address):
     return run(partial(engine.run, address=address), agreed_on())
@@ -108,11 +108,11 @@ here = run(local.run, agreed_on())
 print((on(sys.argv[1]) == here).all(), ray.is_initialized())
 os.environ["RAY_ADDRESS"] = sys.argv[1]
 print((on("auto") == here).all(), ray.is_initialized())
-session._ANSWERING = 1.0
+connection._ANSWERING = 1.0
 with socket.create_server(("127.0.0.1", 0)) as mute:
     try:
         on(f"127.0.0.1:{mute.getsockname()[1]}")
-    except session.UnspokenError as error:
+    except connection.UnspokenError as error:
         print(error)
 """
 

@@ -9,7 +9,7 @@ import pytest
 
 from flower_nodes import ListGrid
 from network.town import NAMES, NODES, Town
-from unspoken.flower import places
+from unspoken.flower import taking_part
 from unspoken.flower.coordinating import coordinate
 
 
@@ -25,7 +25,7 @@ class SiteNode:
 
     def answer(self, content: bytes) -> bytes:
         self.questions += 1
-        return places.answer(content, str(self.file))
+        return taking_part.answer(content, str(self.file))
 
 
 class SiteTown:

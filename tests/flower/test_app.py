@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from unspoken.engines.flower.site import read_site
 from unspoken.flower import coordinating
+from unspoken.flower.site import read_site
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "flower"

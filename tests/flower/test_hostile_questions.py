@@ -15,7 +15,7 @@ from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import ENDING, Ending, packed
 from unspoken.engines.network.link import Link
 from unspoken.engines.network.sign_in import SignInRefused
-from unspoken.flower import places
+from unspoken.flower import taking_part
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import consents
 from unspoken.roles.attempts import next_attempt
@@ -40,7 +40,7 @@ class Asking:
         """The site's answer; that it declines is one, too."""
         content, nonce = self._side.question(asked, ADDRESS)
         try:
-            return self._side.answer(places.answer(content, str(self._file)), nonce)[1]
+            return self._side.answer(taking_part.answer(content, str(self._file)), nonce)[1]
         except SignInRefused as reason:
             return reason
 
@@ -105,7 +105,7 @@ def test_a_vector_whose_answer_did_not_leave_is_the_same_when_it_is_asked_for_ag
     lost: str, asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was charged, and then the disk was full, or the process was killed."""
-    first, keep, answers = request(), places._Place.keep, list[Any]()
+    first, keep, answers = request(), taking_part._TakingPart.keep, list[Any]()
 
     def full(place: Any, session: bytes) -> None:
         raise OSError(28, "No space left on device")
@@ -115,7 +115,7 @@ def test_a_vector_whose_answer_did_not_leave_is_the_same_when_it_is_asked_for_ag
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as patched:
-        patched.setattr(places._Place, "keep", full if lost == "the session" else kept)
+        patched.setattr(taking_part._TakingPart, "keep", full if lost == "the session" else kept)
         answer, vectors = asking.say(first)
         assert isinstance(answer, Leaving)
         assert not vectors
@@ -132,7 +132,7 @@ def test_two_nodes_with_one_site_file_do_not_both_make_a_vector(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second one is asked while the first one has not answered yet."""
-    first, keep, meanwhile = request(), places._Place.keep, list[Any]()
+    first, keep, meanwhile = request(), taking_part._TakingPart.keep, list[Any]()
 
     def slow(place: Any, session: bytes) -> None:
         if not meanwhile:
@@ -140,7 +140,7 @@ def test_two_nodes_with_one_site_file_do_not_both_make_a_vector(
             meanwhile[0] = asking.ask(Packet(asking.process, (0, 0), ()))
         keep(place, session)
 
-    monkeypatch.setattr(places._Place, "keep", slow)
+    monkeypatch.setattr(taking_part._TakingPart, "keep", slow)
     assert len(asking.say(first)[1]) == 3
     assert isinstance(meanwhile[0], Leaving)
     assert asking.charges == 1

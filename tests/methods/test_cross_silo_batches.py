@@ -15,8 +15,8 @@ from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
 from unspoken.engines import local
 from unspoken.engines.answering import Answering
+from unspoken.engines.attempt import Post
 from unspoken.engines.conditions import Conditions
-from unspoken.engines.exchange import Post
 from unspoken.engines.journal import Journal
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo

@@ -12,7 +12,7 @@ from network.town import NAMES, Town
 from unspoken.data import digests
 from unspoken.data.files import DataError, read_records
 from unspoken.data.records import Records
-from unspoken.flower.places import _Place
+from unspoken.flower.taking_part import _TakingPart
 from unspoken.study import Study
 
 CHANGED = "was changed while it was read; wait until it is whole, and begin again."
@@ -50,7 +50,7 @@ def test_who_joins_with_a_file_that_changes_is_told_before_the_question(town: To
 
 
 def test_a_site_of_a_federation_refuses_it_too(town: Town) -> None:
-    place = _Place.__new__(_Place)
+    place = _TakingPart.__new__(_TakingPart)
     place.study = town.study
     with pytest.raises(DataError, match=CHANGED):
         place.read(town.folder / f"{NAMES[0]}.npz")

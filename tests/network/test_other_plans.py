@@ -24,7 +24,7 @@ from unspoken.engines.network.frames import unpacked
 from unspoken.engines.network.server import Server
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.engines.signing import canonical
-from unspoken.flower import places
+from unspoken.flower import taking_part
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
@@ -114,8 +114,8 @@ def test_a_site_of_a_federation_declines_as_well(tmp_path: Path, monkeypatch: py
     asking = AskingSide(study.digest(), hub_of(towns.town), Roster.of(study), [])
     site = str(towns.site(NAMES[0]))
     other, own = (canonical(plan.compared()) for plan in (less_sensitive(plan_for(study)), plan_for(study)))
-    declines = unpacked(places.answer(asking.question(Hello(other))[0], site), Declines)
+    declines = unpacked(taking_part.answer(asking.question(Hello(other))[0], site), Declines)
     assert "plans the study otherwise than this one" in declines.reason
     content, nonce = asking.question(Hello(own))
-    assert isinstance(asking.answer(places.answer(content, site), nonce)[1], Joins)
+    assert isinstance(asking.answer(taking_part.answer(content, site), nonce)[1], Joins)
     towns.stop()

@@ -16,10 +16,9 @@ from unspoken.comparison.cells import Cell, ComparedRun, Comparison, Worker, cel
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.cluster.each import each
 from unspoken.engines.environment import environment
-from unspoken.engines.outcome import ON_A_CLUSTER
 from unspoken.errors import UnspokenError
 from unspoken.interrupts import unheard
-from unspoken.simulation import check_engine
+from unspoken.simulation import RAY, check_engine
 from unspoken.summation.base import Aborted
 
 Progress = Callable[[str, int, int], None]
@@ -46,17 +45,15 @@ def run_comparison(
     With the engine "ray" each run is a task on a cluster: the one at `address`, or one that is started for them.
     """
     check_engine(engine, address)
-    if engine == ON_A_CLUSTER:
+    if on_cluster := engine == RAY:
         cluster.check_study(comparison.study)
     cells = cells_of(comparison)
     found = {run.cell: run for run in done}
     found = {cell: found[cell] for cell in cells if cell in found}
     left = [cell for cell in cells if cell not in found]
     counting = _Counting(progress, len(cells), len(found))
-    on_cluster = engine == ON_A_CLUSTER
-    for run in (
-        _on_cluster(comparison, left, address, counting) if on_cluster else _runs(comparison, left, jobs, counting)
-    ):
+    new = _on_cluster(comparison, left, address, counting) if on_cluster else _runs(comparison, left, jobs, counting)
+    for run in new:
         found[run.cell] = run
         if keep:
             keep(run)
@@ -154,7 +151,7 @@ def _start(comparison: Comparison) -> None:
 
 
 def _run_task(comparison: Comparison, cell: Cell) -> ComparedRun | _Failure:
-    """The same in a process of a cluster, which does runs of one comparison after another's."""
+    """Do a run in a process of a cluster, whose last one may have been of another comparison."""
     _workers[:] = [Worker(comparison)]
     return _run(cell)
 

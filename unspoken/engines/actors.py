@@ -40,14 +40,8 @@ def run(method: Method, plan: Plan, federation: Federation, conditions: Conditio
     began, started = datetime.now(UTC), time.perf_counter()
     actors = Actors(method, plan, federation, conditions.secrets or SecretStream())
     actors.run(conditions.vanishing(federation.parties), conditions.progress)
-    coordinator = actors.coordinator
-    if coordinator.release is None:
-        raise RuntimeError("The coordinator ended without a release.")
-    seconds, largest = time.perf_counter() - started, max(actors.sent.values(), default=0)
-    totals = coordinator.totals
-    there, moved = dict(totals.participation), actors.bytes
-    known = totals.counted, dict(coordinator.attempts.failed), totals.noise
-    return Outcome(_ENGINE, coordinator.release, there, began, seconds, moved, largest, *known)
+    moved = actors.bytes, max(actors.sent.values(), default=0)
+    return Outcome.of(actors.coordinator, _ENGINE, began, time.perf_counter() - started, moved)
 
 
 class Actors:

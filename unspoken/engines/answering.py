@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import numpy as np
 
 from unspoken.arithmetic import MOST_POOLED
 from unspoken.data.block import Block
 from unspoken.data.federation import Federation
+from unspoken.engines.attempt import Attempt, Crowd, Post
 from unspoken.engines.conditions import Conditions, vanishing_at
-from unspoken.engines.exchange import Crowd, Exchange, Post
 from unspoken.engines.work import Job, Work
 from unspoken.errors import UnspokenError
 from unspoken.methods.base import (
@@ -49,12 +49,12 @@ from unspoken.summation.simulated_keys import SimulatedKeys
 Crowds = Callable[[Work], Crowd]
 """Makes the parties and helpers of an attempt"""
 _LOSSES = 3
-"""How often helpers may be lost in one attempt"""
+"""How often an attempt is repeated because a helper was lost"""
 
 
 class HelperLost(UnspokenError):
     """A helper of a simulation was lost with its process and its state. Nobody is to blame. The attempt can be
-    repeated: it draws everything from the same secrets, so the same messages are sent."""
+    repeated: everything is drawn from the same secrets, so every party sends the same vector."""
 
     exit_status = 3
 
@@ -76,7 +76,7 @@ class Answering:
         self._positions: dict[int, TokenPositions] = {}
         # The same parties vanish in every attempt, so an attempt that failed in its setup would fail again.
         self.attempts = AttemptCounts(plan, free=0)
-        self._exchange: Exchange | None = None
+        self._under_way: Attempt | None = None
         self.bytes = self.largest = 0
 
     @property
@@ -89,22 +89,22 @@ class Answering:
             return self._pool()
         waiting: list[Request] = [request]
         while True:
-            self._exchange = None
+            self._under_way = None
             try:
                 answer = self._attempt(waiting[0], secrets)
             except Aborted as ended:
                 waiting = self._again(waiting[0], ended) + waiting[1:]
                 continue
             finally:
-                if self._exchange is not None:
-                    self._count(self._exchange.post)
+                if self._under_way is not None:
+                    self._count(self._under_way.post)
             self.attempts.succeeded(waiting.pop(0))
             if not waiting:
                 return answer
 
     def _again(self, request: Request, ended: Aborted) -> list[Request]:
         """The next requests after a failed attempt; raises `Aborted` if the plan has none left."""
-        left = self._exchange is not None and self._exchange.left
+        left = self._under_way is not None and self._under_way.left
         try:
             return self.attempts.again(request, left, ended)
         except Aborted:
@@ -135,18 +135,15 @@ class Answering:
 
     def _lasting(self, attempt: Callable[[], Total]) -> Total:
         """Make an attempt; if a helper is lost, repeat it from its beginning with the same secrets."""
-        for left in reversed(range(_LOSSES + 1)):
-            try:
+        for _ in range(_LOSSES):
+            with suppress(HelperLost):
                 return attempt()
-            except HelperLost:
-                if not left:
-                    raise
-        raise AssertionError
+        return attempt()
 
     def _sum(self, request: Sum | Vote, root: bytes, noise: bytes, keys: bytes) -> Total:
         """A secure sum of contributions, each with its share of the noise; or only the winners of a vote."""
-        with self._opened(self._job(request, root, keys)) as (exchange, crowd):
-            coordinator = exchange.run("training, noising and summing")
+        with self._opened(self._job(request, root, keys)) as (attempt, crowd):
+            coordinator = attempt.run("training, noising and summing")
             if isinstance(request, Vote):
                 return self.totals.voted(request, coordinator)
             clear = crowd.work.endpoints.protocol.reveals_contributions
@@ -154,8 +151,8 @@ class Answering:
 
     def _prepare(self, request: ZeroSum, root: bytes, keys: bytes) -> Total:
         """The secure sum of the parties' common noise, for all turns. No records are used."""
-        with self._opened(self._job(request, root, keys)) as (exchange, _):
-            coordinator = exchange.run("summing the common noise")
+        with self._opened(self._job(request, root, keys)) as (attempt, _):
+            coordinator = attempt.run("summing the common noise")
         turns = range(self.plan.sum_named(request.name).count)
         self.prepared[request.name] = {turn: common_root(root, turn) for turn in turns}
         return self.totals.prepared(request, coordinator)
@@ -168,8 +165,8 @@ class Answering:
         absent: Iterable[int] = () if common is None else np.flatnonzero(~common.prepared).tolist()
         if request.only is not None:
             absent = set(range(self.parties)) - {request.only}
-        with self._opened(self._job(request, root, keys, absent)) as (exchange, _):
-            coordinator = exchange.run("computing and collecting messages")
+        with self._opened(self._job(request, root, keys, absent)) as (attempt, _):
+            coordinator = attempt.run("computing and collecting messages")
         total = self.totals.collected(request, coordinator)
         if not half:
             self.prepared.get(request.name, {}).pop(request.turn, None)
@@ -182,8 +179,8 @@ class Answering:
     def _cancel(self, request: Cancel, root: bytes, keys: bytes) -> Total:
         """The secure sum of the common noise of a turn's messages, by those who sent one."""
         absent = set(range(self.parties)) - self.totals.senders(request.name)
-        with self._opened(self._job(request, root, keys, absent)) as (exchange, _):
-            coordinator = exchange.run("summing the noise of the messages")
+        with self._opened(self._job(request, root, keys, absent)) as (attempt, _):
+            coordinator = attempt.run("summing the noise of the messages")
         total = self.totals.cancelled(request, coordinator)
         del self.prepared[request.name]
         return total
@@ -192,7 +189,9 @@ class Answering:
         self, request: PartyRequest | ZeroSum | Cancel, root: bytes, keys: bytes, absent: Iterable[int] = ()
     ) -> Job:
         """A new attempt."""
-        prepared = None if isinstance(request, ZeroSum) else self.prepared.get(request.name)
+        common: bytes | None = None
+        if not isinstance(request, ZeroSum) and (prepared := self.prepared.get(request.name)) is not None:
+            common = prepared[request.turn]
         return Job(
             request,
             self.totals.turn(request.name),
@@ -201,16 +200,16 @@ class Answering:
             keys,
             vanishing=tuple(vanishing_at(self.plan, request, self._vanishing)),
             absent=frozenset(absent),
-            common=None if prepared is None or isinstance(request, ZeroSum) else prepared[request.turn],
+            common=common,
             positions=self._positions,
         )
 
     @contextmanager
-    def _opened(self, job: Job) -> Iterator[tuple[Exchange, Crowd]]:
+    def _opened(self, job: Job) -> Iterator[tuple[Attempt, Crowd]]:
         """One attempt, with all who take part in it."""
         with self._crowds(Work(self.method, self.plan, self._federation, job)) as crowd:
-            self._exchange = Exchange(crowd, self._report)
-            yield self._exchange, crowd
+            self._under_way = Attempt(crowd, self._report)
+            yield self._under_way, crowd
 
     def _shuffle(self, turn: int, root: bytes, made_of: bytes) -> Total:
         """Make a list with a token for each record, shuffled by every party in turn."""

@@ -2,7 +2,7 @@
 
 Before a turn begins, its secret randomness is written to disk. When its total is known, the total is written and the
 secret is erased. An interrupted turn is repeated from the same secret: every party draws the same batch, noise and keys
-and sends the same messages, so nothing new is revealed. Finished turns are not repeated: the method gets their totals,
+and sends the same vector, so nothing new is revealed. Finished turns are not repeated: the method gets their totals,
 which are public, from the journal.
 
 A turn's secret is derived from a root in the file and from the turn's request. So a copy of the file, whenever it was
@@ -44,7 +44,8 @@ class Entry(msgspec.Struct):
     """The number of earlier attempts that failed after vectors had left"""
 
 
-Kept = TypeVar("Kept", bytes, str)
+Kept = TypeVar("Kept")
+Text = TypeVar("Text", bytes, str)
 Roots = dict[int, bytes]
 """The secret roots of common noise, for the turns that are still to come"""
 
@@ -103,12 +104,7 @@ class Journal:
         row = self._row(number, request)
         if row is None or row[1] is None:
             return None
-        try:
-            return msgspec.msgpack.decode(row[1], type=Entry)
-        except (msgspec.MsgspecError, TypeError):
-            raise UnspokenError(
-                f"{self._path}: was written by another version of unspoken; use that version."
-            ) from None
+        return self._decoded(row[1], Entry)
 
     def begin(self, number: int, request: str) -> SecretStream:
         """The turn's secret randomness: that of the interrupted turn, or else a new one, which is on disk by then."""
@@ -165,12 +161,21 @@ class Journal:
         try:
             return self._base.execute(query, values).fetchone()
         except sqlite3.Error as error:
-            raise UnspokenError(
-                f"{self._path}: cannot be read as a checkpoint ({error}); put a whole copy of it back, or begin anew "
-                "with another file."
-            ) from None
+            raise self._damaged(error) from None
 
-    def _whole(self, row: Any, kind: type[Kept], length: int) -> Kept:
+    def _decoded(self, content: bytes, kind: type[Kept]) -> Kept:
+        try:
+            return msgspec.msgpack.decode(content, type=kind)
+        except (msgspec.MsgspecError, TypeError) as error:
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> UnspokenError:
+        return UnspokenError(
+            f"{self._path}: cannot be read as a checkpoint ({error}); put a whole copy of it back, or begin anew with "
+            "another file."
+        )
+
+    def _whole(self, row: Any, kind: type[Text], length: int) -> Text:
         """What a row begins with. What is lost is not made up anew: that would be a second release, charged once."""
         if row is None or not isinstance(row[0], kind) or len(row[0]) != length:
             raise UnspokenError(
@@ -182,7 +187,7 @@ class Journal:
     def roots(self, name: str) -> Roots:
         """The roots of the common noise of this name, as far as they are still needed."""
         row = self._found("SELECT kept FROM noise WHERE name = ?", name)
-        return {} if row is None else msgspec.msgpack.decode(row[0], type=Roots)
+        return {} if row is None else self._decoded(row[0], Roots)
 
     def is_over(self, number: int) -> bool:
         """Whether the turn is finished."""

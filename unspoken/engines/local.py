@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from unspoken.data.federation import Federation
 from unspoken.engines import remembering
+from unspoken.engines.attempt import Crowd
 from unspoken.engines.conditions import USUAL, Conditions
-from unspoken.engines.exchange import Crowd
 from unspoken.engines.outcome import Outcome
 from unspoken.engines.processes import tallier_processes
 from unspoken.engines.threads import ThreadedCrowd

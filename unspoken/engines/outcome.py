@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Self
 
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
+from unspoken.roles.coordinator import Coordinator
 from unspoken.types import Flags
 
-ON_A_CLUSTER = "ray"
-"""The beginning of the name of the engine that simulates on a cluster"""
-
+CLUSTER = "ray: blocks of parties on a cluster"
+"""The engine that simulates on a cluster"""
 NETWORK = "network: each participant on its own, over WebSocket and TLS"
 """The engine of a study across machines"""
 FLOWER = "Flower: each participant at a SuperNode, which runs what it is sent unless its site has pinned that"
@@ -44,6 +45,35 @@ class Outcome:
     simulated: bool = True
     """Whether all parties were simulated in one place, which protects nobody's records"""
 
+    @classmethod
+    def of(
+        cls,
+        coordinator: Coordinator,
+        engine: str,
+        began: datetime,
+        seconds: float,
+        moved: tuple[int, int],
+        *,
+        simulated: bool = True,
+    ) -> Self:
+        """The outcome of a study that a coordinator has brought to its release. `moved` are the bytes of all messages,
+        and the most that a party sent."""
+        if coordinator.release is None:
+            raise RuntimeError("The coordinator ended without a release.")
+        totals = coordinator.totals
+        return cls(
+            engine,
+            coordinator.release,
+            dict(totals.participation),
+            began,
+            seconds,
+            *moved,
+            counted=totals.counted,
+            failed=dict(coordinator.attempts.failed),
+            noise=totals.noise,
+            simulated=simulated,
+        )
+
     @property
     def survivors(self) -> int:
         """The number of parties in the smallest total."""
@@ -53,8 +83,3 @@ class Outcome:
     def attempts(self) -> int:
         """The number of attempts in which vectors may have left."""
         return sum(map(len, self.participation.values())) + sum(self.failed.values())
-
-
-def is_on_a_cluster(engine: str) -> bool:
-    """Whether this is the name, in words for the certificate, of the engine that simulates on a cluster."""
-    return engine.startswith(f"{ON_A_CLUSTER}:")

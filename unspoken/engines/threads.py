@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 
 from threadpoolctl import ThreadpoolController
 
-from unspoken.engines.exchange import Crowd, Post, Said
+from unspoken.engines.attempt import Crowd, Post, Said
 from unspoken.engines.work import Work
 from unspoken.summation.addresses import party_at
 from unspoken.summation.base import Endpoint, Envelope, Party, Protocol, Rejected, address_of
@@ -56,7 +56,7 @@ class ThreadedCrowd(Crowd):
         return self._helpers
 
     def begin(self) -> Iterator[Said]:
-        for index in set(range(self.work.endpoints.session.parties)) - self.work.job.absent:
+        for index in set(range(self.work.endpoints.session.parties)) - self.gone:
             self._parties[index] = self.work.party(index)
         for index, party in self._parties.items():
             yield index, party.step(b"")

@@ -8,10 +8,10 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from unspoken.engines.flower.grid import QUESTION, FlowerGrid, content_of, record_of
 from unspoken.errors import UnspokenError
-from unspoken.flower import places
+from unspoken.flower import taking_part
 from unspoken.flower.coordinating import coordinate
+from unspoken.flower.grid import QUESTION, FlowerGrid, content_of, record_of
 
 
 class NotDone(Exception):
@@ -23,7 +23,7 @@ class NotDone(Exception):
 
 def take_part(message: Message, context: Context) -> Message:
     """A SuperNode's answer, as party or as helper."""
-    answered = places.answer(content_of(message), context.node_config.get(places.KEY))
+    answered = taking_part.answer(content_of(message), context.node_config.get(taking_part.KEY))
     return Message(record_of(answered), reply_to=message)
 
 

@@ -29,7 +29,7 @@ def coordinate(grid: AnyGrid, config: Mapping[str, Any]) -> sites.Served:
         raise UnspokenError('--run-config names no study; it should have study="/path/of/study.toml".')
     study, key = read_study(file), _path(config, "keys")
     output = _path(config, "output") or home() / "results"
-    writing.check_folder(output)
+    writing.check_folder(output, "output")
     deadlines = sites.Deadlines(*(_seconds(config, f"{name}-seconds", usual) for name, usual in _DEADLINES.items()))
     with (
         progress(study, sys.stdout) as shown,

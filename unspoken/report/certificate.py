@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from unspoken import plugins
-from unspoken.engines.outcome import Outcome, is_on_a_cluster
+from unspoken.engines.outcome import CLUSTER, Outcome
 from unspoken.methods.planning import Plan
 from unspoken.methods.releases import Release
 from unspoken.report.results import ResultFile
@@ -63,7 +63,7 @@ def statement(plan: Plan, simulated: bool, engine: str = "") -> str:
 
 def simulation(plan: Plan, simulated: bool, engine: str = "") -> tuple[str, ...]:
     """The difference between a simulation and a run on a network, if it was one."""
-    return (_simulation(plan, "one cluster" if is_on_a_cluster(engine) else "this machine"),) if simulated else ()
+    return (_simulation(plan, "one cluster" if engine == CLUSTER else "this machine"),) if simulated else ()
 
 
 def _simulation(plan: Plan, place: str) -> str:

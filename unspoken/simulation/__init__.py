@@ -5,11 +5,12 @@
 
 from unspoken.simulation.arrays import in_order, parties_of, records_of, simulate, sizes_of, warn
 from unspoken.simulation.computing import Computation, FunctionalMechanism, compute, functional_mechanism
-from unspoken.simulation.runs import CHOSEN_BLINDLY, Simulation, check_engine, simulate_folder, simulate_records
+from unspoken.simulation.runs import CHOSEN_BLINDLY, RAY, Simulation, check_engine, simulate_folder, simulate_records
 from unspoken.simulation.tuning import Tuned, tune
 
 __all__ = [
     "CHOSEN_BLINDLY",
+    "RAY",
     "Computation",
     "FunctionalMechanism",
     "Simulation",

@@ -19,11 +19,11 @@ from unspoken.data.federation import BLOCK_PARTIES, ArrayFederation, Federation
 from unspoken.data.files import DataError, Records
 from unspoken.data.folders import FolderFederation
 from unspoken.engines import local
+from unspoken.engines.cluster import connection
 from unspoken.engines.cluster import engine as cluster
-from unspoken.engines.cluster import session
 from unspoken.engines.conditions import Conditions, Progress
 from unspoken.engines.journal import Journal
-from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
+from unspoken.engines.outcome import Outcome
 from unspoken.engines.signing import canonical
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
@@ -36,7 +36,7 @@ from unspoken.study import Study
 from unspoken.summation.registry import protocol_of
 from unspoken.types import Integers
 
-ENGINES = ("local", ON_A_CLUSTER)
+LOCAL, RAY = "local", "ray"
 """Where a simulation can run: in this process, or on a cluster"""
 
 
@@ -56,7 +56,7 @@ class Settings:
     """Each tallier of a vote in its own process"""
     ledger: Ledger | None = None
     """Charged before the run"""
-    engine: str = "local"
+    engine: str = LOCAL
     address: str | None = None
     """That of a running cluster; without one, a cluster is started for the run"""
 
@@ -76,29 +76,29 @@ class Settings:
         if not isinstance(self.ledger, Ledger | None):
             raise DataError(f"ledger is {self.ledger!r}, but should be an unspoken.Ledger.")
         check_engine(self.engine, self.address)
-        if self.engine == ON_A_CLUSTER:
+        if self.engine == RAY:
             cluster.check_study(study)
             if self.processes:
                 raise DataError('processes is given, but the engine "ray" always uses processes; leave it out.')
 
     def connected(self) -> AbstractContextManager[object]:
         """The cluster, if there is one: who cannot reach it has spent nothing."""
-        if self.engine == ON_A_CLUSTER:
-            return session.connected(self.address)
+        if self.engine == RAY:
+            return connection.connected(self.address)
         return nullcontext()
 
     def engine_run(self) -> Callable[[Method, Plan, Federation, Conditions], Outcome]:
         """The engine's function to run a study."""
-        if self.engine == ON_A_CLUSTER:
+        if self.engine == RAY:
             return partial(cluster.run, address=self.address)
         return partial(local.run, processes=self.processes)
 
 
 def check_engine(engine: str, address: str | None) -> None:
     """Refuse an engine that is not there, and an address without a use."""
-    if engine not in ENGINES:
-        raise DataError(f"engine is {engine!r}, but should be one of: {', '.join(ENGINES)}.")
-    if address is not None and engine != ON_A_CLUSTER:
+    if engine not in (LOCAL, RAY):
+        raise DataError(f"engine is {engine!r}, but should be one of: {LOCAL}, {RAY}.")
+    if address is not None and engine != RAY:
         raise DataError(f"address is {address!r}, but the engine {engine} has none; choose the engine ray.")
 
 

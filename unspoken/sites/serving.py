@@ -36,6 +36,7 @@ from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.coordinator_log import Ended
 from unspoken.sites.states import check_apart, check_helpers, has_state, store_of
 from unspoken.study import Study
+from unspoken.summation.addresses import is_party
 from unspoken.summation.base import COORDINATOR, Aborted, Roster
 from unspoken.summation.keys import Identity
 
@@ -213,14 +214,10 @@ async def conducted(server: Conductor[Any], identity: Identity, roster: Roster) 
 
 
 def _outcome(server: Conductor[Any], coordinator: Coordinator, seconds: float) -> Outcome:
-    if coordinator.release is None:
-        raise RuntimeError("The coordinator ended without a release.")
-    totals, relay = coordinator.totals, server.relay
-    largest = max(peer.sent for address, peer in relay.peers.items() if address.startswith("party:"))
-    there, failed = dict(totals.participation), dict(coordinator.attempts.failed)
-    moved, known = relay.bytes, (totals.counted, failed, totals.noise)
+    relay = server.relay
+    moved = relay.bytes, max(peer.sent for address, peer in relay.peers.items() if is_party(address))
     began = datetime.fromtimestamp(coordinator.log.began or time.time(), UTC)
-    return Outcome(server.engine, coordinator.release, there, began, seconds, moved, largest, *known, simulated=False)
+    return Outcome.of(coordinator, server.engine, began, seconds, moved, simulated=False)
 
 
 async def _finish(server: Conductor[Any], outcome: Outcome, identity: Identity, roster: Roster) -> Served:

@@ -8,14 +8,14 @@ from contextlib import suppress
 from functools import cached_property
 from itertools import islice
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from unspoken.engines.attempt import Crowd, Post, Said, StandIn
 from unspoken.engines.cluster import tasks
-from unspoken.engines.cluster.session import Cluster, ray
+from unspoken.engines.cluster.connection import Cluster, ray
 from unspoken.engines.cluster.tasks import AttemptPlace, grouped
-from unspoken.engines.exchange import Crowd, Elsewhere, Post, Said
 from unspoken.engines.processes import Refusal
 from unspoken.engines.work import BLOCK_BYTES, Work
 from unspoken.errors import UnspokenError
@@ -34,7 +34,7 @@ _UNTAKEN = 4
 """The number of blocks that a helper may have before it"""
 
 
-class ActorHelper(Elsewhere):
+class ActorStandIn(StandIn):
     """Stands in for a helper that is an actor."""
 
     def __init__(self, cluster: Cluster, actor: Any, begun: Any) -> None:
@@ -64,13 +64,23 @@ class ActorHelper(Elsewhere):
         return answer or []
 
 
+class _Call(NamedTuple):
+    """A task to do."""
+
+    number: int
+    function: Callable[..., Any]
+    results: int
+    """How many results the function returns"""
+    arguments: tuple[Any, ...]
+
+
 class ClusterCrowd(Crowd):
     """Parties as tasks, helpers as actors."""
 
-    def __init__(self, work: Work, cluster: Cluster, place: Callable[[Work], AttemptPlace]) -> None:
+    def __init__(self, work: Work, cluster: Cluster, place: AttemptPlace) -> None:
         super().__init__(work)
-        self._cluster, self._place = cluster, place(work)
-        self._helpers: dict[str, ActorHelper] = {}
+        self._cluster, self._place = cluster, place
+        self._helpers: dict[str, ActorStandIn] = {}
         self._under_way: set[Any] = set()
         self._states: dict[int, Any] = {}
         """References to the states of each task's parties, if the protocol has a setup"""
@@ -78,7 +88,7 @@ class ClusterCrowd(Crowd):
     def __enter__(self) -> Self:
         for index, address in enumerate(self.work.endpoints.protocol.helper_addresses):
             actor = self._cluster.actor(index, tasks.HelperActor)
-            self._helpers[address] = ActorHelper(self._cluster, actor, actor.begin.remote(self._place, index))
+            self._helpers[address] = ActorStandIn(self._cluster, actor, actor.begin.remote(self._place, index))
         return self
 
     def __exit__(
@@ -111,10 +121,11 @@ class ClusterCrowd(Crowd):
         return found
 
     def begin(self) -> Iterator[Said]:
-        absent = self.work.job.absent
-        there = ([index for index in np.concatenate(blocks).tolist() if index not in absent] for blocks in self._blocks)
-        calls = ((number, (tasks.begin, 2, self._place, indices)) for number, indices in enumerate(there))
-        return self._conversation(calls)
+        parties = (np.concatenate(blocks).tolist() for blocks in self._blocks)
+        there = ([index for index in indices if index not in self.gone] for indices in parties)
+        return self._conversation(
+            _Call(number, tasks.begin, 2, (self._place, indices)) for number, indices in enumerate(there)
+        )
 
     def step(self, envelopes: list[Envelope]) -> Iterator[Said]:
         letters: dict[int, list[tuple[int, bytes]]] = {}
@@ -122,23 +133,24 @@ class ClusterCrowd(Crowd):
             index = party_at(to)
             if index not in self.gone and self._states:
                 letters.setdefault(int(self._task_of[index]), []).append((index, body))
-        calls = (
-            (number, (tasks.step, 2, self._place, self._states[number], given)) for number, given in letters.items()
+        return self._conversation(
+            _Call(number, tasks.step, 2, (self._place, self._states[number], given))
+            for number, given in letters.items()
         )
-        return self._conversation(calls)
 
-    def _conversation(self, calls: Iterable[tuple[int, tuple[Any, ...]]]) -> Iterator[Said]:
-        for number, (said, states) in self._done(calls, first=1):
+    def _conversation(self, calls: Iterable[_Call]) -> Iterator[Said]:
+        for number, (said, states) in self._done(calls):
             self._states[number] = states
             yield from self._cluster.got(said)
 
     def submit(self, post: Post) -> Iterator[int]:
         addresses = (COORDINATOR, *self._helpers)
-        calls = (
-            (number, (tasks.submit, 2 + len(addresses), self._place, self._states.get(number), *given))
-            for number, blocks in enumerate(self._blocks)
-            for given in [(blocks, self._leaving(blocks), addresses)]
-        )
+
+        def call(number: int, blocks: list[Integers]) -> _Call:
+            given = self._place, self._states.get(number), blocks, self._leaving(blocks), addresses
+            return _Call(number, tasks.submit, 2 + len(addresses), given)
+
+        calls = (call(number, blocks) for number, blocks in enumerate(self._blocks))
         for number, (summarised, states, *bodies) in self._done(calls):
             summary: tasks.Summary = self._cluster.got(summarised)
             if self._states:
@@ -169,21 +181,17 @@ class ClusterCrowd(Crowd):
     def added(self, function: Callable[[list[bytes]], Words], items: Iterable[list[bytes]]) -> Iterable[Words]:
         rest = iter(items)
         batches = iter(lambda: list(islice(rest, TASK_PARTIES)), [])
-        calls = ((number, (tasks.add, 1, function, batch)) for number, batch in enumerate(batches))
+        calls = (_Call(number, tasks.add, 1, (function, batch)) for number, batch in enumerate(batches))
         for _, (reference,) in self._done(calls):
             yield self._cluster.got(reference)
 
-    def _done(self, calls: Iterable[tuple[int, tuple[Any, ...]]], first: int = 0) -> Iterator[tuple[int, list[Any]]]:
-        """Call tasks, a few ahead, and hand out their results in the order in which they are done.
-
-        A call is its number, and a function, the number of its results, and its arguments. The result at `first` is
-        moved to the beginning.
-        """
+    def _done(self, calls: Iterable[_Call]) -> Iterator[tuple[int, list[Any]]]:
+        """Call tasks, a few ahead. Hand out each call's number and references to its results, in the order in which
+        they are done."""
         waiting: dict[Any, tuple[int, list[Any]]] = {}
-        for number, (function, results, *arguments) in calls:
+        for number, function, results, arguments in calls:
             called = self._cluster.task(function, results).remote(*arguments)
             references = [called] if results == 1 else list(called)
-            references.insert(0, references.pop(first))
             waiting[references[0]] = number, references
             self._under_way.add(references[0])
             if len(waiting) > _AHEAD * self._cluster.cpus:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib.metadata import version
 from typing import Any, TypeVar
 
-from unspoken.engines.cluster.session import check_version, connected, ray
+from unspoken.engines.cluster.connection import check_version, connected, ray
 
 Shared = TypeVar("Shared")
 Item = TypeVar("Item")

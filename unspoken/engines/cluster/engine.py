@@ -8,18 +8,17 @@ from itertools import count
 
 from unspoken.data.federation import Federation
 from unspoken.engines import remembering
+from unspoken.engines.attempt import Crowd
+from unspoken.engines.cluster.connection import connected
 from unspoken.engines.cluster.crowd import ClusterCrowd
-from unspoken.engines.cluster.session import connected
 from unspoken.engines.cluster.tasks import AttemptPlace
 from unspoken.engines.conditions import USUAL, Conditions
-from unspoken.engines.exchange import Crowd
-from unspoken.engines.outcome import ON_A_CLUSTER, Outcome
+from unspoken.engines.outcome import CLUSTER, Outcome
 from unspoken.engines.work import Work
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
 from unspoken.study import Study
 
-_ENGINE = f"{ON_A_CLUSTER}: blocks of parties on a cluster"
 _numbers = count()
 """Of the runs of this process, by which its workers know them"""
 
@@ -55,13 +54,13 @@ def run(
     with connected(address, workers) as cluster:
         shared, number = cluster.put((_without_secrets(method), plan, federation)), next(_numbers)
 
-        def place(work: Work) -> AttemptPlace:
-            return AttemptPlace(number, [shared], work.job.attempt, [cluster.put(work.job)], version("unspoken"))
-
         def crowd(work: Work) -> Crowd:
-            return ClusterCrowd(work, cluster, place)
+            job = [cluster.put(work.job)]
+            return ClusterCrowd(
+                work, cluster, AttemptPlace(number, [shared], work.job.attempt, job, version("unspoken"))
+            )
 
-        return remembering.run(method, plan, federation, crowd, conditions, _ENGINE)
+        return remembering.run(method, plan, federation, crowd, conditions, CLUSTER)
 
 
 def _without_secrets(method: Method) -> Method:

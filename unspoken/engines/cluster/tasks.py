@@ -7,7 +7,6 @@ process.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from unspoken.engines.cluster.session import check_version, ray
-from unspoken.engines.exchange import Said
+from unspoken.engines.attempt import Said
+from unspoken.engines.cluster.connection import check_version, ray
 from unspoken.engines.processes import Refusal
 from unspoken.engines.threads import alone
 from unspoken.engines.work import Work
@@ -60,22 +59,22 @@ def work_at(place: AttemptPlace) -> Work:
     return _works[place.attempt]
 
 
-def begin(place: AttemptPlace, indices: list[int]) -> tuple[States, list[Said]]:
-    """Let parties begin."""
+def begin(place: AttemptPlace, indices: list[int]) -> tuple[list[Said], States]:
+    """Let parties begin. Returns what they say, and their states."""
     work = work_at(place)
     parties = {index: work.party(index) for index in indices}
     said = [(index, party.step(b"")) for index, party in parties.items()]
-    return _dumped(parties), said
+    return said, _dumped(parties)
 
 
-def step(place: AttemptPlace, states: States, letters: list[tuple[int, bytes]]) -> tuple[States, list[Said]]:
-    """Deliver letters to parties, and give their answers."""
+def step(place: AttemptPlace, states: States, letters: list[tuple[int, bytes]]) -> tuple[list[Said], States]:
+    """Deliver letters to parties. Returns their answers, and the states of all."""
     work, said = work_at(place), []
     touched = {index: _loaded(work, index, states[index]) for index, _ in letters}
     for index, body in letters:
         with suppress(Rejected):
             said.append((index, touched[index].step(body)))
-    return {**states, **_dumped(touched)}, said
+    return said, {**states, **_dumped(touched)}
 
 
 @dataclass(frozen=True)
@@ -174,16 +173,16 @@ def _dumped(parties: dict[int, Party]) -> States:
 
 
 def grouped(blocks: Iterable[Integers], most: int) -> Iterable[list[Integers]]:
-    """Blocks together that have so many parties at most, unless one alone has more.
+    """Blocks in groups of at most so many parties, unless one block alone has more.
 
     >>> [[len(block) for block in blocks] for blocks in grouped([np.arange(3), np.arange(3), np.arange(2)], 5)]
     [[3], [3, 2]]
     """
-    waiting: deque[Integers] = deque()
+    group: list[Integers] = []
     for block in blocks:
-        if waiting and sum(map(len, waiting)) + len(block) > most:
-            yield list(waiting)
-            waiting.clear()
-        waiting.append(block)
-    if waiting:
-        yield list(waiting)
+        if group and sum(map(len, group)) + len(block) > most:
+            yield group
+            group = []
+        group.append(block)
+    if group:
+        yield group

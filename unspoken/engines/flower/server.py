@@ -219,12 +219,14 @@ class FlowerServer(Conductor[_Node]):
         match answered:
             case Joins(process):
                 self._begin(address, process, asked.node)
-            case Taken() if asked.address and self._at(address) == asked.node:
+            case Leaving(why):
+                self._lose(asked._replace(address=address), LEAVING[why], for_good=True, since=-math.inf)
+            case _ if not asked.address:
+                raise Rejected("it answers a greeting as if it had joined")
+            case Taken():
                 await self._take(address, answered)
             case Begins():
                 self._close(address)
-            case Leaving(why):
-                self._lose(asked._replace(address=address), LEAVING[why], for_good=True, since=-math.inf)
 
     def _begin(self, address: str, process: bytes, node: int) -> None:
         """A participant is at a node now. What was asked of it at another one is of no interest any more."""

@@ -1,7 +1,6 @@
-"""One run of a protocol over all parties of a simulation: the coordinator's side of it, wherever the parties are.
+"""One attempt at a sum in a simulation: the coordinator's side of it, wherever parties and helpers are.
 
-The parties and helpers of an attempt are a `Crowd`. `engines.threads` has one in this process, and `engines.cluster`
-one on a Ray cluster.
+These are a `Crowd`: `engines.threads` has one in this process, and `engines.cluster` one on a Ray cluster.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Said = tuple[int, list[Envelope]]
 """A party, and what it sends"""
 
 
-class Elsewhere(Endpoint):
+class StandIn(Endpoint):
     """A stand-in for an endpoint that runs elsewhere, so that several can work at the same time."""
 
     @abstractmethod
@@ -101,16 +100,16 @@ class Post:
 
 
 def _asked(endpoint: Endpoint, body: bytes) -> Callable[[], list[Envelope]]:
-    return endpoint.ask(body) if isinstance(endpoint, Elsewhere) else partial(endpoint.step, body)
+    return endpoint.ask(body) if isinstance(endpoint, StandIn) else partial(endpoint.step, body)
 
 
 class Crowd(ABC):
-    """The parties and helpers of one attempt, wherever they are."""
+    """The parties and helpers of one attempt, wherever they are. What a party rejects has no effect."""
 
     def __init__(self, work: Work) -> None:
         self.work = work
         self.silent: set[int] = set()
-        """The parties that say nothing after the setup"""
+        """The parties that vanish in the setup, after their first message"""
         self.late: set[int] = set()
         """The parties that vanish while they send their vectors"""
         self.gone: set[int] = set()
@@ -130,23 +129,24 @@ class Crowd(ABC):
 
     @abstractmethod
     def begin(self) -> Iterator[Said]:
-        """Let every party begin with the setup."""
+        """Let every party that is not gone begin with the setup. Asked for only if the protocol has one."""
 
     @abstractmethod
     def step(self, envelopes: list[Envelope]) -> Iterator[Said]:
-        """Deliver envelopes to parties."""
+        """Deliver envelopes to parties that are not gone, and give their answers."""
 
     @abstractmethod
     def submit(self, post: Post) -> Iterator[int]:
-        """Have all vectors made, block by block, and delivered. Yields the number of parties in each block."""
+        """Have all vectors made (`Work.messages`), block by block, and sent by `post`, each from its party's address.
+        Yields the number of parties in each block."""
 
     @abstractmethod
     def added(self, function: Callable[[list[bytes]], Words], items: Iterable[list[bytes]]) -> Iterable[Words]:
         """Like `map`, in parallel, but several results may come back as their sum."""
 
 
-class Exchange:
-    """One run of a protocol over a crowd."""
+class Attempt:
+    """One attempt: takes a crowd through the stages of a protocol."""
 
     def __init__(self, crowd: Crowd, report: Callable[[str, int], None]) -> None:
         """The crowd is there already: its context was entered."""

@@ -14,14 +14,14 @@ from network.town import NAMES
 from unspoken import verify
 from unspoken.engines.flower.exchanges import AskingSide, Begins, Declines, Hello, Packet, Taken
 from unspoken.engines.flower.server import FlowerServer
-from unspoken.engines.flower.site import read_site
 from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import Ending, Signatures, unpacked
 from unspoken.engines.network.relay import Peer
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.engines.outcome import NETWORK
 from unspoken.errors import UnspokenError
-from unspoken.flower import places
+from unspoken.flower import taking_part
+from unspoken.flower.site import read_site
 from unspoken.privacy.ledger import Ledger
 from unspoken.privacy.ledger_pages import Charged
 from unspoken.report import consents
@@ -172,7 +172,7 @@ class Asking:
         """The site's answer; that it declines is one, too."""
         content, nonce = self._side.question(asked, "party:0")
         try:
-            return self._side.answer(places.answer(content, str(self._file)), nonce)[1]
+            return self._side.answer(taking_part.answer(content, str(self._file)), nonce)[1]
         except SignInRefused as reason:
             return reason
 
@@ -240,6 +240,7 @@ def test_a_study_file_that_is_not_the_pinned_one_is_refused(towns: Callable[...,
         ({"study": "nowhere.toml"}, "nowhere.toml"),
         ({"keys": "nowhere.secret"}, "nowhere.secret"),
         ({"data": "nowhere.npz"}, "nowhere.npz"),
+        ({"output": "St Mary.card"}, "St Mary.card: is a file, but output should be a folder"),
     ],
 )
 def test_a_mistake_in_a_sites_file_is_told_to_its_own_people_alone(
@@ -252,11 +253,11 @@ def test_a_mistake_in_a_sites_file_is_told_to_its_own_people_alone(
     told = capsys.readouterr()
     assert problem in told.err
     assert problem not in told.out
-    assert unpacked(places.answer(b"nothing", str(file)), Declines).reason
+    assert unpacked(taking_part.answer(b"nothing", str(file)), Declines).reason
 
 
 def test_a_node_without_a_site_file_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert isinstance(unpacked(places.answer(b"anything", None), Declines), Declines)
+    assert isinstance(unpacked(taking_part.answer(b"anything", None), Declines), Declines)
     assert "--node-config" in capsys.readouterr().err
 
 
@@ -264,14 +265,14 @@ def test_a_session_that_cannot_be_kept_is_not_answered(
     towns: Callable[..., SiteTown], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An answer that left without it would be given again under another number."""
-    town, keep = towns(), places._Place.keep
+    town, keep = towns(), taking_part._TakingPart.keep
 
     def full(place: Any, session: bytes) -> None:
         if place.data and place.data.stem == "St Mary" and town.grid.there[0].questions > 2:
             raise OSError(28, "No space left on device")
         keep(place, session)
 
-    monkeypatch.setattr(places._Place, "keep", full)
+    monkeypatch.setattr(taking_part._TakingPart, "keep", full)
     with pytest.raises(Aborted):
         town.run()
     said = capsys.readouterr()
@@ -299,12 +300,12 @@ def test_what_fails_at_a_site_stays_there(
     def fail(*given: Any) -> None:
         raise ValueError("the patient is Smith")
 
-    monkeypatch.setattr(places, "read_with_digest", fail)
+    monkeypatch.setattr(taking_part, "read_with_digest", fail)
     town.greet()
     told = capsys.readouterr()
     assert "the patient is Smith" in told.err
     assert "Smith" not in told.out
-    assert b"Smith" not in places.answer(b"", str(town.site("St Mary")))
+    assert b"Smith" not in taking_part.answer(b"", str(town.site("St Mary")))
 
 
 def test_paths_are_from_the_files_own_folder(tmp_path: Path) -> None:
@@ -322,6 +323,7 @@ def test_paths_are_from_the_files_own_folder(tmp_path: Path) -> None:
         ({"stage-seconds": 0.0}, "stage-seconds=0.0"),
         ({"study": "/no"}, "/no"),
         ({"study": 3}, "study=3, but it should be a path in quotes"),
+        ({"output": __file__}, "is a file, but output should be a folder; choose another"),
     ],
 )
 def test_a_mistake_in_the_runs_configuration_is_one_sentence(

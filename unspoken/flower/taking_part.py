@@ -22,13 +22,13 @@ from unspoken.data.digests import read_with_digest
 from unspoken.data.records import Records
 from unspoken.engines.flower.exchanges import AnsweringSide, Begins, Declines, Hello
 from unspoken.engines.flower.session import KEPT_BACK, Session, leaving
-from unspoken.engines.flower.site import Site, read_site
 from unspoken.engines.network.cards import find_identity, home
 from unspoken.engines.network.frames import Ending, packed
 from unspoken.engines.network.participant import agreeing
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.engines.outcome import FLOWER
 from unspoken.errors import UnspokenError
+from unspoken.flower.site import Site, read_site
 from unspoken.methods.parameters import Refused
 from unspoken.privacy.ledger import Ledger
 from unspoken.report import policy, results
@@ -47,7 +47,7 @@ def _say(line: str) -> None:
     print(f"unspoken: {line}", file=sys.stderr, flush=True)
 
 
-class _Place:
+class _TakingPart:
     """A site, while it answers one question."""
 
     def __init__(self, site: Site) -> None:
@@ -91,7 +91,7 @@ class _Place:
             f"nobody can be asked here: let {home() / 'policy.toml'} decide, or write yes = true in {self.site.source}"
         )
         ask(ready.plan, ready.seat, account, rules=self.rules, yes=self.site.yes, as_json=True, unasked=needed)
-        writing.check_folder(self.output)
+        writing.check_folder(self.output, "output")
 
     def participant(self) -> AbstractContextManager[sites.Participant]:
         if self.data is None:
@@ -170,33 +170,33 @@ def answer(content: bytes, named: object) -> bytes:
 def _answer(content: bytes, named: object) -> bytes:
     if not isinstance(named, str):
         raise UnspokenError(f'--node-config does not name the site\'s file, as {KEY}="/path/of/site.toml" does.')
-    place = _Place(read_site(Path(named)))
+    here = _TakingPart(read_site(Path(named)))
     try:
-        return _answered(place, content)
+        return _answered(here, content)
     except SignInRefused as refused:
         said = str(refused).rstrip(".")
-        _say(f"{place.study.source} (digest {place.study.digest()[:16]}): this site takes no part: {said}.")
+        _say(f"{here.study.source} (digest {here.study.digest()[:16]}): this site takes no part: {said}.")
         return packed(Declines(said))
 
 
-def _answered(place: _Place, content: bytes) -> bytes:
-    answering = AnsweringSide(place.study.digest(), place.identity, place.roster)
+def _answered(here: _TakingPart, content: bytes) -> bytes:
+    answering = AnsweringSide(here.study.digest(), here.identity, here.roster)
     asked = answering.read(content)
     if isinstance(asked, Hello):
-        place.agree()
+        here.agree()
     try:
-        with place.participant() as who:
-            kept = b"" if isinstance(asked, Hello) else place.session()
+        with here.participant() as who:
+            kept = b"" if isinstance(asked, Hello) else here.session()
             told = sites.Told(line=_say, agrees=lambda ending: _signature(who, ending), differs=who.differs)
             if isinstance(asked, Hello):
                 agreeing(asked.plan, answering.theirs, told)
             session = Session(who.role, who.largest_ending, told, kept)
             answered = session.answer(asked)
             if session.finished is not None:
-                place.finish(who.joined(session.finished, session.sent))
+                here.finish(who.joined(session.finished, session.sent))
             elif session.signed is not None:
-                place.write(who.joined(session.signed, session.sent))
-            place.keep(b"" if isinstance(answered, Begins) else session.dump())
+                here.write(who.joined(session.signed, session.sent))
+            here.keep(b"" if isinstance(answered, Begins) else session.dump())
     except (*KEPT_BACK, writing.NotWritten) as error:
         _say(str(error))
         return answering.answer(leaving(error))
