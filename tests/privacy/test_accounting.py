@@ -136,3 +136,16 @@ def test_a_tiny_delta_is_not_lost_in_the_rounding_of_several_kinds() -> None:
         assert gaussian.epsilon_of(exact, delta) <= epsilon_of(mixed, delta) < math.inf
     assert epsilon_of(mixed, 1e-11) == math.inf
     assert guarantee_of(mixed, TERMS).advantage >= gaussian.delta_of(exact, 0.0)
+
+
+@pytest.mark.parametrize("other", [SubsampledGaussian(1e-3, 0.1, "poisson", 4), Gaussian(1e3, 4)])
+def test_events_of_several_kinds_have_a_bound_where_one_hardly_protects(
+    other: Gaussian | SubsampledGaussian, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The losses of such a run would not fit into memory, and so lock its ledger."""
+    monkeypatch.setattr(subsampled, "composed", None)
+    spend = Spend((other, SubsampledGaussian(1.0, 0.1, "without-replacement", 9), PureLoss(2.0), Gaussian(1.0)), 1)
+    mu = 2e3 * math.sqrt(4.0) if isinstance(other, SubsampledGaussian) else 2e3
+    expected = gaussian.epsilon_of(math.hypot(mu, 2.0 * 3.0, 1.0), 1e-5) + 2.0
+    assert epsilon_of(spend, 1e-5) == pytest.approx(expected, rel=1e-12)
+    assert guarantee_of(spend, TERMS).attack_success == 1.0

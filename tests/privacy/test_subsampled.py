@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -162,3 +163,19 @@ def test_a_tiny_delta_is_not_lost_in_rounding(
             assert stated >= gaussian.epsilon_of(mu, delta)
         assert stated == pytest.approx(gaussian.epsilon_of(mu, delta), rel=3e-3)
         assert delta_of(rounds, 0.0, adjacency, sampling) >= gaussian.delta_of(mu, 0.0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("sampling", ["poisson", "without-replacement"])
+def test_rounds_with_hardly_any_noise_have_an_upper_bound_at_once(
+    sampling: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their losses would not fit into memory. As if batches were all records: no less than with a little more noise."""
+    with_more = epsilon_of([Rounds(subsampled.LEAST_NOISE, 0.1, 3)], 1e-5, "replace", sampling, fine=False)
+    monkeypatch.setattr(subsampled, "composed", None)
+    for sigma in (0.99 * subsampled.LEAST_NOISE, 1e-3, 1e-9):
+        rounds = [Rounds(sigma, 0.1, 3), Rounds(5.0, 0.1, 2)]
+        found = epsilon_of(rounds, 1e-5, "replace", sampling)
+        mu = 2.0 * math.hypot(math.sqrt(3) / sigma, math.sqrt(2) / 5.0)
+        assert found == pytest.approx(gaussian.epsilon_of(mu, 1e-5), rel=1e-12)
+        assert found > with_more
+        assert subsampled.delta_of(rounds, 0.0, "replace", sampling) == pytest.approx(1.0)

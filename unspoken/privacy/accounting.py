@@ -79,7 +79,7 @@ def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
     if _unprotected(spend):
         return math.inf
     if _all(spend, PureLoss):
-        return sum(event.epsilon for event in spend.events if isinstance(event, PureLoss))
+        return _pure(spend)
     left = delta - spend.slack
     if left <= 0.0:
         return math.inf
@@ -87,6 +87,8 @@ def epsilon_of(spend: Spend, delta: float, fine: bool = True) -> float:
         return gaussian.epsilon_of(mu, left)
     if (rounds := _rounds(spend)) is not None:
         return subsampled.epsilon_of(rounds.parts, left, spend.adjacency, rounds.sampling, fine)
+    if _hardly_protects(spend):
+        return gaussian.epsilon_of(_mu_of_all(spend), left) + _pure(spend)
     left -= subsampled.inexact(_count(spend))
     return _found(spend, fine, left) if left > 0.0 else math.inf
 
@@ -126,8 +128,36 @@ def _advantage(spend: Spend) -> float | None:
         return None
     if (rounds := _rounds(spend)) is not None:
         return subsampled.delta_of(rounds.parts, 0.0, spend.adjacency, rounds.sampling)
+    if _hardly_protects(spend):
+        return 1.0
     found = float(_composed(spend, True).get_delta_for_epsilon(0.0))
     return min(1.0, found + subsampled.inexact(_count(spend)))
+
+
+def _hardly_protects(spend: Spend) -> bool:
+    """Whether one of several kinds of events has so large losses that they are not composed one by one, as in
+    `subsampled`."""
+    return any(
+        (isinstance(event, SubsampledGaussian) and event.noise_multiplier < subsampled.LEAST_NOISE)
+        or (isinstance(event, Gaussian) and event.mu > 2.0 / subsampled.LEAST_NOISE)
+        for event in spend.events
+    )
+
+
+def _mu_of_all(spend: Spend) -> float:
+    """An upper bound of what the Gaussian events amount to, as if none were sampled."""
+    found = []
+    for event in spend.events:
+        match event:
+            case Gaussian(mu, count):
+                found.append(mu * math.sqrt(count))
+            case SubsampledGaussian(noise, rate, _, count) if rate > 0.0:
+                found.append(subsampled.mu_of_all(noise, count, spend.adjacency))
+    return gaussian.compose(found)
+
+
+def _pure(spend: Spend) -> float:
+    return sum(event.epsilon for event in spend.events if isinstance(event, PureLoss))
 
 
 def _count(spend: Spend) -> int:
@@ -166,7 +196,11 @@ def _single(event: Event, spend: Spend, fine: bool) -> Any:
 
 
 def _unprotected(spend: Spend) -> bool:
-    return any(isinstance(event, Unprotected) for event in spend.events)
+    return any(
+        isinstance(event, Unprotected)
+        or (isinstance(event, SubsampledGaussian) and event.noise_multiplier == 0.0 and event.rate > 0.0)
+        for event in spend.events
+    )
 
 
 def _all(spend: Spend, kind: type) -> bool:
