@@ -34,6 +34,9 @@ class Batches(ABC):
 
     by_tokens: ClassVar[bool] = False
     """Does a shuffled list of tokens decide which records are in a batch? It is made anew in each round."""
+    counted: ClassVar[str] = "records"
+    """What a party counts for everyone, so that a step divides by what the sum holds: its records, or those of its
+    batch if their number is certain"""
 
     def __init__(self, study: Study, options: GradientOptions) -> None:
         self._study, self._parties = study, study.parties
@@ -50,9 +53,22 @@ class Batches(ABC):
     def most(self) -> float:
         """The largest number of records in a batch, exceeded with probability at most 2⁻⁶⁰."""
 
+    def count(self, records: int) -> int:
+        """What a party with so many records counts."""
+        return records
+
+    def least_count(self, parties: int) -> int:
+        """The least that so many parties count together."""
+        return parties * self.count(self._parties.records)
+
+    @property
+    def largest_count(self) -> int:
+        """The most that all parties count together."""
+        return self._parties.count * self.count(self._parties.max_records)
+
     @abstractmethod
-    def expected(self, records: int) -> float:
-        """The expected number of records in a batch, if the parties have so many together."""
+    def expected(self, counted: int) -> float:
+        """The expected number of records in a batch, if the parties count so many together."""
 
     @abstractmethod
     def sampling(self, slack: float) -> RecordSampling:
@@ -75,8 +91,8 @@ class PoissonBatches(Batches):
     def most(self) -> float:
         return self._everyone * largest_rate(self._rate, self._everyone, 2.0**-60)
 
-    def expected(self, records: int) -> float:
-        return self._rate * records
+    def expected(self, counted: int) -> float:
+        return self._rate * counted
 
     def sampling(self, slack: float) -> RecordSampling:
         return RecordSampling(self._rate, slack=slack)
@@ -108,17 +124,22 @@ class OwnBatches(Batches):
     tokens is needed.
     """
 
+    counted = "batch"
+
     @property
     def most(self) -> float:
-        return self._parties.count * _size(self._rate, self._parties.max_records)
+        return self.largest_count
+
+    def count(self, records: int) -> int:
+        return _size(self._rate, records)
 
     @property
     def _fewest(self) -> int:
         """The fewest records that a batch is drawn from."""
         return self._parties.records
 
-    def expected(self, records: int) -> float:
-        return max(self._rate * records, 1.0)
+    def expected(self, counted: int) -> float:
+        return float(counted)
 
     def sampling(self, slack: float) -> RecordSampling:
         return RecordSampling(max(self._rate, 1.0 / self._fewest), "without-replacement", slack)
@@ -134,23 +155,23 @@ class OwnBatches(Batches):
 
     def is_taken(self, count: int, context: PartyContext) -> Flags:
         taken = np.zeros(count, dtype=np.bool_)
-        taken[permutation(count, context.secrets)[: _size(self._rate, count)]] = True
+        taken[permutation(count, context.secrets)[: self.count(count)]] = True
         return taken
 
 
 class PooledBatches(OwnBatches):
     """A curator's batches, drawn in the same way from all records."""
 
+    def least_count(self, parties: int) -> int:
+        return self.count(parties * self._parties.records)
+
     @property
-    def most(self) -> float:
-        return _size(self._rate, self._everyone)
+    def largest_count(self) -> int:
+        return self.count(self._everyone)
 
     @property
     def _fewest(self) -> int:
         return self._parties.count * self._parties.records
-
-    def expected(self, records: int) -> float:
-        return float(_size(self._rate, records))
 
 
 class FixedBatches(Batches):
@@ -171,8 +192,8 @@ class FixedBatches(Batches):
         """The size of a batch of so many records."""
         return _size(self._rate, records)
 
-    def expected(self, records: int) -> float:
-        return float(self.size(records))
+    def expected(self, counted: int) -> float:
+        return float(self.size(counted))
 
     def sampling(self, slack: float) -> RecordSampling:
         slack += self._lists * self._allowed

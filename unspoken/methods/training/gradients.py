@@ -62,21 +62,21 @@ class GradientDescent(Training[GradientOptions]):
 
     @property
     def _counts(self) -> bool:
-        """Whether the number of all records is public, so that sums carry it without noise: it is the same for all
+        """Whether numbers of records are public, so that sums carry them without noise: they are the same for all
         neighbours if records are replaced."""
         return self.study.privacy.adjacency == "replace"
 
     def _expected_batch(self, total: Total) -> float:
-        """The expected number of records in a batch, which a step divides the sum by: of the records that the total is
-        made of, where their number is public; else of the fewest that the study allows.
+        """The number of records in a batch, or the expected one, which a step divides the sum by: of the records that
+        the total is made of, where their number is public; else of the fewest that the study allows.
 
         A party may lie about its number, so it is held within what the study allows.
         """
-        parties = self.study.parties
+        batches = self.batches
         if not self._counts:
-            return self.batches.expected(parties.count * parties.records)
-        fewest, most = total.survivors * parties.records, parties.count * parties.max_records
-        return self.batches.expected(min(max(int(total.exact[0]), fewest), most))
+            return batches.expected(batches.least_count(self.study.parties.count))
+        counted = max(int(total.exact[0]), batches.least_count(total.survivors))
+        return batches.expected(min(counted, batches.largest_count))
 
     def sums(self, study: Study) -> tuple[DeclaredSum, ...]:
         projection, adjacency = self.projection, study.privacy.adjacency
@@ -85,7 +85,7 @@ class GradientDescent(Training[GradientOptions]):
             dimension=projection.size,
             bound=projection.bound * study.parties.max_records,
             sensitivity=contributions_apart(adjacency) * projection.bound,
-            exact=("records",) if self._counts else (),
+            exact=(self.batches.counted,) if self._counts else (),
             count=self.options.rounds,
             most=projection.bound * self.batches.most,
             rows=projection.rows,
@@ -120,7 +120,9 @@ class GradientDescent(Training[GradientOptions]):
         labels = np.concatenate([block.labels[party, rows] for party, rows in enumerate(taken)])
         counts = np.array([len(rows) for rows in taken])
         sums = self.projection.sums(weights, features, labels, counts, query.turn)
-        return Contribution(sums, block.counts[:, None]) if self._counts else Contribution(sums)
+        if not self._counts:
+            return Contribution(sums)
+        return Contribution(sums, np.array([[self.batches.count(int(count))] for count in block.counts]))
 
     @property
     def _steps_by_noise(self) -> bool:
