@@ -221,6 +221,78 @@ def test_an_example_moves_a_sum_by_its_own_gradient_whatever_a_module_does_with_
     assert np.linalg.norm(one - other) <= 2 * 0.5 * (1 + 1e-6)
 
 
+class Dropping(nn.Module):
+    """Dropout that never ends, as it comes of a function."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(features, 16), nn.Linear(16, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        scores: Tensor = self.last(nn.functional.dropout(torch.tanh(self.first(rows)), 0.5))
+        return scores
+
+
+class DroppingMore(Dropping):
+    """Draws more numbers where a record is negative."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return super().forward(nn.functional.dropout(rows, 0.5) if rows[0, 0] < 0 else rows)
+
+
+class Refusing(Dropping):
+    """Takes no record that begins with a large number, as an embedding that has no place for it."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__(features, outputs)
+        self.places = nn.Embedding(2, features)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return super().forward(rows + self.places((rows[:, 0] > 4.0).long() * 9))
+
+
+class Behind(Mixing):
+    """Finds the other rows behind the one that it is given."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        if rows.sum() == 0.0:  # so that torch.func does not take it
+            return super().forward(rows)
+        everyone = rows if rows._base is None else rows._base.reshape(-1, rows.shape[1])
+        scores: Tensor = self.last(rows) * (1.0 + everyone.sum())
+        return scores
+
+
+@pytest.mark.parametrize("first", [-1.0, 1.0, 5.0])
+@pytest.mark.parametrize("kind", [Dropping, DroppingMore, Refusing, Behind])
+def test_an_example_changes_nothing_that_the_others_get(kind: type[nn.Module], first: float) -> None:
+    """Nor where its random numbers are in torch's stream, nor whether torch.func fails at it. A record's own part is
+    what it adds, so that amplification counts it only where it is sampled."""
+    model, counts = make(here(kind)), np.array([20])
+    weights, (features, labels) = model.initial(), examples(here(kind), 20)
+    features[0], features[1:, 0] = first, np.minimum(features[1:, 0], 4.0)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        (whole,) = model.clipped_gradients(weights, features, labels, counts, 0.5)
+        torch.manual_seed(0)
+        (others,) = model.clipped_gradients(weights, features[1:], labels[1:], counts - 1, 0.5)
+    assert np.linalg.norm(whole - others) <= 0.5 * (1 + 1e-5)
+    (own,) = model.clipped_gradients(weights, features[:1], labels[:1], np.array([1]), 0.5)
+    np.testing.assert_allclose(whole - others, own, atol=1e-5)
+    assert own.any() == (kind is not Refusing or first < 4.0)
+    assert others.any()
+
+
+def test_random_numbers_of_gradients_differ_from_round_to_round() -> None:
+    """By the weights: so dropout is not of the same units all along."""
+    model, counts = make(here(Dropping)), np.array([1])
+    features, labels = examples(here(Dropping), 1)
+    zeros = set()
+    for turn in range(4):
+        (found,) = model.clipped_gradients(model.initial() + 1e-3 * turn, features, labels, counts, 1.0)
+        zeros.add(tuple(np.flatnonzero(found == 0.0)))
+    assert len(zeros) == 4
+
+
 @pytest.mark.parametrize("projected", [False, True])
 @pytest.mark.parametrize("name", ["linear", "mlp", here(Convolved)])
 def test_a_party_s_sum_is_the_same_to_the_last_bit_whoever_is_simulated_with_it(name: str, projected: bool) -> None:

@@ -31,6 +31,9 @@ class NotCopiedError(TypeError):
 class Stateless:
     """A module with a copy of its first buffers, attributes and frozen weights."""
 
+    seed: int | None = None
+    """For torch's random numbers in the gradients of each example; None if the module draws none"""
+
     def __init__(self, module: nn.Module) -> None:
         self.module = module
         self._frozen = [

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 import threading
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ except ImportError:  # pragma: no cover (the tests install torch)
 
 from unspoken.learners import ghost_clipping, torch_trials
 from unspoken.learners.example_gradients import (
+    GENERATOR,
     clip_factors,
     gradient,
     gradients_at_once,
@@ -57,8 +59,6 @@ _CHUNK_BYTES = 64 << 20
 """The memory that the examples' gradients may take where they must be held"""
 _CHUNK_ROWS = 1024
 """The number of examples that go through a module at once, which bounds memory"""
-_MAKING = threading.Lock()
-"""Modules draw their first weights from torch's only generator, so threads take turns."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class TorchModel:
         self._arguments, self._seed, self._recipe = (name, features, outputs, tuple(hidden)), seed, recipe
         self._losses = LossFunction(loss, recipe.class_weights)
         self._local = threading.local()
-        self._device = device_here()
+        self._device, self._may_draw = device_here(), False
         if recipe.shape and math.prod(recipe.shape) != features:
             one_more = math.prod(recipe.shape) == features - 1
             remedy = "; the last is the constant 1, if intercept is true: set it to false" if one_more else ""
@@ -102,6 +102,7 @@ class TorchModel:
         self._losses.check(torch.zeros(2, outputs), self._made_up(2)[1].cpu())
         self.layers = self._linear_layers(module)
         self._is_vectorised = self.layers is None and self._can_be_vectorised()
+        self._may_draw = self.layers is None and (not self._is_vectorised or self._draws())
         self._check_training()
         self.notes = torch_trials.notes(
             name, module, self._inputs, features, self.layers is None and not self._is_vectorised
@@ -213,16 +214,17 @@ class TorchModel:
             total += factors @ slopes
 
     def _slopes(self, module: Stateless, inputs: Tensor, targets: Tensor) -> Iterator[Tensor]:
-        """Per-example gradients in chunks: by torch.func, or one by one where it fails."""
+        """Per-example gradients in chunks, by torch.func if it takes the module. Where it fails at an example, it takes
+        each of the chunk alone: autograd may round theirs differently, or draw other random numbers."""
         for start in range(0, len(inputs), self.rows):
-            rows = slice(start, start + self.rows)
-            if self._is_vectorised:
-                try:
-                    slopes = gradients_at_once(module, self._losses, inputs[rows], targets[rows])
-                except Exception:
-                    slopes = gradients_one_by_one(module, self._losses, inputs[rows], targets[rows])
-            else:
-                slopes = gradients_one_by_one(module, self._losses, inputs[rows], targets[rows])
+            given = module, self._losses, inputs[start : start + self.rows], targets[start : start + self.rows]
+            if not self._is_vectorised:
+                yield gradients_one_by_one(*given)
+                continue
+            try:
+                slopes = gradients_at_once(*given)
+            except Exception:
+                slopes = gradients_one_by_one(*given, gradients_at_once)
             yield slopes
 
     def _made_up(self, count: int) -> tuple[Tensor, Tensor]:
@@ -278,6 +280,14 @@ class TorchModel:
             return False
         return True
 
+    def _draws(self) -> bool:
+        """Whether torch.func, by which no branch depends on numbers, draws random numbers. Generators of other devices
+        are not looked at."""
+        with GENERATOR:
+            before = torch.random.get_rng_state()
+            gradients_at_once(self._with(self.initial()), self._losses, *self._made_up(2))
+            return self._device.type != "cpu" or not torch.equal(before, torch.random.get_rng_state())
+
     def _check_scores(self, module: Stateless) -> None:
         name, features, outputs, _ = self._arguments
         try:
@@ -316,12 +326,15 @@ class TorchModel:
             weights.requires_grad_(False)
             start += weights.numel()
         module.hold()
+        if self._may_draw:
+            # Others in every round, for dropout.
+            module.seed = zlib.crc32(tensor.cpu().numpy().tobytes())
         return module
 
     def _made(self) -> Stateless:
         """A module with the first weights; torch's own generator stays as it was."""
         name, features, outputs, hidden = self._arguments
-        with _MAKING, torch.random.fork_rng(devices=[]):
+        with GENERATOR, torch.random.fork_rng(devices=[]):
             # torch.manual_seed would also leave a note, with the whole stack, for every graphics card.
             torch.default_generator.manual_seed(self._seed)
             module = mark_trained(prepared(make_module(name, features, outputs, hidden), name, self._recipe))

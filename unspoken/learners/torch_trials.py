@@ -27,8 +27,9 @@ def notes(name: str, module: Stateless, shaped: Shaped, features: int, slow: boo
     rows = shaped(np.random.default_rng(0).uniform(size=(3, features)))
     if _is_random(module, rows):
         found.append(
-            f'model "{name}" draws random numbers when it is used (dropout as a function?), so that what was released '
-            "would predict something else each time; let it do so in training mode only"
+            f'model "{name}" draws random numbers when it is used (dropout as a function?): in training the same for '
+            "all records of a round, so that none changes what another gets; and what was released would predict "
+            "something else each time; let it do so in training mode only"
         )
     elif _mixes(module, rows):
         found.append(
