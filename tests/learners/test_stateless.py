@@ -188,7 +188,22 @@ class Narrowing(nn.Module):
         return scores
 
 
-KINDS = (Remembering, Centring, Convolving, Normalised, Queued, Noting, Hiding, Rebuilding, Hooked, Narrowing)
+class Marking(nn.Module):
+    """Keeps sums of what it saw on a weight itself, and as its gradient."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__()
+        self.layer = nn.Linear(features, outputs)
+
+    def forward(self, rows: Tensor) -> Tensor:
+        weight, grown = self.layer.weight, rows.detach().sum(dim=0)
+        seen = getattr(weight, "seen", 0.0) + (0.0 if weight.grad is None else weight.grad[0])
+        weight.seen = weight.grad = (seen + grown).expand_as(weight)  # type: ignore[assignment]
+        scores: Tensor = self.layer(rows) * (1.0 + torch.as_tensor(seen).sum())
+        return scores
+
+
+KINDS = (Remembering, Centring, Convolving, Normalised, Queued, Noting, Hiding, Rebuilding, Hooked, Narrowing, Marking)
 
 
 @pytest.fixture(autouse=True)

@@ -47,6 +47,7 @@ class Stateless:
         for _, attributes in state:
             self._own += [value for value in attributes.values() if isinstance(value, ModuleType)]
         self._first = self._copied(state)
+        self._of_weights = [(weights, dict(weights.__dict__)) for weights in module.parameters()]
 
     def __call__(self, rows: Tensor) -> Tensor:
         self.restore()
@@ -69,6 +70,9 @@ class Stateless:
         for weights, held in self._frozen + self._trained:
             # Anew, since a pass may have given them another type or shape.
             weights.data = held.clone()
+        for weights, attributes in self._of_weights:
+            weights.grad = None
+            _refill(weights.__dict__, attributes)
         for part, (by_kind, attributes) in zip(self._parts, self._copied(self._first), strict=True):
             for kind, first in by_kind.items():
                 _refill(part.__dict__[kind], first)
