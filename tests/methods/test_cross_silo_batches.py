@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import unspoken
+from factories import make
 from silos import FIXED, KEY, accountant, records_for, run, silence, study, totals_of
 from unspoken.data.block import Block
 from unspoken.data.federation import ArrayFederation
@@ -213,3 +215,34 @@ def test_a_party_needs_tokens_before_a_batch_and_weights_before_either() -> None
         with pytest.raises(Refused, match="it should carry 10 numbers"):
             method.check(Sum("gradient", weights), 0)
     assert next(method.coordinate(method.plan())) == Tokens(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "rate", "batch"),
+    [
+        ("cross-silo", [5] * 20, 0.01, 20),  # one record of each party, not a hundredth of all
+        ("cross-silo", [19] * 4, 0.1, 4),
+        ("cross-silo", [9, 19, 20, 39], 0.1, 1 + 1 + 2 + 3),
+        ("local", [19] * 4, 0.1, 4),
+        ("central", [19] * 4, 0.1, 7),
+    ],
+)
+def test_a_step_divides_by_the_batches_that_parties_draw(name: str, sizes: list[int], rate: float, batch: int) -> None:
+    """Records all alike: the mean of their clipped gradients is one of them, whatever the sizes."""
+    keys = {"model": "linear", "sampling": "within-parties", "rounds": 1, "rate": rate, "clip": 0.25}
+    agreed = make(
+        name,
+        data={"features": 4, "norm": 10.0, "classes": 2},
+        parties={"count": len(sizes), "records": min(sizes), "max_records": max(sizes)},
+        method=keys | {"learning_rate": 1.0},
+        summation="ideal",
+        noise_multiplier=1.0,
+    )
+    features, labels = np.ones((sum(sizes), 4)), np.zeros(sum(sizes), dtype=int)
+    done = unspoken.simulate(agreed, features, labels, np.repeat(np.arange(len(sizes)), sizes))
+    release: Any = done.outcome.release
+    (total,) = release.model.clipped_gradients(release.model.initial(), features, labels, np.array([len(labels)]), 0.25)
+    noise = release.details["noise_std_per_step"]
+    assert noise == pytest.approx(done.plan.sums[0].total_std(len(sizes)) / batch)
+    moved = release.model.initial() - release.flat
+    np.testing.assert_allclose(moved, total / len(labels), atol=6 * noise)

@@ -139,30 +139,6 @@ def test_a_step_divides_by_the_records_that_the_sum_is_made_of(monkeypatch: pyte
     np.testing.assert_allclose(release.flat, model.initial() - total / 200, atol=6 * noise / 200)
 
 
-@pytest.mark.parametrize(
-    ("name", "sizes", "rate", "batch"),
-    [
-        ("cross-silo", [5] * 20, 0.01, 20),  # one record of each party, not a hundredth of all
-        ("cross-silo", [19] * 4, 0.1, 4),
-        ("cross-silo", [9, 19, 20, 39], 0.1, 1 + 1 + 2 + 3),
-        ("local", [19] * 4, 0.1, 4),
-        ("central", [19] * 4, 0.1, 7),
-    ],
-)
-def test_a_step_divides_by_the_batches_that_parties_draw(name: str, sizes: list[int], rate: float, batch: int) -> None:
-    """Records all alike: the mean of their clipped gradients is one of them, whatever the sizes."""
-    keys = {"model": "linear", "sampling": "within-parties", "rounds": 1, "rate": rate, "clip": 0.25}
-    agreed = study(keys | {"learning_rate": 1.0}, name, (len(sizes), min(sizes), max(sizes)))
-    features, labels = np.ones((sum(sizes), FEATURES)), np.zeros(sum(sizes), dtype=int)
-    done = unspoken.simulate(agreed, features, labels, np.repeat(np.arange(len(sizes)), sizes))
-    release: Any = done.outcome.release
-    (total,) = release.model.clipped_gradients(release.model.initial(), features, labels, np.array([len(labels)]), 0.25)
-    noise = release.details["noise_std_per_step"]
-    assert noise == pytest.approx(done.plan.sums[0].total_std(len(sizes)) / batch)
-    moved = release.model.initial() - release.flat
-    np.testing.assert_allclose(moved, total / len(labels), atol=6 * noise)
-
-
 def test_the_number_of_records_is_hidden_where_it_may_differ_between_neighbours() -> None:
     assert plan_for(study({})).sums[0].exact == ("records",)
     assert plan_for(study({}, adjacency="add-remove")).sums[0].exact == ()

@@ -22,13 +22,14 @@ def plan(
     from unspoken.study import read_study
 
     study = read_study(path)
-    from unspoken.methods.registry import plan_for
+    from unspoken.methods.registry import checked_plan, method_for
 
-    planned = plan_for(study)
+    method = method_for(study)
+    planned = checked_plan(method)
     if validation := study.method.own_keys.get("validation"):
         from unspoken.methods.training.validation import remarks
 
-        remark(remarks(study, validation))
+        remark(remarks(method, validation))
     table = planned.weakening() if weakening and planned.guarantee.is_promise and not planned.is_pooled else []
     if as_json:
         from unspoken.methods.planning.scales import scales

@@ -46,6 +46,7 @@ from unspoken.learners.stateless import NotCopiedError, Stateless
 from unspoken.learners.torch_losses import LossFunction
 from unspoken.learners.torch_modules import (
     PLAIN,
+    READY,
     ModelError,
     Recipe,
     device_here,
@@ -98,7 +99,7 @@ class TorchModel:
         self.size = sum(weights.numel() for _, weights in trained_weights(module.module))
         if self.size == 0:
             raise ModelError(name, "has no weights to train")
-        self._check_scores(module)
+        torch_trials.check_scores(name, module, self._inputs, (features, outputs), recipe.shape)
         self._losses.check(torch.zeros(2, outputs), self._made_up(2)[1].cpu())
         self.layers = self._linear_layers(module)
         self._is_vectorised = self.layers is None and self._can_be_vectorised()
@@ -114,10 +115,31 @@ class TorchModel:
         return torch.cat(weights).cpu().double().numpy()
 
     def scores(self, flat: Floats, features: Floats) -> Floats:
-        module, inputs = self._with(flat), self._inputs(features)
+        """One row a record; zeros where the module raises an error, so that one record does not end a run."""
+        return self._scored(flat, features)[0]
+
+    def failures(self, flat: Floats, features: Floats) -> tuple[int, str]:
+        """The number of records at which the module raises an error, and what it says of the last of them."""
+        errors = [] if self._arguments[0] in READY else self._scored(flat, features)[1]
+        return len(errors), errors[-1] if errors else ""
+
+    def _scored(self, flat: Floats, features: Floats) -> tuple[Floats, list[str]]:
+        """Scores, and what the module says of the records that it does not take."""
+        module, errors, found = self._with(flat), [], []
         with torch.no_grad():
-            scores: Tensor = torch.cat([module(rows) for rows in torch.split(inputs, _CHUNK_ROWS)])
-        return scores.cpu().double().numpy()
+            for rows in torch.split(self._inputs(features), _CHUNK_ROWS):
+                try:
+                    found.append(module(rows))
+                    continue
+                except Exception:
+                    alone = torch.split(rows, 1)
+                for row in alone:
+                    try:
+                        found.append(module(row))
+                    except Exception as error:
+                        errors.append(first_line(error))
+                        found.append(torch.zeros(1, self._arguments[2], device=self._device))
+        return torch.cat(found).cpu().double().numpy(), errors
 
     def clipped_gradients(
         self, flat: Floats, features: Floats, labels: Labels, counts: Integers, clip: float
@@ -287,23 +309,6 @@ class TorchModel:
             before = torch.random.get_rng_state()
             gradients_at_once(self._with(self.initial()), self._losses, *self._made_up(2))
             return self._device.type != "cpu" or not torch.equal(before, torch.random.get_rng_state())
-
-    def _check_scores(self, module: Stateless) -> None:
-        name, features, outputs, _ = self._arguments
-        try:
-            with torch.no_grad():
-                scores = module(self._inputs(np.zeros((2, features))))
-        except Exception as error:
-            shaped = (
-                f"records of shape {list(self._recipe.shape)}" if self._recipe.shape else f"rows of {features} features"
-            )
-            raise ModelError(name, f"cannot take {shaped} ({first_line(error)})") from None
-        if not isinstance(scores, Tensor):
-            raise ModelError(name, f"gives a {type(scores).__name__}, but should give a tensor of scores")
-        if (shape := tuple(scores.shape)) != (2, outputs):
-            raise ModelError(name, f"gives an array of shape {shape} for two records, but should give {(2, outputs)}")
-        if scores.dtype != torch.float32:
-            raise ModelError(name, f"gives scores as {scores.dtype}, but should give them as torch.float32")
 
     def __getstate__(self) -> dict[str, Any]:
         """Every thread makes a module of its own, so none is copied."""

@@ -141,6 +141,13 @@ def prepared(module: nn.Module, name: str, recipe: Recipe) -> nn.Module:
             )
         if weights.is_complex():
             raise ModelError(name, f"keeps complex numbers in {place!r}, but is trained in float32; use real ones")
+    for place, kept in module.state_dict().items():
+        if not isinstance(kept, Tensor):
+            raise ModelError(
+                name,
+                f"keeps {place!r} in its state, which is a {type(kept).__name__}, but a model file has tensors only; "
+                "make a buffer of it, or keep it elsewhere",
+            )
     if recipe.first is not None:
         _load(module, name, recipe.first)
     for prefix in recipe.frozen:

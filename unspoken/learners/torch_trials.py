@@ -11,7 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from unspoken.errors import first_line
 from unspoken.learners.stateless import Stateless
+from unspoken.learners.torch_modules import ModelError
 from unspoken.types import Floats
 
 Shaped: TypeAlias = Callable[[Floats], Tensor]
@@ -53,6 +55,30 @@ def notes(name: str, module: Stateless, shaped: Shaped, features: int, slow: boo
             "usual reasons)"
         )
     return tuple(found)
+
+
+def check_scores(
+    name: str, module: Stateless, shaped: Shaped, sizes: tuple[int, int], shape: tuple[int, ...] = ()
+) -> None:
+    """Refuse a module that does not give scores for any number of records; `sizes` are features and outputs."""
+    features, outputs = sizes
+    for count, several in ((2, "two records"), (5, "five records"), (1, "one record")):
+        try:
+            with torch.no_grad():
+                scores = module(shaped(np.zeros((count, features))))
+        except Exception as error:
+            if count == 1:
+                # Training, which takes records alone, has more to say of it.
+                return
+            rows = f"records of shape {list(shape)}" if shape else f"rows of {features} features"
+            at_once = ", five at once" if count == 5 else ""
+            raise ModelError(name, f"cannot take {rows}{at_once} ({first_line(error)})") from None
+        if not isinstance(scores, Tensor):
+            raise ModelError(name, f"gives a {type(scores).__name__}, but should give a tensor of scores")
+        if (found := tuple(scores.shape)) != (count, outputs):
+            raise ModelError(name, f"gives an array of shape {found} for {several}, but should give {(count, outputs)}")
+        if scores.dtype != torch.float32:
+            raise ModelError(name, f"gives scores as {scores.dtype}, but should give them as torch.float32")
 
 
 def remedy(module: nn.Module) -> str:

@@ -324,6 +324,10 @@ class Method(Description, ABC):
             "method.name", f'is "{cls.name}", which has no settings to choose on public records; use it as it is'
         )
 
+    def check_coordinator(self) -> None:
+        """Refuse what only the coordinator needs, such as a file that is missing, before anything is spent. Parties
+        plan without it."""
+
     def check_analysis(self) -> None:
         """Refuse a private analysis before a run, if there can be none after it."""
         raise self.study.error("method.name", f'is "{self.name}", which has no private analysis; ask for none')

@@ -108,6 +108,9 @@ class Workload(ABC):
     def conclude(self, ask: Asker) -> Conversation:
         """Ask for the totals, and make the release of them."""
 
+    def check_coordinator(self) -> None:  # noqa: B027 (most workloads need nothing)
+        """Refuse what only the coordinator needs, before anything is spent."""
+
     def exact_fit(self, records: Block) -> Release | None:
         """The model that `conclude` approximates, fitted to all records without noise, if there is one."""
         return None
@@ -176,6 +179,9 @@ class WorkloadMethod(Method):
         """Get a total from the parties."""
         total: Total = yield self.request(query)
         return total
+
+    def check_coordinator(self) -> None:
+        self.workload.check_coordinator()
 
     def coordinate(self, plan: Plan) -> Conversation:
         return (yield from self.concluded(self.ask))

@@ -97,7 +97,15 @@ def on_predictions(
     study: Study, release: Release, records: Records, classes: Sequence[object] | None = None
 ) -> Iterator[str]:
     """A remark on a model that is no better than one that always says the same."""
-    if study.task == "statistics" or len(np.unique(records.labels)) < 2:
+    if study.task == "statistics":
+        return
+    failed, said = release.failures(study, records.features)
+    if failed:
+        yield (
+            f"the model raises an error at {failed:,} of these {len(records):,} records ({said}) and scores them with "
+            "zeros; it learns nothing from such records either. Let the module take every record within the bounds"
+        )
+    if len(np.unique(records.labels)) < 2:
         return
     predicted = release.predict(study, records.features)
     advice = "check the bounds, or allow it more records or a larger epsilon"

@@ -186,6 +186,7 @@ def _simulated(
         method.check_analysis()
     with answerable(study), ExitStack() as stack:
         plan = method.agreed_plan
+        method.check_coordinator()
         journal = None
         if chosen.checkpoint is not None:
             name = _run_name(plan, federation, chosen)

@@ -125,7 +125,9 @@ def _checked(study: Study, key: Path | None, events: Events) -> _Ready:
     check_apart(plan)
     events.planned(plan)
     check_helpers(study, plan, roster)
-    method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)
+    # A file that is missing is noticed before anyone is asked.
+    method.directions  # noqa: B018
+    method.check_coordinator()
     return _Ready(method, plan, roster, identity, file)
 
 

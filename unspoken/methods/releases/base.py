@@ -62,6 +62,10 @@ class Release(ABC):
             return unscale_labels(scores[:, 0], study.data)
         return classify(scores)
 
+    def failures(self, study: Study, features: Floats) -> tuple[int, str]:
+        """How many records the model cannot score, so that their scores are zero, and what it says of one of them."""
+        return 0, ""
+
     @property
     def has_probabilities(self) -> bool:
         return self.link is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import zipfile
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,9 @@ class TorchWeights(Release):
             return found / clipping_factors(features, study.data)[:, None]
         return found
 
+    def failures(self, study: Study, features: Floats) -> tuple[int, str]:
+        return self.model.failures(self.flat, clip_rows(features, study.data))
+
     def mapped_back(self, directions: PublicDirections) -> TorchWeights:
         """Of `nn.Linear`: its matrix comes first, then the bias."""
         features = len(directions.matrix)
@@ -70,8 +74,11 @@ class TorchWeights(Release):
         JSON text, under the name "unspoken"."""
         file = io.BytesIO()
         described = np.array(json.dumps(description(study), ensure_ascii=False))
-        arrays: dict[str, Any] = {**self.state, DESCRIPTION: described}
-        np.savez(file, **arrays)
+        # As numpy.savez does, which takes no array of the name "file".
+        with zipfile.ZipFile(file, "w") as archive:
+            for name, array in {**self.state, DESCRIPTION: described}.items():
+                with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
+                    np.lib.format.write_array(entry, array, allow_pickle=False)
         return file.getvalue()
 
     def to_json(self) -> dict[str, Any]:

@@ -87,12 +87,20 @@ class Training(Workload, Generic[OptionsType]):
 
     def notes(self, noise: Mechanism, senders: int | None) -> tuple[str, ...]:
         notes = [*self.model.notes, *pretrained.notes(self.study, self.options)]
+        if self.options.validation is not None:
+            notes.append(
+                "validation records count as public: they choose the model that is released, and the certificate says "
+                "how well it does on them"
+            )
         if self.options.patience is not None:
             notes.append(
                 "epsilon is that of all rounds, also of a run that stops earlier by what public records say: what it "
                 "released has chosen when it stops"
             )
         return tuple(notes)
+
+    def check_coordinator(self) -> None:
+        self.watch()
 
     def watch(self) -> Validation:
         """What measures the model in the course of the training."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from unspoken.data.files import Records, read_records
 from unspoken.learners.public_directions import PublicDirections
+from unspoken.methods.base import Method
 from unspoken.methods.releases import TorchWeights
 from unspoken.methods.training.options import TrainingOptions
 from unspoken.study import Study, StudyError, file_beside
@@ -20,16 +21,16 @@ if TYPE_CHECKING:
     from unspoken.learners.torch_models import TorchModel
 
 
-def remarks(study: Study, name: str) -> list[str]:
+def remarks(method: Method, name: str) -> list[str]:
     """Read the study's validation records as a run would, or remark that this machine does not have them.
 
     This is no note of the plan: parties plan without the file, and all must make the same plan.
     """
     try:
-        path = file_beside(study, name, "method.validation")
+        file_beside(method.study, name, "method.validation")
     except StudyError:
         return [f'validation = "{name}" is not on this machine; the coordinator must have it when the study runs']
-    read_records(path, study)
+    method.check_coordinator()
     return []
 
 
@@ -43,10 +44,21 @@ class Validation:
         self._records: Records | None = None
         if options.validation is not None:
             self._records = read_records(file_beside(study, options.validation, "method.validation"), study)
+            self._check(self._records)
         self._best: tuple[float, Floats] | None = None
         self._since_best = 0
         self.history: list[dict[str, float]] = []
         """What was measured: the number of rounds made so far, and the metrics after them"""
+
+    def _check(self, records: Records) -> None:
+        """Refuse records that the module does not take: they would count as records of the first class."""
+        failed, said = TorchWeights(self._model, self._model.initial(), {}).failures(self._study, records.features)
+        if failed:
+            raise self._study.error(
+                "method.validation",
+                f'is "{self._options.validation}", of whose {len(records):,} records the model cannot score '
+                f"{failed:,} ({said}); leave these out, or let the module take them",
+            )
 
     def is_over(self, turn: int, weights: Floats) -> bool:
         """Measure the weights after this turn, if it is time; whether to stop."""
