@@ -154,6 +154,14 @@ def averaged(scores: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(scores, targets)
 
 
+def squeezed(scores: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(scores, targets, reduction="none").squeeze()
+
+
+def endless(scores: Tensor, targets: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(scores, targets, reduction="none") / 0.0
+
+
 def mixing(scores: Tensor, targets: Tensor) -> Tensor:
     """A loss that counts an example against the mean of all."""
     losses = nn.functional.cross_entropy(scores, targets, reduction="none")
@@ -329,6 +337,7 @@ def test_gradients_are_clipped_and_added_on_the_processor(monkeypatch: pytest.Mo
         (f"{HERE}:FEATURES", "is a int, but should be a function"),
         (f"{HERE}:averaged", r"gives a tensor of shape \(\) for 2 examples, but should give one loss an example"),
         (f"{HERE}:make", r"cannot be computed \("),
+        (f"{HERE}:squeezed", r"gives a tensor of shape \(\) for 1 example, but should give one loss an example"),
     ],
 )
 def test_a_loss_that_cannot_be_used_is_told_in_a_sentence(loss: str, problem: str) -> None:
@@ -336,6 +345,11 @@ def test_a_loss_that_cannot_be_used_is_told_in_a_sentence(loss: str, problem: st
         LossFunction(loss).check(torch.zeros(2, 3), torch.zeros(2, dtype=torch.int64))
     with pytest.raises(StudyError, match=r"\[method\] loss is "):
         plan_for(make("cross-silo", method={"loss": loss}, summation="ideal"))
+
+
+def test_a_loss_without_numbers_is_told_as_the_loss_and_not_as_the_ready_module() -> None:
+    with pytest.raises(StudyError, match=rf'\[method\] loss is "{HERE}:endless", which has gradients of zero, or none'):
+        plan_for(make("cross-silo", method={"loss": f"{HERE}:endless"}, summation="ideal"))
 
 
 def test_passes_go_to_the_device_that_this_machine_names(monkeypatch: pytest.MonkeyPatch) -> None:

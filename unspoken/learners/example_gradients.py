@@ -49,7 +49,8 @@ def gradients_at_once(module: Stateless, losses: Losses, inputs: Tensor, targets
     with nullcontext() if module.seed is None else _drawing():
         if module.seed is not None:
             _seed(module.seed, inputs.device)
-        return torch.cat([part.flatten(1) for part in each(weights, inputs, targets).values()], 1)
+        # Of copies, which a loss may change in place.
+        return torch.cat([part.flatten(1) for part in each(weights, inputs.clone(), targets.clone()).values()], 1)
 
 
 def gradients_one_by_one(

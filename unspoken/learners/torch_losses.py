@@ -55,9 +55,13 @@ class LossFunction:
         return function
 
     def check(self, scores: Tensor, targets: Tensor) -> None:
-        """Try the user's function on made-up scores."""
+        """Try the user's function on made-up scores: of all, and of one as in training."""
         if not self.is_own:
             return
+        self._check(scores, targets)
+        self._check(scores[:1], targets[:1])
+
+    def _check(self, scores: Tensor, targets: Tensor) -> None:
         try:
             found = self._function(scores, targets)
         except ModelError:
@@ -68,7 +72,7 @@ class LossFunction:
             got = (
                 f"a tensor of shape {tuple(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
             )
+            examples = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
             raise ModelError(
-                self.name,
-                f"gives {got} for {len(scores)} examples, but should give one loss an example: ({len(scores)},)",
+                self.name, f"gives {got} for {examples}, but should give one loss an example: ({len(scores)},)"
             )

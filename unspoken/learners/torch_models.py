@@ -276,19 +276,20 @@ class TorchModel:
 
     def _check_training(self) -> None:
         """Compute gradients of two made-up examples as in training, so that a module that cannot be trained fails
-        before it sees records."""
+        before it sees records. Of a ready module the loss is to blame, if it is the user's own."""
         rows, targets = self._made_up(2)
+        guilty = self._losses.name if self._losses.is_own and self._arguments[0] in READY else self._arguments[0]
         try:
             gradient(self._with(self.initial()), self._losses, rows[0], targets[0])
         except Exception as error:
             remedy = torch_trials.remedy(self._made().module)
-            raise ModelError(self._arguments[0], f"cannot be trained here ({first_line(error)}); {remedy}") from None
+            raise ModelError(guilty, f"cannot be trained here ({first_line(error)}); {remedy}") from None
         add = self._add_held if self.layers is None else self._add_booked
         total = torch.zeros(self.size, dtype=torch.float64)
         add(self._with(self.initial()), rows, targets, 1.0, total)
         if not total.any():
             raise ModelError(
-                self._arguments[0],
+                guilty,
                 "has gradients of zero, or none that are finite numbers, for made-up records between 0 and 1, so it "
                 "would learn nothing; look at its first weights, and at what it computes without gradients",
             )
