@@ -43,6 +43,7 @@ def predict(model, records):
     if about["model"] not in ("linear", "mlp"):
         raise SystemExit(f"{model}: is a model of the kind {about['model']}, which needs its own module.")
     rows = np.load(records)["X"] if records.endswith(".npz") else vectors(pd.read_csv(records), about)
+    rows = rows.reshape(len(rows), -1)
     if about["constant"] is not None:
         rows = np.hstack([rows, np.full((len(rows), 1), about["constant"])])
     longer = np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True) / about["norm"])

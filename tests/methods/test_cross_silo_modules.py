@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import runpy
 import sys
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,15 @@ def test_a_weight_s_name_may_be_any(tmp_path: Path) -> None:
     done = unspoken.simulate(study(Named), features, labels, np.arange(12) % 2)
     with np.load(done.save(tmp_path)["model"]) as saved:
         assert {"file", "args", "allow_pickle"} < set(saved.files)
+
+
+def test_the_reader_of_model_files_takes_images_as_a_study_does(tmp_path: Path) -> None:
+    (features, labels), agreed = some_words(0), study("mlp")
+    done = unspoken.simulate(agreed, features, labels, np.arange(12) % 2)
+    np.savez(tmp_path / "images.npz", X=features.reshape(-1, 2, 2))
+    predict = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "read_model.py"))["predict"]
+    found = predict(done.save(tmp_path)["model"], str(tmp_path / "images.npz"))
+    assert found == done.outcome.release.predict(agreed, features).tolist()
 
 
 class Named(nn.Linear):
