@@ -286,6 +286,21 @@ def test_given_weights_come_first_and_frozen_layers_stay() -> None:
         model("mlp", recipe=Recipe(frozen=("head",)))
 
 
+class Tied(nn.Sequential):
+    """The first and the last layer have one matrix."""
+
+    def __init__(self, features: int, outputs: int) -> None:
+        super().__init__(nn.Linear(features, features), nn.Linear(features, features), nn.Linear(features, outputs))
+        self[1].weight = self[0].weight
+
+
+def test_weights_of_several_layers_are_frozen_by_the_name_of_any() -> None:
+    assert model(Tied).size == FEATURES**2 + 2 * FEATURES + (FEATURES + 1) * OUTPUTS
+    for frozen in ("0", "1"):
+        made = model(Tied, recipe=Recipe(frozen=(frozen,)))
+        assert made.size == FEATURES + (FEATURES + 1) * OUTPUTS
+
+
 def gradients(made: TorchModel, rows: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return made.clipped_gradients(made.initial(), rows, labels, np.ones(len(rows), dtype=int), 1e9)
 

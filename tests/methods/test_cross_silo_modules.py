@@ -77,7 +77,7 @@ def some_words(unknown: int, count: int = 12) -> tuple[np.ndarray, np.ndarray]:
 
 def test_records_that_a_module_does_not_take_end_no_run_and_are_told() -> None:
     (features, labels), (test, truth) = some_words(1), some_words(3, 8)
-    with pytest.warns(DataWarning, match=r"an error at 3 of these 8 records \(index out of range in self\)"):
+    with pytest.warns(DataWarning, match=r"cannot score 3 of these 8 records \(index out of range in self\)"):
         done = unspoken.simulate(study(Words), features, labels, np.arange(12) % 2, X_test=test, y_test=truth)
     release = done.outcome.release
     scores = release.scores(done.plan.study, test)
@@ -86,6 +86,38 @@ def test_records_that_a_module_does_not_take_end_no_run_and_are_told() -> None:
     alone = np.concatenate([release.scores(done.plan.study, row[None]) for row in test])
     np.testing.assert_allclose(scores, alone, rtol=1e-6)
     assert release.failures(done.plan.study, test[3:]) == (0, "")
+
+
+class Logarithmic(nn.Linear):
+    """Gives no numbers for records that begin with a negative one."""
+
+    def forward(self, rows: Tensor) -> Tensor:
+        return super().forward(rows) + 0.0 * rows[:, :1].log()
+
+
+def test_scores_that_are_no_numbers_end_no_run(tmp_path: Path) -> None:
+    """Also where training has gone beyond floating point: the error on validation records is a number all the same."""
+    features = np.random.default_rng(0).uniform(0.1, 1.0, size=(12, FEATURES))
+    np.savez(tmp_path / "public.npz", X=features[:5], y=np.linspace(-1.0, 1.0, 5))
+    test = np.concatenate([-features[:2], features[2:]])
+    agreed = make(
+        "cross-silo",
+        task="regression",
+        data={"features": FEATURES, "norm": 100.0, "label_bounds": [-1, 1]},
+        parties={"count": 2, "records": 6, "max_records": 6},
+        method={"model": f"{HERE}:Logarithmic", "rounds": 3, "rate": 1.0, "learning_rate": 1e300}
+        | {"validation": str(tmp_path / "public.npz"), "validate_every": 1},
+        summation="ideal",
+        noise_multiplier=1.0,
+    )
+    labels = features[:, 0]
+    with pytest.warns(DataWarning, match=r"cannot score \d+ of these 12 records \(its scores are no numbers\)"):
+        done = unspoken.simulate(agreed, features, labels, np.arange(12) % 2, X_test=test, y_test=labels)
+    assert np.isfinite(done.metrics["mse"])
+    assert np.isfinite(done.certificate["happened"]["validation_mse"])
+    first: Any = done.outcome.release
+    fresh = type(first)(first.model, first.model.initial(), {})
+    assert fresh.failures(agreed, test) == (2, "its scores are no numbers")
 
 
 @pytest.mark.parametrize(

@@ -115,11 +115,12 @@ class TorchModel:
         return torch.cat(weights).cpu().double().numpy()
 
     def scores(self, flat: Floats, features: Floats) -> Floats:
-        """One row a record; zeros where the module raises an error, so that one record does not end a run."""
+        """One row a record; zeros where the module raises an error or gives no numbers, so that one record does not end
+        a run."""
         return self._scored(flat, features)[0]
 
     def failures(self, flat: Floats, features: Floats) -> tuple[int, str]:
-        """The number of records at which the module raises an error, and what it says of the last of them."""
+        """The number of records that the module cannot score, and what it says of the last of them."""
         errors = [] if self._arguments[0] in READY else self._scored(flat, features)[1]
         return len(errors), errors[-1] if errors else ""
 
@@ -139,7 +140,10 @@ class TorchModel:
                     except Exception as error:
                         errors.append(first_line(error))
                         found.append(torch.zeros(1, self._arguments[2], device=self._device))
-        return torch.cat(found).cpu().double().numpy(), errors
+        scores: Floats = torch.cat(found).cpu().double().numpy()
+        unknown = np.asarray(np.isnan(scores).any(axis=1))
+        errors += ["its scores are no numbers"] * int(unknown.sum())
+        return np.where(unknown[:, None], 0.0, scores), errors
 
     def clipped_gradients(
         self, flat: Floats, features: Floats, labels: Labels, counts: Integers, clip: float

@@ -151,7 +151,11 @@ def prepared(module: nn.Module, name: str, recipe: Recipe) -> nn.Module:
     if recipe.first is not None:
         _load(module, name, recipe.first)
     for prefix in recipe.frozen:
-        inside = [weights for place, weights in module.named_parameters() if f"{place}.".startswith(f"{prefix}.")]
+        inside = [
+            weights
+            for place, weights in module.named_parameters(remove_duplicate=False)
+            if f"{place}.".startswith(f"{prefix}.")
+        ]
         if not inside:
             known = ", ".join(sorted({place.partition(".")[0] for place, _ in module.named_parameters()}))
             raise ModelError(name, f'has no layer "{prefix}" to freeze; it has: {known}')

@@ -102,8 +102,8 @@ def on_predictions(
     failed, said = release.failures(study, records.features)
     if failed:
         yield (
-            f"the model raises an error at {failed:,} of these {len(records):,} records ({said}) and scores them with "
-            "zeros; it learns nothing from such records either. Let the module take every record within the bounds"
+            f"the model cannot score {failed:,} of these {len(records):,} records ({said}), which count as scores of "
+            "zero, and it learns nothing from records like these either: let the module take all within the bounds"
         )
     if len(np.unique(records.labels)) < 2:
         return
