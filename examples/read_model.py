@@ -4,7 +4,7 @@
 
 RECORDS is a CSV file with the study's columns, or an NPZ file with X. It prints a JSON list. For the models "linear"
 and "mlp"; any other is a module of your own, whose `load_state_dict` takes the arrays of the file (all but
-"unspoken").
+"unspoken") as tensors.
 """
 
 import json

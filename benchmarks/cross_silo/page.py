@@ -52,7 +52,7 @@ edit.{quick_note(result)}
 - Points are means of {result["runs"]} runs with fresh noise and batches, unless a section says otherwise; bars go from
   the least to the best of them.
 - Learning rates (of `fedavg`: the clipping norm) are the best of three on a tenth of the training records kept aside,
-  for every method and point. As in the paper, that choice is not covered by ε.
+  for every method and point. That choice is not covered by ε. (The paper does not say how it chose its own.)
 - Accuracy is measured with the ideal sum. One run of {secure["records"]:,} records through SecAgg: planned noise
   {secagg["noise"] / ideal["noise"]:.4f} times the ideal sum's, accuracy {100 * secagg["accuracy"]:.1f} % against
   {100 * ideal["accuracy"]:.1f} %."""

@@ -13,7 +13,8 @@ def samplings(result: dict[str, Any]) -> str:
     found = result["samplings"]
     head, rows = accuracy_rows(found)
     noise = [[f"noise, {name}", *(f"{each:.2f}" for each in values)] for name, values in found["noise"].items()]
-    by_tokens, without = found["upload_by_tokens"] / 1e6, found["upload"] / 1e6
+    without = found["upload"] / 1e6
+    lists = found["upload_by_tokens"] / 1e6 - without
     return f"""## Both samplings (Figure 2)
 
 ![Accuracy with Poisson sampling and with batches of fixed size against ε.](images/cross_silo_samplings.png)
@@ -21,7 +22,7 @@ def samplings(result: dict[str, Any]) -> str:
 {found["data"]}, {found["records"]:,} records, {found["rounds"]} rounds at the rate {found["rate"]:g}, mean of
 {_runs(found)}; accuracy in %, then the noise that the adversary faces in a round, in clipping norms. Batches of fixed
 size need more noise for the same ε, because a replaced record counts twice in them. Lists of tokens need the most,
-because three colluding parties know their own part of the batch; the lists also add {by_tokens:,.0f} MB to the
+because three colluding parties know their own part of the batch; the lists also add {lists:,.0f} MB to the
 {without:,.1f} MB that a party sends.
 
 {markdown(head, [*rows, *noise])}"""
