@@ -1,18 +1,20 @@
-"""`serve` at an address that cannot be listened on: one sentence, and nothing is stored."""
+"""`serve` where it cannot begin, as at an address that it cannot listen on: one sentence, and nothing is stored."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from commands import complaint, contents
-from network.town import Town
+from network.town import STUDY, Town
 from unspoken import sites
 from unspoken.engines.network.door import CannotListen
 from unspoken.errors import UnspokenError
 from unspoken.sites import serving
+from unspoken.study import StudyError
 
 
 @pytest.fixture
@@ -38,5 +40,14 @@ def test_a_clock_that_is_wrong_leaves_nothing_behind(town: Town, monkeypatch: py
     monkeypatch.setattr(serving, "EARLIEST", serving.EARLIEST.replace(year=9000))
     before = contents(town.folder)
     with pytest.raises(UnspokenError, match="clock says"):
+        sites.serve(town.study, sites.Entrance("127.0.0.1", 0), key=town.key("hub"))
+    assert contents(town.folder) == before
+
+
+def test_a_file_that_only_the_coordinator_needs_is_missed_before_anyone_is_asked(tmp_path: Path) -> None:
+    keys = 'name = "cross-silo"\nvalidation = "absent.npz"'
+    town = Town(tmp_path, text=STUDY.replace('name = "helmet"', keys))
+    before = contents(town.folder)
+    with pytest.raises(StudyError, match=r"\[method\] validation is .absent.npz., but there is no such file"):
         sites.serve(town.study, sites.Entrance("127.0.0.1", 0), key=town.key("hub"))
     assert contents(town.folder) == before

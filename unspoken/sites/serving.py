@@ -125,10 +125,11 @@ def _checked(study: Study, key: Path | None, events: Events) -> _Ready:
     check_apart(plan)
     events.planned(plan)
     check_helpers(study, plan, roster)
-    # A file that is missing is noticed before anyone is asked.
-    method.directions  # noqa: B018
-    method.check_coordinator()
-    return _Ready(method, plan, roster, identity, file)
+    method.directions  # noqa: B018 (a file that is missing is noticed before anyone is asked)
+    ready = _Ready(method, plan, roster, identity, file)
+    if not ready.has_state:
+        method.check_coordinator()
+    return ready
 
 
 @contextmanager
