@@ -24,8 +24,8 @@ WANTED = [2.0, 0.5, 2.0, 2.0, 2.0]
 STRICT, LAX = 1, 0
 
 
-def planned(**given: object) -> Plan:
-    return Cape(study(parties=5, epsilon=2.0, **given)).plan()
+def planned(epsilon: float = 2.0, **given: object) -> Plan:
+    return Cape(study(parties=5, epsilon=epsilon, **given)).plan()
 
 
 def policy_of(**limits: float) -> Policy:
@@ -127,9 +127,17 @@ def test_a_party_that_gets_more_than_it_asked_for_is_told_why() -> None:
     plan = planned(method={"epsilons": [2.0, 0.5, 0.5, 2.0, 2.0]})
     (note,) = (note for note in plan.notes if "promise of its own" in note)
     assert "epsilon = 0.5 for party 0" in note
-    assert "the least noise if those that ask for less privacy add more noise than they need" in note
+    assert "less noise if those that ask for less privacy add more noise than they need" in note
     assert plan.guarantee_for(LAX).epsilon == pytest.approx(0.5, rel=0.005)
     assert "of parties that add least" in plan.sums[0].noise.explained(plan.sums[0].parts)
+
+
+def test_only_parties_that_add_more_for_the_total_s_sake_are_said_to() -> None:
+    """Above epsilon = 30 all get the noise of 30, which is no more than they need."""
+    plan = planned(40.0, method={"epsilons": [40.0, 0.5, 40.0, 40.0, 40.0]})
+    (note,) = (note for note in plan.notes if "promise of its own" in note)
+    assert plan.guarantee_for(LAX).epsilon == pytest.approx(30.0)
+    assert note.endswith("the total must hide the strictest")
 
 
 def test_the_gain_is_over_independent_noise_and_a_curator_s_of_the_same_promises() -> None:

@@ -81,6 +81,13 @@ class OfNoNames(Means):
         return np.full((len(X), 3), 1.0 / 3.0)
 
 
+class EndsTheProgram(Means):
+    """It learns and predicts, but has no probabilities."""
+
+    def predict_proba(self, X: Any) -> Any:
+        raise SystemExit("no probabilities here")
+
+
 class OfFiveFeatures(Means):
     """The constant of parties' records is not among them."""
 
@@ -131,6 +138,7 @@ def mine(kind: type) -> str:
         (Abstains, "predicts -1, but should predict one of the names"),
         (Plain, "is no BaseEstimator, which a pipeline for tables needs; derive it"),
         (OfNoNames, "cannot be asked for scores, or saved, once fitted ("),
+        (EndsTheProgram, "cannot be asked for scores, or saved, once fitted (no probabilities here)"),
         (NotToBeSaved, "cannot be asked for scores, or saved, once fitted ("),
     ],
 )

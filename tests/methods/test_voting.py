@@ -18,7 +18,8 @@ from unspoken.methods.base import Sum, Vote
 from unspoken.methods.parameters import Refused
 from unspoken.methods.registry import method_for
 from unspoken.methods.voting import Voting
-from unspoken.privacy.gaussian import epsilon_of
+from unspoken.privacy.gaussian import delta_of, epsilon_of
+from unspoken.privacy.integer import slack
 from unspoken.study import StudyError, make_study
 from voting_studies import study
 
@@ -111,6 +112,18 @@ def test_what_is_not_proved_for_the_other_unit_is_not_promised(tmp_path: Path) -
     assert plan.notes[-1] == (
         "for all records of one party the same noise promises next to nothing: its epsilon is above 30"
     )
+
+
+def test_what_the_other_unit_s_larger_epsilon_adds_in_delta_is_counted(tmp_path: Path) -> None:
+    """A distance η between drawn and stated noise costs (1 + e^ε)·η, which only shows at a tiny delta."""
+    np.savez(tmp_path / "public.npz", X=np.random.default_rng(0).normal(size=(200, 2)))
+    content = study(tmp_path, ballots="neighbours", neighbours=2, queries=200).model_dump(exclude_none=True)
+    content["privacy"] |= {"epsilon": 13.0, "delta": 1e-15}
+    plan = Voting(make_study(content)).plan()
+    ballots, promised = plan.sum_named("ballots"), plan.to_json()["epsilon_by_unit"]["party"]
+    assert 20.0 < promised < 30.0
+    spent = delta_of(2.0 * ballots.sensitivity / ballots.noise_std, promised)
+    assert spent + slack(promised, plan.trust.parties * ballots.noisy_numbers) <= 1e-15
 
 
 def test_no_group_moves_more_ballots_than_there_are(tmp_path: Path) -> None:

@@ -108,7 +108,8 @@ def test_the_same_records_and_seed_give_the_same_choice() -> None:
     [
         ({"method": "moments"}, {}, r'is "moments", which has no settings to choose'),
         ({"noise_multiplier": 2.0}, {}, "lacks epsilon"),
-        ({}, {"epsilons": [0.0]}, "epsilons has 0.0, but should have numbers above 0"),
+        ({}, {"epsilons": [0.0]}, "epsilons has 0.0, but should have numbers from 1e-4 to 1000"),
+        ({}, {"epsilons": [1e-6]}, "epsilons has 1e-06, but should have numbers from 1e-4 to 1000"),
         ({}, {"epsilons": []}, "there are 0 epsilons"),
         ({}, {"repeats": 0}, "repeats is 0"),
         ({}, {"split": "fair"}, "the split is 'fair'"),
@@ -117,6 +118,13 @@ def test_the_same_records_and_seed_give_the_same_choice() -> None:
 def test_what_cannot_be_tuned_is_told(said: dict[str, Any], keys: dict[str, Any], message: str) -> None:
     with pytest.raises((StudyError, DataError, ValueError), match=message):
         unspoken.tune(study(**said), *records(), **keys)
+
+
+def test_labels_beside_a_file_that_has_them_are_refused(tmp_path: Path) -> None:
+    rows, labels = records()
+    np.savez(tmp_path / "public.npz", X=rows, y=labels)
+    with pytest.raises(DataError, match="X is a file's path, which has the labels, too; leave y out"):
+        unspoken.tune(study(), tmp_path / "public.npz", labels)
 
 
 @pytest.mark.parametrize(

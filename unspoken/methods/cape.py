@@ -132,8 +132,8 @@ function = "mean"             # of each column; or "histogram", with bins = 10
                 more = "" if len(promises) <= _MOST_TOLD else ", …"
                 own = f"each party has a promise of its own for its records: epsilon = {told}{more}; the total must "
                 own += "hide the strictest"
-                if any(found[wish]["epsilon"] < _ALIKE * wish for wish in self.epsilons):
-                    own += ", and has the least noise if those that ask for less privacy add more noise than they need"
+                if any(noise.stronger != self._stronger for noise in _noises(plan)):
+                    own += ", and has less noise if those that ask for less privacy add more noise than they need"
                 return replace(
                     plan, notes=(*plan.notes, *_doubts(plan), own), facts={**plan.facts, "promises": promises}
                 )
@@ -143,14 +143,13 @@ function = "mean"             # of each column; or "histogram", with bins = 10
 
     def _check_drawn(self, plan: Plan) -> None:
         """Refuse noise that is too large to be drawn."""
-        noises = [planned.noise for planned in plan.sums if isinstance(planned.noise, CorrelatedNoise)]
+        noises = _noises(plan)
         if max(noise.widest for noise in noises) <= LARGEST_SIGMA:
             return
         ratio = noises[0].ratio
-        if (usual := math.sqrt(max(noise.common for noise in noises))) <= LARGEST_SIGMA:
-            problem = (
-                f"has {min(self.epsilons or [0.0]):g}, for which noise is too large to be drawn; choose larger ones"
-            )
+        usual, given = math.sqrt(max(noise.common for noise in noises)), self.epsilons
+        if given is not None and usual <= LARGEST_SIGMA:
+            problem = f"has {min(given):g}, for which noise is too large to be drawn; choose larger ones"
             raise self.study.error("method.epsilons", problem)
         most = 0.9 * ratio * (LARGEST_SIGMA / usual) ** 2
         problem = f"is {ratio:g}, which makes noise too large to be drawn; choose {most:.2g} or less"
@@ -194,6 +193,10 @@ function = "mean"             # of each column; or "histogram", with bins = 10
         if self.noise.cancels:
             total = yield Cancel(query.name, query.turn, messages)
         return total
+
+
+def _noises(plan: Plan) -> list[CorrelatedNoise]:
+    return [planned.noise for planned in plan.sums if isinstance(planned.noise, CorrelatedNoise)]
 
 
 def _promise(plan: Plan, party: int) -> dict[str, Any]:

@@ -298,7 +298,7 @@ def _try_as_student(name: str, estimator: ScikitClassifier, study: Study) -> Non
     try:
         release.scores(study, _made_up(study.data.raw_dimension, np.arange(1))[0])
         release.to_bytes(study)
-    except Exception as error:
+    except _FAILURES as error:
         raise ClassifierError(
             name, f"cannot be asked for scores, or saved, once fitted ({first_line(error)})"
         ) from None

@@ -47,8 +47,8 @@ factors are k or more. Both give a lower bound on Σk_j, and k follows from it (
 the order of the wishes: at this site's k the next one up has the same bound.
 
 Two strict sites cannot count on each other if one of them may collude, and each hides the total alone. If everyone adds
-a share, less noise is enough. So the sites that want less are given more, up to one of the wishes, where this makes the
-total's noise the least (`raised`).
+a share, less noise is enough. So the sites that want less are raised to one of the wishes, where this leaves less noise
+in the total (`raised`).
 
 Formal guarantee for integer noise, noise first. All ê and g are discrete Gaussians. The view (messages, sum of ê) is a
 linear image of them onto ℤ^(h+1), with the kernel {(k, −k): Σk = 0}. For variances of 64 and more, it is a discrete
@@ -155,7 +155,9 @@ def _own_factor(wanted: float, ratio: float, honest: int, least: float, alike: i
 
 @lru_cache(maxsize=64)
 def raised(stronger: tuple[float, ...], ratio: float, honest: int) -> tuple[float, ...]:
-    """The wishes as they serve best: the lower ones raised to one of them, so that the total has the least noise.
+    """The wishes, with the lower ones raised to the one of them with which the total has the least noise.
+
+    Of many wishes only some are tried. A level between two of them may serve a little better.
 
     >>> raised((1.0, 1.0, 1.0, 4.0), 5.0, 3), raised((1.0, 1.0, 4.0, 4.0), 5.0, 3)
     ((1.0, 1.0, 1.0, 4.0), (4.0, 4.0, 4.0, 4.0))

@@ -218,7 +218,7 @@ def _privacy(delta: float, turns: int, setting: ComputeArguments) -> dict[str, A
     if times is not None:
         if not (isinstance(times, Real) and _LEAST_TIMES <= times <= _MOST_TIMES):
             bounds = f"from {_LEAST_TIMES:g} to {_MOST_TIMES:g}"
-            raise DataError(f"noise_multiplier is {times!r}, but should be a number above 0, {bounds}.")
+            raise DataError(f"noise_multiplier is {times!r}, but should be a number {bounds}.")
         noise = {"noise_multiplier": float(times) / math.sqrt(turns)}
     trust = {"colluding": setting.get("colluding", 0), "dropouts": setting.get("dropouts", 0)}
     return {**noise, "delta": delta, "unit": setting.get("unit", "record"), **trust}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,11 @@ from unspoken.data.files import DataError, Records, read_records
 from unspoken.methods.base import Choice, Settings, Trials
 from unspoken.methods.registry import method_for
 from unspoken.simulation.arrays import records_of, warn
-from unspoken.study import Study, StudyError, make_study, study_of
+from unspoken.study import LARGEST_EPSILON, LEAST_EPSILON, Study, StudyError, make_study, study_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_LARGEST_EPSILON = 1000.0
 _NAMED = 10
 """The most classes that a remark names"""
 
@@ -89,7 +87,7 @@ def _asked(
         epsilons = (agreed.privacy.epsilon,)
     if isinstance(epsilons, str) or not hasattr(epsilons, "__iter__"):
         raise DataError(f"epsilons is {epsilons!r}, but should be a list of numbers, such as [0.1, 1].")
-    return agreed, public, Trials(tuple(epsilons), trials.split, trials.repeats, trials.seed)
+    return agreed, public, replace(trials, epsilons=tuple(epsilons))
 
 
 def tune_records(study: Study, public: Records, trials: Trials) -> Tuned:
@@ -100,7 +98,9 @@ def tune_records(study: Study, public: Records, trials: Trials) -> Tuned:
         )
     _check(trials)
     kind = type(method_for(study))
-    trials = Trials(tuple(map(float, trials.epsilons)), trials.split, int(trials.repeats), int(trials.seed))
+    trials = replace(
+        trials, epsilons=tuple(map(float, trials.epsilons)), repeats=int(trials.repeats), seed=int(trials.seed)
+    )
     return Tuned(study, tuple(kind.tuned(study, public, trials)), len(public), tuple(_remarks(study, public)))
 
 
@@ -109,8 +109,8 @@ def _check(trials: Trials) -> None:
     wanted = trials.epsilons
     for epsilon in wanted:
         is_number = isinstance(epsilon, Real) and not isinstance(epsilon, bool)
-        if not (is_number and 0.0 < float(epsilon) <= _LARGEST_EPSILON and math.isfinite(epsilon)):
-            raise DataError(f"epsilons has {epsilon!r}, but should have numbers above 0 and up to 1000.")
+        if not (is_number and LEAST_EPSILON <= float(epsilon) <= LARGEST_EPSILON):
+            raise DataError(f"epsilons has {epsilon!r}, but should have numbers from 1e-4 to 1000.")
     for name, value in (("repeats", trials.repeats), ("seed", trials.seed)):
         if not isinstance(value, Integral) or isinstance(value, bool):
             raise DataError(f"{name} is {value!r}, but should be a whole number.")
