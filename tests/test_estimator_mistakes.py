@@ -55,7 +55,7 @@ def test_a_wrong_seed_of_the_split_is_named(seed: Any) -> None:
         classifier(seed=seed).fit(features, labels)
 
 
-@pytest.mark.parametrize("parties", [1, 0, -3, 2.0, "two"])
+@pytest.mark.parametrize("parties", [1, 0, -3, 2.0, "two", True])
 def test_a_wrong_number_of_parties_is_named(parties: Any) -> None:
     features, labels, _ = blobs()
     with pytest.raises(ValueError, match=f"^Expected a whole number of parties, 2 or more, got parties={parties!r}"):

@@ -50,9 +50,13 @@ class Asking:
             self.process, self._link = answered.process, Link(lambda: 1 << 20)
         return answered
 
+    def put(self, body: bytes, sender: str) -> None:
+        """Let a message go together with the next one that is said."""
+        self._link.put(sender, body)
+
     def say(self, body: bytes, sender: str = COORDINATOR) -> tuple[Any, list[bytes]]:
         """The last answer to a message, and the messages that have come with the answers to it: vectors."""
-        self._link.put(sender, body)
+        self.put(body, sender)
         came: list[bytes] = []
         while True:
             answered = self.ask(Packet(self.process, self._link.expects, tuple(self._link.pieces())))
@@ -195,4 +199,13 @@ def test_a_certificate_that_is_not_signed_ends_the_session_too(asking: Asking) -
     assert isinstance(answer, Taken)
     assert answer.signature == b""
     assert asking.say(request())[1] == []
+    assert asking.charges == 0
+
+
+@pytest.mark.parametrize("ending", [Ending(reason="too few are left"), Ending(b"{}")])
+def test_a_request_that_comes_together_with_the_end_gets_no_vector(ending: Ending, asking: Asking) -> None:
+    asking.put(packed(ending), ENDING)
+    answer, vectors = asking.say(request())
+    assert isinstance(answer, Taken)
+    assert not vectors
     assert asking.charges == 0

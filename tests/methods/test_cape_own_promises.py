@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from itertools import combinations
+from itertools import combinations, permutations
 
 import numpy as np
 import pytest
@@ -107,6 +107,14 @@ def test_the_most_noise_that_is_told_is_that_of_the_strictest_sites_that_vanish(
     told = dict(plan_rows(plan))["release “function”"]
     assert f"at most {max(found):.4g} if 2 vanish between the noise and the messages" in told
     assert total.total_std(5) == pytest.approx(total.total_std_of(everyone, everyone))
+    fewer = []
+    for absent, silent in permutations(range(5), 2):
+        prepared = everyone.copy()
+        prepared[absent] = False
+        sent = prepared.copy()
+        sent[silent] = False
+        fewer.append(total.total_std_of(prepared, sent))
+    assert total.total_std(3, 4) == pytest.approx(max(fewer))
 
 
 def test_as_much_noise_as_independent_noise_is_not_called_more() -> None:
