@@ -18,9 +18,10 @@ import unspoken
 from factories import make, maker
 from party_folders import DAMAGED, DATA, agreed, frame, study, written
 from unspoken.cli import app
+from unspoken.data import folders
 from unspoken.data.digests import digest_of
 from unspoken.data.federation import ArrayFederation
-from unspoken.data.files import DataError
+from unspoken.data.files import DataError, Records
 from unspoken.data.folders import FolderFederation, files_in
 from unspoken.data.tables import Table
 from unspoken.engines import local
@@ -282,6 +283,23 @@ def test_a_file_that_changes_in_the_middle_ends_the_run(tmp_path: Path) -> None:
     frame(0).to_parquet(tmp_path / "00001.parquet")
     with pytest.raises(DataError, match=r"00001\.parquet: has changed since the run began"):
         list(folder.blocks())
+
+
+def test_a_file_that_changes_while_it_is_read_for_the_first_time_ends_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The ledger and the checkpoint know the values that it had, and what is read again would be others."""
+    file, read = written(tmp_path) / "00003.parquet", folders.read_records
+
+    def changing(path: Path, described: Study) -> Records:
+        found = read(path, described)
+        if path == file:
+            frame(3).assign(age=7.0).to_parquet(file)
+        return found
+
+    monkeypatch.setattr(folders, "read_records", changing)
+    with pytest.raises(DataError, match=r"00003\.parquet: has changed since the run began; run it again"):
+        FolderFederation(agreed(), tmp_path).check()
 
 
 def test_a_file_whose_values_change_in_the_middle_ends_the_run_too(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class FolderFederation(Federation):
         self._rows = [[rows_of_parquet(file, study) for file in files] for files in self._files]
         self._counts = np.array([sum(rows) for rows in self._rows])
         self._read: dict[Path, bytes] = {}
-        """The digests of the files that were read"""
+        """The digests of the files that were read, from before they were read first"""
         for files, count in zip(self._files, self._counts.tolist(), strict=True):
             check_count(study, count, str(files[0] if len(files) == 1 else files[0].parent))
 
@@ -78,16 +78,18 @@ class FolderFederation(Federation):
     def _part(self, file: Path, rows: int) -> Records:
         if not file.exists():
             raise DataError(f"{file}: was there when the run began, and is gone; put it back, and run it again.")
+        # Of the file before it is read for the first time, so that a change during that is seen, too.
+        if file not in self._read:
+            self._read[file] = _digest(file)
         records = read_records(file, self._study)
         # Other records would not be those that a ledger was charged for and a checkpoint knows, under the same noise.
-        found = _digest(file)
-        if len(records) != rows or self._read.setdefault(file, found) != found:
+        if len(records) != rows or self._read[file] != _digest(file):
             raise DataError(f"{file}: has changed since the run began; run it again.")
         return records
 
 
 def _digest(file: Path) -> bytes:
-    """The SHA-256 of a file that was just read; nothing if it is gone."""
+    """The SHA-256 of a file; nothing if it is gone, or may not be read."""
     try:
         with file.open("rb") as opened:
             return hashlib.file_digest(opened, "sha256").digest()
