@@ -23,7 +23,11 @@ from unspoken.study import make_study
 
 @pytest.mark.parametrize(
     "damage",
-    ["UPDATE turns SET entry = x'80' WHERE number = 0", "UPDATE turns SET entry = 5", "UPDATE noise SET kept = x'90'"],
+    [
+        "UPDATE turns SET entry = x'80' WHERE number = 0",
+        "UPDATE turns SET entry = 5 WHERE number = 0",
+        "UPDATE noise SET kept = x'90'",
+    ],
 )
 def test_a_record_in_a_checkpoint_that_is_damaged_is_told_as_that(damage: str, tmp_path: Path) -> None:
     """Its version is known by then: nobody is sent to look for another one."""
