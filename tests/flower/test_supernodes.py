@@ -134,7 +134,7 @@ def test_a_node_that_comes_back_is_the_same_party_and_one_that_does_not_has_drop
         sites.federation.node("Charité", sites.file("Charité"))
         lines.until("computing and sending")
         sites.federation.kill("Inselspital")
-        lines.until("Signed by the coordinator and 2 of 3 parties.")
+        lines.until("Signed by the coordinator and 2 of 3 parties; not by Inselspital.")
     joined = [line for line in lines.seen if "Charité has joined" in line]
     assert len(joined) == 2
     for name in ("hub", "St Mary", "Charité"):
