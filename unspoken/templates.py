@@ -102,7 +102,7 @@ count = {count}
 [privacy]
 {epsilon:<29} # smaller is more private and less accurate; 0.1 to 3 is usual
 {delta:<29} # well below one over the number of records
-unit = "record"               # what is protected: "record", {{ group = 5 }} records, or all of a "party"
+unit = "record"               # what is protected: "record", {{ group = 5 }} records{or_a_party}
 {colluding:<29} # parties that may pool what they know: a fraction or a number
 {dropouts:<29} # parties that may vanish on the way: a fraction or a number
 # attempts = 2                # how often a party may send its vector for one sum: epsilon then pays for all of them
@@ -179,8 +179,9 @@ class StudyNumbers:
     def lines(self) -> str:
         """The two sections."""
         lines = {name: f"{name} = {value}" for name, value in vars(self).items()}
-        said = _AGREEMENT.format_map(lines | {"count": 1000 if self.count is None else self.count})
-        return said.replace(', or all of a "party"', "") if self.is_one else said
+        or_a_party = "" if self.is_one else ', or all of a "party"'
+        count = 1000 if self.count is None else self.count
+        return _AGREEMENT.format_map(lines | {"count": count, "or_a_party": or_a_party})
 
 
 _USUAL = StudyNumbers()

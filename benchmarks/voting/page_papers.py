@@ -72,7 +72,8 @@ _VOTING = [
         "Lemma 11/13: how sure a label is",
         "the note on leads of `unspoken plan`",
         "the chances that noise lifts another class above the leader, added up over the other classes; where no lead "
-        "is enough, the exact chance of a label that has all votes. (The lead below the paper's lemma lacks a σ)",
+        "is enough, the exact chance of a label that has all votes. The lead that the paper gives below its lemma "
+        "lacks the factor σ",
     ),
     (
         "communication: C·Q numbers an agent instead of d·T",
