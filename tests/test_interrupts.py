@@ -74,7 +74,7 @@ def test_with_a_checkpoint_it_says_how_to_go_on(folder: Path, monkeypatch: pytes
 
 
 def test_other_commands_say_so_too(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unspoken.methods.registry.plan_for", interrupts)
+    monkeypatch.setattr("unspoken.methods.registry.checked_plan", interrupts)
     said = CliRunner().invoke(app, ["plan", "heart.toml"])
     assert (said.exit_code, said.stderr) == (
         130,

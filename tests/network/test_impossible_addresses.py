@@ -44,9 +44,12 @@ def test_a_clock_that_is_wrong_leaves_nothing_behind(town: Town, monkeypatch: py
     assert contents(town.folder) == before
 
 
-def test_a_file_that_only_the_coordinator_needs_is_missed_before_anyone_is_asked(tmp_path: Path) -> None:
+def test_a_file_that_only_the_coordinator_needs_is_missed_before_anyone_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = 'name = "cross-silo"\nvalidation = "absent.npz"'
     town = Town(tmp_path, text=STUDY.replace('name = "helmet"', keys))
+    monkeypatch.setenv("UNSPOKEN_HOME", str(tmp_path / "homes" / "hub"))
     before = contents(town.folder)
     with pytest.raises(StudyError, match=r"\[method\] validation is .absent.npz., but there is no such file"):
         sites.serve(town.study, sites.Entrance("127.0.0.1", 0), key=town.key("hub"))
