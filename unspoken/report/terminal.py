@@ -73,27 +73,38 @@ def show_weakening(table: list[dict[str, float]]) -> None:
 
 
 def show_comparison(points: list[dict[str, Any]], metric: str) -> None:
-    """Show a line for each method and ε: the mean, its interval, and the range of the runs."""
-    several = len({point["parties"] for point in points}) > 1
+    """Show a line for each method and ε: the mean and, of several runs, their range; of three or more an interval."""
+    found = [point["metrics"][metric] for point in points]
+    columns: dict[str, list[str]] = {
+        "method": [escape(point["variant"]) for point in points],
+        "computes": [escape(point["computes"]) for point in points],
+        "epsilon": ["none" if point["epsilon"] is None else f"{point['epsilon']:.4g}" for point in points],
+        "parties": [f"{point['parties']:,}" for point in points],
+        metric.replace("_", " "): [_measured(each["mean"], metric) for each in found],
+        "±": [_half(each["interval"], metric) for each in found],
+        "lowest to highest": [_range(each, metric) for each in found],
+        "upload": [size(point["upload_bytes"]) for point in points],
+    }
+    if len({point["parties"] for point in points}) == 1:
+        del columns["parties"]
     shown = Table(box=None, padding=(0, 2, 0, 0))
-    headings = ["method", "computes", "epsilon", *(["parties"] if several else []), metric.replace("_", " "), "±"]
-    for number, heading in enumerate([*headings, "lowest to highest", "upload"]):
-        shown.add_column(heading, justify="left" if number < 2 else "right")
-    for point in points:
-        found = point["metrics"][metric]
-        epsilon = "none" if point["epsilon"] is None else f"{point['epsilon']:.4g}"
-        ends = found["interval"]
-        half = "" if ends is None else _measured((ends[1] - ends[0]) / 2.0, metric)
-        span = f"{_measured(found['min'], metric).removesuffix(' %')} to {_measured(found['max'], metric)}"
-        shown.add_row(
-            *map(escape, (point["variant"], point["computes"], epsilon)),
-            *([f"{point['parties']:,}"] if several else []),
-            _measured(found["mean"], metric),
-            half,
-            "" if ends is None else span,  # of one run there is none
-            size(point["upload_bytes"]),
-        )
+    for number, (heading, cells) in enumerate(columns.items()):
+        if any(cells):
+            shown.add_column(heading, justify="left" if number < 2 else "right")
+    for row in zip(*filter(any, columns.values()), strict=True):
+        shown.add_row(*row)
     console().print(shown)
+
+
+def _half(interval: list[float] | None, metric: str) -> str:
+    return "" if interval is None else _measured((interval[1] - interval[0]) / 2.0, metric)
+
+
+def _range(found: dict[str, Any], metric: str) -> str:
+    """The range of several runs; of one there is none."""
+    if len(found["runs"]) == 1:
+        return ""
+    return f"{_measured(found['min'], metric).removesuffix(' %')} to {_measured(found['max'], metric)}"
 
 
 def _measured(value: float, metric: str) -> str:
