@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,23 @@ def test_a_torch_module_may_vote_and_be_the_student(tmp_path: Path) -> None:
 
     scores = done.model(torch.from_numpy(test["X_test"]).float())
     assert float((scores.argmax(1).numpy() == test["y_test"]).mean()) == pytest.approx(done.metrics["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("model", "student", "hidden"),
+    [("mlp", "modules:Derived", []), ("sklearn.svm:SVC", "mlp", [16]), ("mlp", "linear", [])],
+)
+def test_a_student_s_file_describes_the_student_and_not_the_voters(
+    model: str, student: str, hidden: list[int], tmp_path: Path
+) -> None:
+    """Whoever reads it would else compute another module's classes from its weights."""
+    content, records, _ = digits(tmp_path, 10)
+    keys = {"model": model, "student": student, "hidden": [16], "epochs": 1, "queries": 30, "asking": "first"}
+    content["method"] |= keys
+    done = unspoken.simulate(content, *records)
+    with np.load(done.save(tmp_path)["model"]) as saved:
+        told = json.loads(str(saved["unspoken"]))
+    assert (told["model"], told["hidden"]) == (student, hidden)
 
 
 def test_the_private_analysis_is_below_the_promise_and_in_no_certificate(tmp_path: Path) -> None:

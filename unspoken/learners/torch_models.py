@@ -109,6 +109,13 @@ class TorchModel:
             name, module, self._inputs, features, self.layers is None and not self._is_vectorised
         )
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """What a reader of its weights must know: its name, given sizes of hidden layers, the shape of a record."""
+        name, _, _, hidden = self._arguments
+        sizes = list(hidden) if name in ("mlp", "cnn") else []
+        return {"model": name, "hidden": sizes, "shape": list(self._recipe.shape) or None}
+
     def initial(self) -> Floats:
         """The first weights, from the public seed."""
         weights = [weights.detach().reshape(-1) for _, weights in trained_weights(self._made().module)]

@@ -5,6 +5,7 @@ It is plain data, so that a few lines without unspoken can follow it (docs/cross
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from unspoken.study import Column, Study
@@ -12,8 +13,12 @@ from unspoken.study import Column, Study
 FORMAT = "unspoken model 1"
 
 
-def description(study: Study) -> dict[str, Any]:
-    """What a table's columns, or a matrix, go through before the model; then what comes out of it."""
+def description(study: Study, module: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table's columns, or a matrix, go through before the model; then what comes out of it.
+
+    `module` is what `TorchModel.described` says. The study does not always say it: in a vote, its `model` is the
+    parties' own, and the student's is released.
+    """
     data = study.data
     columns = data.columns or {}
     labels: dict[str, Any] = {"classes": None, "label_bounds": list(data.label_bounds or ())}
@@ -23,12 +28,10 @@ def description(study: Study) -> dict[str, Any]:
         "format": FORMAT,
         "study": study.name,
         "task": study.task,
-        "model": study.method.own_keys.get("model", "linear"),
-        "hidden": study.method.own_keys.get("hidden", []),
+        **module,
         "features": [rule for name, column in columns.items() for rule in _rules(name, column)] or data.raw_dimension,
         "constant": data.constant if data.has_intercept else None,
         "norm": data.norm,
-        "shape": study.method.own_keys.get("shape"),
         **labels,
         "steps": [
             "make each feature of its column (scale: clip to [low, high], then map to [-1, 1]; equals, other, missing: "

@@ -73,7 +73,7 @@ class TorchWeights(Release):
         """Plain arrays by name, which `module.load_state_dict` takes as tensors, and the description of the model as
         JSON text, under the name "unspoken"."""
         file = io.BytesIO()
-        described = np.array(json.dumps(description(study), ensure_ascii=False))
+        described = np.array(json.dumps(description(study, self.model.described), ensure_ascii=False))
         # As numpy.savez does, which takes no array of the name "file".
         with zipfile.ZipFile(file, "w") as archive:
             for name, array in {**self.state, DESCRIPTION: described}.items():
