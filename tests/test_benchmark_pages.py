@@ -1,0 +1,32 @@
+"""What the papers' pages say in words follows from the numbers that they are made of."""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+
+
+def numbers_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((ROOT / "benchmarks" / name / "results.json").read_text(encoding="utf-8"))
+    return found
+
+
+def page_of(folder: str, numbers: dict[str, Any], module: str = "page") -> str:
+    """A page's words, in one line."""
+    text: str = importlib.import_module(f"benchmarks.{folder}.{module}").text(copy.deepcopy(numbers))
+    return " ".join(text.split())
+
+
+def test_the_page_of_blind_averaging_claims_no_more_cancellation_than_was_measured() -> None:
+    numbers = numbers_of("helmet")
+    rows = [row for name in numbers if name.endswith("-table2") for row in numbers[name]]
+    for row in rows:
+        row["iid, length"] = 1.5 * row["by-class, length"]
+    told = re.findall(r"(\S+) times shorter", page_of("helmet", numbers))
+    assert told == ["1.5"] * 2 * sum(name.endswith("-table2") for name in numbers)
