@@ -9,6 +9,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -21,6 +23,26 @@ def page_of(folder: str, numbers: dict[str, Any], module: str = "page") -> str:
     """A page's words, in one line."""
     text: str = importlib.import_module(f"benchmarks.{folder}.{module}").text(copy.deepcopy(numbers))
     return " ".join(text.split())
+
+
+@pytest.mark.parametrize("labels", ["weighted", "majority"])
+def test_votes_that_teach_less_than_a_party_alone_are_listed(labels: str) -> None:
+    numbers = numbers_of("voting")
+    page, table = page_of("voting", numbers, "page_multiparty"), numbers["multiparty"]
+    cells = {(row["parties"], row["labels"]): row["cells"] for row in table["rows"]}
+    compared = (f"{table['parties']:,}", table["rows"][-1]["parties"])
+    behind = {
+        (parties, epsilon): 100.0 * (ours["mean"] - alone["mean"])
+        for parties in compared
+        for epsilon, ours, alone in zip(
+            table["epsilons"], cells[parties, labels], cells[parties, "a single party"], strict=True
+        )
+        if ours["mean"] < alone["mean"]
+    }
+    assert behind, "there is something to list"
+    for (parties, epsilon), points in behind.items():
+        at = "without noise" if epsilon is None else f"ε = {epsilon:g}"
+        assert f"parties: {parties}, {at}: {labels} over a single party, points: {points:.1f}," in page
 
 
 def test_the_page_of_blind_averaging_claims_no_more_cancellation_than_was_measured() -> None:
