@@ -45,6 +45,13 @@ def test_votes_that_teach_less_than_a_party_alone_are_listed(labels: str) -> Non
         assert f"parties: {parties}, {at}: {labels} over a single party, points: {points:.1f}," in page
 
 
+def test_the_page_of_votes_says_how_far_the_paper_s_own_student_is_from_fedavg() -> None:
+    numbers = numbers_of("voting")
+    entry = numbers["sets"][0]["tables"][0]
+    entry["votes"][0]["softmax of the queries alone"]["mean"] = entry["fedavg"]["mean"] - 0.25
+    assert "votes of models lead `fedavg` by −25.0, +" in page_of("voting", numbers)
+
+
 def test_the_page_of_blind_averaging_claims_no_more_cancellation_than_was_measured() -> None:
     numbers = numbers_of("helmet")
     rows = [row for name in numbers if name.endswith("-table2") for row in numbers[name]]

@@ -85,8 +85,10 @@ class Vote:
         return keys | ({"model": self.model} if self.ballots == "ensemble" else {"neighbours": self.neighbours})
 
 
+OWN = "softmax of the queries alone"
+"""The paper's own student"""
 STUDENTS: dict[str, tuple[dict[str, Any], bool]] = {
-    "softmax of the queries alone": ({"spreading": False}, False),
+    OWN: ({"spreading": False}, False),
     "softmax, labels spread": ({}, False),
     "SVC, labels spread": ({"student": "sklearn.svm:SVC"}, False),
     "SVC, totals spread": ({"student": "sklearn.svm:SVC"}, True),
