@@ -163,10 +163,7 @@ def secure_vote(setting: Setting, quick: bool) -> dict[str, Any]:
 
 
 def multiparty_table(pictures: Pictures, quick: bool, runs: int) -> dict[str, Any]:
-    """Few records each, alike, or six classes each: accuracy against ε, λ tuned on records kept aside.
-
-    Sensitivities are in units of 1/λ, for the most parties.
-    """
+    """Few records each, alike, or six classes each: accuracy against ε, λ tuned on records kept aside."""
     counts, each = ((20,), 50) if quick else ((10, 100, 1_000), 60)
     epsilons = (10.0, None) if quick else (1.0, 10.0, None)
     whole, order = alike(pictures, counts[-1]).cut(20), np.random.default_rng(0).permutation(len(pictures.labels))
@@ -195,11 +192,6 @@ def multiparty_table(pictures: Pictures, quick: bool, runs: int) -> dict[str, An
         "parties": counts[-1],
         "public": len(whole.public),
         "epsilons": epsilons,
-        "sensitivities": {
-            row["labels"]: row["cells"][0]["sensitivity"] * row["cells"][0]["regularization"]
-            for row in rows
-            if row["parties"] == f"{counts[-1]:,}" and "sensitivity" in row["cells"][0]
-        },
         "rows": rows,
     }
 
