@@ -59,3 +59,16 @@ def test_the_page_of_blind_averaging_claims_no_more_cancellation_than_was_measur
         row["iid, length"] = 1.5 * row["by-class, length"]
     told = re.findall(r"(\S+) times shorter", page_of("helmet", numbers))
     assert told == ["1.5"] * 2 * sum(name.endswith("-table2") for name in numbers)
+
+
+def test_the_page_of_cross_silo_training_tells_of_a_missed_goal_only_where_it_is_missed() -> None:
+    numbers = numbers_of("cross_silo")
+    assert "where 1.3 was the goal" in page_of("cross_silo", numbers)
+    numbers["nodes"]["one_process"] = [1.29 for _ in numbers["nodes"]["nodes"]]
+    assert "was the goal" not in page_of("cross_silo", numbers)
+
+
+def test_the_page_of_cross_silo_training_says_what_fedavg_reaches_with_ten_parties() -> None:
+    numbers = numbers_of("cross_silo")
+    numbers["parties"]["curves"]["fedavg, 10 parties"][0]["mean"] = 0.875
+    assert "`fedavg` with ten parties has at most 87.5 % accuracy" in page_of("cross_silo", numbers)

@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import Numbers, claim, conclude, options, say, show_table
+from benchmarks.cross_silo.findings import GOAL
 from benchmarks.cross_silo.gradients import CONVOLUTIONS, gradient_claims, gradient_rows, time_gradients
 from benchmarks.cross_silo.rounds import CLASSES, Setting, time_rounds
 from benchmarks.studies import method_for, study
@@ -77,7 +78,7 @@ def round_claims(work: dict[str, float], roles: dict[str, dict[str, float]], pro
     apart = {name: sum(parts.values()) for name, parts in roles.items()}
     numbers = f"gradients as {projection:,} numbers"
     return [
-        claim(name, text, secure / ideal, at_most=1.3)
+        claim(name, text, secure / ideal, at_most=GOAL)
         for name, text, secure, ideal in (
             (
                 "round",
