@@ -216,3 +216,14 @@ def test_what_is_true_of_some_runs_only_is_said_with_their_number() -> None:
     second = replace(run, repeat=1, remarks=["the noise hides: all"])
     (point,) = points_of([first, second])
     assert point.remarks == ("the noise hides: all", "in 1 of 2 runs the model predicts: this")
+
+
+def test_a_metric_that_a_run_has_not_is_not_summarised() -> None:
+    """Held out records may all have the same label, and then there is no R²: the runs are over by that time."""
+    run = run_comparison(small(epsilons=(1.0,), repeats=1))[0]
+    first = replace(run, metrics={"mse": 0.25, "r2": 0.5})
+    second = replace(run, repeat=1, metrics={"mse": 0.75})
+    for group in ([first, second], [second, first]):
+        (point,) = points_of(group)
+        assert list(point.metrics) == ["mse"]
+        assert sorted(point.metrics["mse"]) == [0.25, 0.75]

@@ -25,7 +25,7 @@ class Point:
     epsilon: float | None
     """The promised ε; None for no promise"""
     metrics: dict[str, list[float]]
-    """One number a run, by metric"""
+    """One number a run, by each metric that all runs have"""
     method: str = ""
     computes: str = ""
     asked: float | None = None
@@ -82,7 +82,9 @@ def points_of(runs: Sequence[ComparedRun]) -> list[Point]:
 
 def _point(group: list[ComparedRun]) -> Point:
     first = group[0]
-    metrics = {name: [run.metrics[name] for run in group] for name in first.metrics}
+    # Labels that are all alike have no R², so that a run on such records is without it.
+    shared = [name for name in first.metrics if all(name in run.metrics for run in group)]
+    metrics = {name: [run.metrics[name] for run in group] for name in shared}
     facts = first.method, first.computes, None if first.epsilon is None else first.asked
     sizes, splits = (first.parties, first.upload_bytes), len({run.seed for run in group})
     return Point(first.variant, first.epsilon, metrics, *facts, *sizes, _remarks_on(group), splits)
