@@ -72,3 +72,11 @@ def test_the_page_of_cross_silo_training_says_what_fedavg_reaches_with_ten_parti
     numbers = numbers_of("cross_silo")
     numbers["parties"]["curves"]["fedavg, 10 parties"][0]["mean"] = 0.875
     assert "`fedavg` with ten parties has at most 87.5 % accuracy" in page_of("cross_silo", numbers)
+
+
+def test_every_curve_of_cape_s_network_is_explained_beside_its_picture() -> None:
+    numbers = numbers_of("cape")
+    (text,) = re.findall("## A network .*?##", page_of("cape", numbers))
+    drawn = {label for sweep in numbers["network"] for label in sweep["curves"]} - {"CAPE", "conv", "not private"}
+    assert drawn
+    assert all(f'"{label}" has' in text for label in drawn)

@@ -11,7 +11,7 @@ from benchmarks.cape.data import HEALTH_RECORDS
 from benchmarks.cape.findings import derived
 from benchmarks.cape.plots import draw_all
 from benchmarks.cape.runs import RESULTS
-from benchmarks.cape.sweeps import PAPER, SEPARATION_ACCURACY, STEPS
+from benchmarks.cape.sweeps import PAPER, PAPER_NETWORK, SEPARATION_ACCURACY, STEPS
 from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 
 _SYMBOLS = {"epsilon": "ε", "delta": "δ", "records": "N"}
@@ -194,7 +194,8 @@ Two layers, 16 hidden units, {STEPS} steps of gradient descent with gradients cl
 paper's axis is ε for each iteration, with δ = 0.01; this one is ε for all {STEPS} together, δ = 1e-5. The classes have
 unit variance and means at distance 1, so that no classifier is right more than {100 * SEPARATION_ACCURACY:.1f} % of the
 time (the paper's code sets them 0.5 apart in each coordinate, which is easier). With S = 4 and one colluder the
-noise of `conv` is √3 times that of CAPE."""
+noise of `conv` is √3 times that of CAPE. "{PAPER_NETWORK}" has the paper's correlation, S, and with it √1.4
+times the noise of CAPE (“How much noise cancels” below)."""
 
 
 def _figure_5(result: dict[str, Any]) -> str:
