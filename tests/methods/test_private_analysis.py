@@ -11,6 +11,8 @@ import pytest
 
 import unspoken
 from factories import maker
+from unspoken.data.federation import ArrayFederation
+from unspoken.data.records import Records
 from unspoken.methods import voting
 from unspoken.methods.voting import Voting
 from unspoken.privacy.gaussian import epsilon_of
@@ -103,6 +105,25 @@ def test_a_vote_that_failed_is_in_the_analysis_as_well(tmp_path: Path, monkeypat
     alone = epsilon_of(done.plan.sum_named("ballots").mu, 1e-5)
     assert without < alone < found <= done.plan.guarantee.epsilon * (1.0 + 1e-9)
     assert found >= max(alone, without)
+
+
+@pytest.mark.parametrize("failed", [1, 2])
+def test_each_vote_that_failed_is_one_more_release_of_all_that_it_may_have_told(failed: int, tmp_path: Path) -> None:
+    agreed, features, labels, groups = votes(tmp_path, attempts=3, epsilon=4.0)
+    method, told = Voting(agreed), list[float]()
+    plan = method.agreed_plan
+
+    def listening(*given: Any) -> float:
+        told.append(given[5])
+        return 1.0
+
+    mu = plan.sum_named("ballots").mu
+    blocks = list(ArrayFederation(agreed, Records(features, labels), groups).blocks(PARTIES))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(voting, "data_dependent_epsilon", listening)
+        method.analysis(plan, blocks, {"ballots": np.ones(PARTIES, dtype=bool)}, {"ballots": failed})
+    assert 0.0 < mu < 0.9
+    assert told == [pytest.approx(failed * mu**2)] * 2
 
 
 def test_a_run_that_goes_on_from_its_checkpoint_knows_whose_ballots_were_counted(tmp_path: Path) -> None:

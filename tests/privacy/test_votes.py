@@ -97,6 +97,30 @@ def test_no_neighbour_is_further_away_than_the_bound_for_those_who_know_a_part_o
     assert (largest[low] <= bound[low] * (1.0 + 1e-9) + 1e-9).all()
 
 
+def test_all_rivals_and_the_whole_of_the_known_noise_count_against_those_who_know_a_part_of_it() -> None:
+    """The bound by hand, at one order: any of two rivals may be moved towards the leader, and the neighbour is nearer."""
+    lead, honest, known, nearer, place = 60.0, 4.0, 3.0, 2.0, 4
+    order = votes._ORDERS[place]
+    whatever, found = order / honest**2, []
+    for moved in lead * votes._MOVED:
+        missed = 2.0 * stats.norm.sf(moved / (math.sqrt(2.0) * known))
+        mistaken = 2.0 * stats.norm.sf((lead - moved - nearer) / (math.sqrt(2.0) * honest))
+        clear = renyi_bound(math.log(mistaken), honest, np.array([order]))[0]
+        sums = math.exp((order - 1.0) * clear) + missed * math.exp((order - 1.0) * whatever)
+        found.append(math.log(sums) / (order - 1.0))
+    totals = np.array([[lead, 0.0, 0.0]])
+    stated = votes._spent_before_colluders(totals, honest, honest, known, nearer)[place]
+    assert min(found) < 0.5 * whatever
+    assert stated == pytest.approx(min(found), rel=1e-9)
+
+
+@pytest.mark.parametrize("other", [0.2, 1.0, 3.0])
+def test_further_releases_cost_what_they_cost_alone_beside_votes_that_cost_next_to_nothing(other: float) -> None:
+    clear = np.array([[1e4, 0.0, 0.0]])
+    found = data_dependent_epsilon(clear, 12.0, math.sqrt(2.0), 1e-5, others=other**2)
+    assert epsilon_of(other, 1e-5) <= found <= 1.1 * epsilon_of(other, 1e-5)
+
+
 def exact_epsilon(queries: int, one: float, other: float, delta: float) -> float:
     """ε of how often the leader loses, in so many votes with these chances: by halving, on the binomials themselves."""
     counts = np.arange(queries + 1)
