@@ -11,6 +11,7 @@ import pytest
 from factories import maker
 from unspoken.methods.cape import Cape
 from unspoken.methods.planning import Plan
+from unspoken.methods.planning.correlated_noise import CorrelatedNoise
 from unspoken.methods.registry import plan_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.ledger import after
@@ -156,3 +157,22 @@ def test_the_gain_is_over_independent_noise_and_a_curator_s_of_the_same_promises
     assert total.parts["over_curator"] == pytest.approx(left / max(alone))
     assert total.parts["over_curator"] < 1.5, "the strictest site's noise is most of it"
     assert "of parties without a promise of their own" in total.noise.explained(total.parts)
+
+
+@pytest.mark.parametrize("method", [{}, {"epsilons": WANTED}])
+def test_the_stated_correlation_is_that_of_the_noise_once_the_common_noise_is_taken_away(
+    method: dict[str, list[float]],
+) -> None:
+    """Of the least strict sites, from the covariance of what is left: of ê less its share of the sum, and of g."""
+    total = planned(method={"order": "noise-first", "correlation": 3.0, **method}).sums[0]
+    noise = total.noise
+    assert isinstance(noise, CorrelatedNoise)
+    common, own = np.array([noise.variances(site) for site in range(5)]).T
+    taken = np.eye(5) - common[:, None] / common.sum()
+    covariance = taken @ np.diag(common) @ taken.T + np.diag(own)
+    one, other = LAX, 2
+    spread = math.sqrt(covariance[one, one] * covariance[other, other])
+    assert total.parts["correlation"] == pytest.approx(covariance[one, other] / spread)
+    assert total.parts["tau_e"] ** 2 + total.parts["tau_g"] ** 2 == pytest.approx(
+        covariance[one, one] / total.encoding.scale**2
+    )

@@ -20,7 +20,9 @@ from unspoken.methods.planning.mechanisms import (
     PreNoised,
 )
 from unspoken.noise.stream import SecretStream
+from unspoken.privacy.correlated import without_losses
 from unspoken.privacy.guarantee import Trust
+from unspoken.privacy.integer import LOST_VARIANCE
 from unspoken.types import Words
 
 TRUST = Trust(parties=10, colluding=2, dropouts=3)
@@ -59,12 +61,42 @@ def test_parties_that_can_be_left_out_unseen_are_not_counted_on(opens_noise: boo
     assert shares.adversary_variance(Participation(7, 7)) == pytest.approx(VARIANCE, rel=1e-6)
 
 
+def test_messages_do_not_count_on_common_noise_that_can_be_left_out_unseen() -> None:
+    """Of 7 whose common noise is said to be in its sum, 2 may not be, and 2 collude: 3 are left, whoever is strict."""
+    trust, stronger = replace(TRUST, withheld=2), (4.0,) + (1.0,) * 9
+    alike = CorrelatedNoise(10.0).sized(trust, VARIANCE, False)
+    assert alike.adversary_variance(Participation(7, 7)) == pytest.approx(VARIANCE, rel=1e-6)
+    assert faced(alike, (1, 2, 3)) == pytest.approx(VARIANCE, rel=1e-6)
+    found = CorrelatedNoise(10.0, stronger=stronger).sized(trust, VARIANCE, False)
+    for site, wanted in ((0, 4.0 * VARIANCE), (1, VARIANCE)):
+        stated = found.variance_for(site)
+        assert stated is not None
+        assert stated >= wanted * (1.0 - 1e-9)
+        assert faced(found, (site, 8, 9)) == pytest.approx(stated, rel=1e-6)
+
+
+def faced(noise: CorrelatedNoise, honest: tuple[int, ...]) -> float:
+    """The variance that the first of these sites hides a number behind, from the covariance of all messages and of the
+    sum of the common noise."""
+    common, own = np.array([without_losses(*noise.variances(site)) for site in honest]).T
+    seen = np.block([[np.diag(common + own), common[:, None]], [common[None], np.array([[common.sum()]])]])
+    return float(1.0 / np.linalg.inv(seen)[0, 0])
+
+
 @EACH
 def test_more_colluders_face_less_and_a_party_alone_no_more(mechanism: Mechanism) -> None:
     found = sized(mechanism)
     faced = [found.weakened(7, known) for known in (2, 3, 6)]
     assert faced == sorted(faced, reverse=True)
     assert 0.0 < found.adversary_variance_alone() <= faced[0]
+
+
+@pytest.mark.parametrize("opens_noise", [True, False])
+def test_a_party_alone_has_only_the_noise_that_nobody_can_open(opens_noise: bool) -> None:
+    shares, correlated = NoiseShares().sized(TRUST, VARIANCE, opens_noise), CorrelatedNoise(10.0)
+    assert shares.adversary_variance_alone() == pytest.approx(shares.schedule.base - LOST_VARIANCE)
+    messages = correlated.sized(TRUST, VARIANCE, opens_noise)
+    assert messages.adversary_variance_alone() == pytest.approx(without_losses(messages.common, messages.own)[1])
 
 
 @EACH
