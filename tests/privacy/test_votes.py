@@ -98,7 +98,7 @@ def test_no_neighbour_is_further_away_than_the_bound_for_those_who_know_a_part_o
 
 
 def test_all_rivals_and_the_whole_of_the_known_noise_count_against_those_who_know_a_part_of_it() -> None:
-    """The bound by hand, at one order: any of two rivals may be moved towards the leader, and the neighbour is nearer."""
+    """The bound by hand, at one order: either rival may be moved towards the leader, and the neighbour is nearer."""
     lead, honest, known, nearer, place = 60.0, 4.0, 3.0, 2.0, 4
     order = votes._ORDERS[place]
     whatever, found = order / honest**2, []
