@@ -24,6 +24,7 @@ from unspoken.methods.dp_fm import DpFm
 from unspoken.methods.functions import Custom, FunctionMethod
 from unspoken.methods.objective_perturbation import ObjectivePerturbation
 from unspoken.methods.releases import LinearModel
+from unspoken.noise.discrete_laplace import DISTANCE
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.gaussian import delta_of
 from unspoken.study import Study, StudyError, make_study
@@ -118,6 +119,18 @@ def test_the_coefficients_of_dp_fm_move_within_the_sensitivity(task: str, featur
     assert published.sensitivity() >= 2 * features**2
 
 
+def test_records_at_a_right_angle_move_the_squares_of_dp_fm_as_far_as_stated() -> None:
+    """Between the axes and their diagonals, all entries of the difference of two squares have the same size."""
+    method = DpFm(study("regression", "dp-fm", 2))
+    turned, square = math.pi / 8.0, 3
+    one, other = (np.array([math.cos(angle), math.sin(angle)]) for angle in (turned, turned + math.pi / 2.0))
+    first, second = coefficients(method, one, 1.0), coefficients(method, other, -1.0)
+    labels = 4.0 * math.sqrt(2.0)
+    assert np.abs(first - second)[:square].sum() == pytest.approx(2.0 * math.sqrt(2.0))
+    assert method.sensitivity() == pytest.approx(2.0 * math.sqrt(2.0) + labels, rel=1e-5)
+    assert np.abs(first - second).sum() <= method.sensitivity()
+
+
 @pytest.mark.parametrize("kind", ["tight", "published"])
 @pytest.mark.parametrize("task", ["regression", "three classes"])
 def test_what_floating_point_adds_to_the_coefficients_of_dp_fm_is_in_the_sensitivity(task: str, kind: str) -> None:
@@ -166,6 +179,8 @@ def test_dp_fm_draws_noise_for_its_sensitivity_rounding_included(
     plan = method.plan()
     assert plan.guarantee.epsilon == epsilon
     assert 0.0 < plan.guarantee.delta < 1e-20
+    # Each number that is drawn is in δ.
+    assert plan.guarantee.delta == pytest.approx((1.0 + math.exp(epsilon)) * count * DISTANCE, abs=0.0)
     assert plan.others[0].noise_std == pytest.approx(math.sqrt(2) * scale / units)
 
 

@@ -20,9 +20,11 @@ from unspoken.engines.answering import Answering
 from unspoken.engines.attempt import Post
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.journal import Journal
+from unspoken.learners.random_projection import projected_bound
 from unspoken.methods.base import PartyContext, Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.parameters import Refused
+from unspoken.methods.registry import method_for
 from unspoken.methods.training import batches
 from unspoken.methods.training.batches import poisson_sample
 from unspoken.noise.stream import SecretStream
@@ -152,7 +154,14 @@ def test_every_list_of_tokens_that_may_be_made_pays_for_more_honest_records_than
 
 @pytest.mark.parametrize(
     ("count", "known", "fewest", "most", "rate"),
-    [(3, 0, 1, 10, 0.5), (4, 1, 5, 30, 0.1), (10, 1, 37, 60, 0.05), (10, 3, 20, 100, 0.2), (3, 1, 2, 9, 0.01)],
+    [
+        (3, 0, 1, 10, 0.5),
+        (4, 1, 5, 30, 0.1),
+        (10, 1, 37, 60, 0.05),
+        (10, 3, 20, 100, 0.2),
+        (3, 1, 2, 9, 0.01),
+        (3, 0, 1, 10, 0.01),
+    ],
 )
 def test_the_planned_rate_holds_for_any_numbers_of_records_that_a_study_allows(
     count: int, known: int, fewest: int, most: int, rate: float
@@ -168,6 +177,29 @@ def test_the_planned_rate_holds_for_any_numbers_of_records_that_a_study_allows(
     ):
         batch = method.workload.batches.size(honest + theirs)
         assert effective_rate(batch, honest + theirs, theirs, allowed) <= planned + 1e-12
+
+
+def test_a_curator_s_batch_of_one_counts_at_its_share_of_as_few_records_as_there_may_be() -> None:
+    keys = {"model": "linear", "sampling": "within-parties", "rate": 0.1, "rounds": 2}
+    content = study(keys, (2, 3)).model_dump(exclude_none=True)
+    content["parties"]["max_records"], content["method"]["name"] = 25, "central"
+    planned = method_for(make_study(content)).plan().sums[0].sampling
+    assert planned is not None
+    assert planned.rate == 1.0 / 6.0
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_bound_that_projected_gradients_may_exceed_is_paid_for_both_records_and_each_vector(attempts: int) -> None:
+    """A hundredth of δ for all: the record that is there and the one in its place, in four rounds, as often as a sum
+    may be tried."""
+    keys = {"model": "linear", "rounds": 4, "rate": 0.5, "clip": 0.5, "projection": 5, "projection_kind": "gaussian"}
+    method = CrossSilo(study(keys, (3, 40), noise_multiplier=2.0, attempts=attempts))
+    (planned,) = method.plan().sums
+    each = 1e-7 / (2 * 4 * attempts)
+    assert planned.sampling is not None
+    assert planned.sampling.slack == pytest.approx(1e-7)
+    assert planned.contribution == pytest.approx(projected_bound(0.5, 5, each), rel=0.01)
+    assert planned.contribution >= projected_bound(0.5, 5, each)
 
 
 def test_the_largest_rate_is_that_of_all_if_there_are_no_others_and_falls_towards_it() -> None:

@@ -15,6 +15,7 @@ import unspoken
 from factories import make
 from unspoken.learners.losses import CrossEntropy, HuberSVM, Logistic, Loss, SoftLabelLoss
 from unspoken.methods.multiparty import Multiparty
+from unspoken.noise.discrete_gaussian import DISTANCE
 from unspoken.noise.stream import SecretStream
 from unspoken.study import StudyError, make_study
 
@@ -85,11 +86,17 @@ def test_laplace_noise_has_the_stated_length_and_gaussian_noise_the_stated_devia
     lengths = [np.linalg.norm(voting._noised(zero)) for _ in range(2000)]
     scale = voting.sensitivity() / voting.study.epsilon
     assert stats.kstest(lengths, stats.gamma(9, scale=scale).cdf).pvalue > 1e-3
+    # In all directions alike, so that a number of it has the mean square length over nine.
+    laplace, square = voting.plan().others[0].noise_std ** 2, float(np.square(lengths).mean()) / 9.0
+    assert laplace == pytest.approx(stats.gamma(9, scale=scale).moment(2) / 9.0)
+    assert square == pytest.approx(laplace, rel=0.08)
     gaussian = method(tmp_path, classes=3, noise="gaussian")
     gaussian.secrets = SecretStream(KEY)
     drawn = np.concatenate([gaussian._noised(zero).ravel() for _ in range(2000)])
     stated = gaussian.plan().others[0].noise_std
     assert drawn.std() == pytest.approx(stated, rel=0.03)
+    # All that may be drawn is in δ.
+    assert gaussian.plan().slack >= (1.0 + math.exp(gaussian.study.epsilon)) * 9 * DISTANCE
     mu = gaussian.plan().guarantee.mu
     assert mu is not None
     assert gaussian.sensitivity() / stated <= mu * (1 + 1e-9)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import expit
 
 from factories import make
@@ -222,6 +223,17 @@ def test_what_is_released_is_the_minimiser_for_noise_of_the_planned_scale(
                 places.add("edge")
     # A strong ridge keeps every regression inside.
     assert places == ({"inside", "edge"} if task == "regression" and regularization < 0.1 else {"inside"})
+
+
+@pytest.mark.parametrize("task", ["regression", "classification", "three classes"])
+def test_the_stated_deviation_is_that_of_the_noise_in_each_number_of_the_random_term(task: str) -> None:
+    """Its length, in all directions alike, has a Gamma distribution whose shape is the number of features."""
+    method = perturbation(task)
+    dimension = method.study.data.dimension
+    fewest = method.study.parties.count * method.study.parties.records
+    scale = 2.0 * method._slope / method.budget(fewest)[0]
+    stated = method.plan().others[0].noise_std
+    assert stated**2 == pytest.approx(stats.gamma(dimension, scale=scale).moment(2) / dimension)
 
 
 def test_the_models_of_several_classes_share_the_budget() -> None:
