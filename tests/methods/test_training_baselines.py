@@ -242,6 +242,13 @@ def test_the_noise_of_fedsgd_is_in_what_a_party_sends(records: int) -> None:
     assert abs(np.corrcoef(one, other)[0, 1]) < 0.12
 
 
+def test_fedsgd_states_the_noise_that_a_step_of_the_smallest_party_has() -> None:
+    """The noise of a sum of clipped gradients, over the number of records that a batch is expected to have."""
+    options = {"rounds": 2, "rate": 0.5, "clip": 0.25, "local_steps": 3}
+    outcome = run(FedSgd(study("fedsgd", options, noise_multiplier=3.0)))
+    assert outcome.release.details["noise_std_per_step"] == pytest.approx(3.0 * 0.25 / (0.5 * 10), rel=0.01)
+
+
 def test_without_noise_fedsgd_averages_what_clipped_steps_give(monkeypatch: pytest.MonkeyPatch) -> None:
     silence(monkeypatch)
     options = {"rounds": 2, "rate": 1.0, "clip": 0.5, "local_steps": 3, "local_rate": 0.2}
