@@ -15,7 +15,7 @@ from factories import maker
 from unspoken.data.bounding import clip_rows
 from unspoken.data.files import read_records
 from unspoken.methods.base import Total
-from unspoken.methods.functions import Custom, Function, FunctionMethod
+from unspoken.methods.functions import Custom, Function, FunctionMethod, Turns
 from unspoken.methods.registry import METHODS, method_for
 from unspoken.methods.workloads import answered_by
 from unspoken.simulation import Simulation, simulate_records
@@ -307,6 +307,26 @@ def test_a_function_of_one_number_may_give_it_without_a_list() -> None:
 def test_a_function_that_fails_fails_loudly() -> None:
     with pytest.raises(ZeroDivisionError):
         computed(lambda rows: [1 / 0, 0])
+
+
+def test_a_function_that_changes_what_it_is_given_changes_nothing_else() -> None:
+    rows, numbers = np.ones((3, 2)), np.ones(2)
+    beyond: list[Any] = []
+
+    def careless(given: np.ndarray, parameters: np.ndarray) -> np.ndarray:
+        beyond.extend([given.base, parameters.base])
+        found = given.sum(axis=0)
+        given += 1.0
+        parameters += 1.0
+        return found
+
+    turns = Turns(2, numbers, lambda total, now: now, -10.0, 10.0)
+    custom = Custom(careless, 2, 1.0, 100.0, turns)
+    for _ in range(2):
+        assert custom.of(rows[:2], None, numbers).tolist() == [2.0, 2.0]
+    assert beyond == [None] * 4
+    assert rows.tolist() == [[1.0, 1.0]] * 3
+    assert numbers.tolist() == [1.0, 1.0]
 
 
 def _logarithms(rows: np.ndarray) -> list[float]:

@@ -152,3 +152,17 @@ def test_order_8_takes_several_variables() -> None:
 def test_complex_coefficients_are_refused_before_any_data_is_used() -> None:
     with pytest.raises(ValueError, match="got some that are not"):
         RecordPolynomials(lambda row: {1: row * 1j}, 2, {1: 1.0}).try_out(2)
+
+
+def test_a_record_s_coefficients_see_no_other_record_and_leave_it_as_it_was() -> None:
+    rows, others = np.arange(6.0).reshape(3, 2), list[Any]()
+
+    def curious(row: np.ndarray) -> dict[int, np.ndarray]:
+        others.append(row.base)
+        found = {1: row.copy()}
+        row += 100.0
+        return found
+
+    RecordPolynomials(curious, 2, {1: 100.0}).of(rows, None, None)
+    assert others == [None] * 3
+    assert np.array_equal(rows, np.arange(6.0).reshape(3, 2))
