@@ -132,6 +132,20 @@ def test_the_winners_are_those_of_talliers_in_this_process(runs: Callable[[int, 
     assert (winners == hold(protocol, vote(talliers).helpers(), nothing_happens)).all()
 
 
+def test_talliers_import_what_this_process_does_and_nothing_of_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "msgspec.py").write_text("raise SystemExit('not this one')")
+    # Installed here or not: this process has found the package, and says where.
+    monkeypatch.setattr(sys, "path", [str(Path(processes.__file__).parents[2]), *sys.path])
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.chdir(tmp_path)
+    protocol = vote()
+    with separate(protocol) as helpers:
+        winners = hold(protocol, helpers, nothing_happens)
+    assert (winners == hold(protocol, vote().helpers(), nothing_happens)).all()
+
+
 @pytest.mark.parametrize(("few", "many"), [pytest.param((3, 3), (7, 5), marks=pytest.mark.long), ((60, 3), (250, 5))])
 def test_a_tallier_that_is_killed_ends_the_vote_by_its_name(
     few: tuple[int, int], many: tuple[int, int], runs: Callable[[int, int], int]

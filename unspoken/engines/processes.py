@@ -9,6 +9,7 @@ its pair of sockets is closed, so none outlives its parent, however the parent e
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -91,8 +92,10 @@ class HelperProcess(Endpoint):
         self._socket, theirs = socket.socketpair()
         try:
             # In a session of its own: an interrupt from the keyboard is for the parent, which then ends its children.
+            # It imports what this process does, from the same places, and not what lies in the present folder (-P).
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", __name__],
+                [sys.executable, "-P", "-m", __name__],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 start_new_session=True,
