@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +22,7 @@ from unspoken.engines import answering, work
 from unspoken.engines.attempt import Attempt, Post
 from unspoken.engines.conditions import Conditions
 from unspoken.engines.local import run
-from unspoken.engines.threads import ThreadedCrowd
+from unspoken.engines.threads import ThreadedCrowd, cores
 from unspoken.engines.work import Job, Work
 from unspoken.methods.base import Sum
 from unspoken.methods.planning.mechanisms import Participation
@@ -304,4 +305,28 @@ def test_noise_that_is_taken_away_again_is_made_for_a_few_parties_at_a_time(monk
     method = method_for(agreed)
     run(method, method.plan(), federation(agreed))
     assert len(waiting) >= 60
-    assert max(waiting) <= (os.cpu_count() or 1) + 1
+    assert max(waiting) <= cores() + 1
+
+
+def test_a_run_takes_no_more_processors_than_it_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container or a queue of jobs may leave it a few of a machine's many."""
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {3, 5}, raising=False)
+    assert cores() == 2
+    agreed, made, under_way = study(parties=60), Counter[str](), []
+    monkeypatch.setattr(work, "BLOCK_PARTIES", 1)
+    messages = Work.messages
+
+    def counted(self: Work, *given: Any) -> Any:
+        made[threading.current_thread().name] += 1
+        return messages(self, *given)
+
+    def progress(what: str, done: int, parties: int) -> None:
+        under_way.append(made.total() - done)
+
+    monkeypatch.setattr(Work, "messages", counted)
+    method = method_for(agreed)
+    run(method, method.plan(), federation(agreed), Conditions(progress=progress))
+    assert made.total() == 60
+    assert len(made) <= 2
+    assert max(under_way) <= 3

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -16,6 +15,7 @@ from unspoken.comparison.cells import Cell, ComparedRun, Comparison, Worker, cel
 from unspoken.engines.cluster import engine as cluster
 from unspoken.engines.cluster.each import each
 from unspoken.engines.environment import environment
+from unspoken.engines.threads import cores
 from unspoken.errors import UnspokenError
 from unspoken.interrupts import unheard
 from unspoken.simulation import RAY, check_engine
@@ -169,8 +169,3 @@ def _one_thread_each() -> Iterator[None]:
     wanted = {f"{name}_NUM_THREADS": "1" for name in _THREADS} | {"VECLIB_MAXIMUM_THREADS": "1"}
     with environment(wanted):
         yield
-
-
-def cores() -> int:
-    """The number of processors that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -45,7 +45,7 @@ class ThreadedCrowd(Crowd):
                 self._helpers = stack.enter_context(self._elsewhere(endpoints.protocol, endpoints.keys))
             # Parties are what is done in parallel: threads within their own arithmetic would only wait for each other.
             stack.enter_context(_arithmetic_threads().limit(limits=1))
-            self._pool = stack.enter_context(ThreadPoolExecutor(os.cpu_count() or 1, initializer=_torch_alone))
+            self._pool = stack.enter_context(ThreadPoolExecutor(cores(), initializer=_torch_alone))
             self._stack = stack.pop_all()
         return self
 
@@ -96,6 +96,11 @@ class ThreadedCrowd(Crowd):
         return (words for _, words in in_order(items, function, self._pool))
 
 
+def cores() -> int:
+    """The number of processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @lru_cache(maxsize=1)
 def _arithmetic_threads() -> ThreadpoolController:
     """The thread pools of the linear algebra libraries.
@@ -137,9 +142,10 @@ def in_order(
     """Prepare items in the pool's threads, a few at a time, and hand them out in order. (A pool's own `map` would
     begin with all of them, and keep what nobody has asked for yet.)"""
     waiting: deque[tuple[Item, Future[Made]]] = deque()
+    most = cores()
     for item in items:
         waiting.append((item, pool.submit(prepare, item)))
-        if len(waiting) > (os.cpu_count() or 1):
+        if len(waiting) > most:
             done, future = waiting.popleft()
             yield done, future.result()
     while waiting:
