@@ -50,6 +50,36 @@ def test_a_plot_without_matplotlib_is_refused_before_anything_is_read(
     assert done.stderr.startswith("unspoken: a plot needs matplotlib, which is not installed")
 
 
+@pytest.mark.parametrize(
+    ("was", "now", "problem"),
+    [
+        (b'"parties"', b'"people"', "Object missing required field `parties`"),
+        (b'"method": "moments"', b'"method": 3', "Expected `str`, got `int` - at `$.method`"),
+        (b'{"variant"', b'{"v\xffriant"', "'utf-8' codec can't decode byte 0xff"),
+        (b'{"variant"', b'"variant"', "Extra data"),
+    ],
+)
+def test_a_run_that_a_journal_has_otherwise_than_it_was_written_is_told_with_its_line(
+    was: bytes, now: bytes, problem: str, tmp_path: Path
+) -> None:
+    """And it is made again when the line is gone."""
+    table, compared = tmp_path / "runs.csv", small(repeats=1)
+    journal = ComparisonJournal(table, compared)
+    run_comparison(compared, keep=journal.keep)
+    journal.close()
+    header, first, *others = journal.path.read_bytes().splitlines(keepends=True)
+    journal.path.write_bytes(b"".join([header, first.replace(was, now), *others]))
+    with pytest.raises(UnspokenError) as raised:
+        ComparisonJournal(table, compared)
+    told = str(raised.value)
+    assert told.startswith(f"{journal.path}: line 2 is not a run as this version writes it ({problem}")
+    assert told.endswith("; remove that line, and its run is made again, or choose another --table.")
+    journal.path.write_bytes(b"".join([header, *others]))
+    again = ComparisonJournal(table, compared)
+    assert len(again.runs) == len(others) > 0
+    again.close()
+
+
 def test_an_interrupted_comparison_goes_on(tmp_path: Path) -> None:
     table = tmp_path / "runs.csv"
     journal = ComparisonJournal(table, small())

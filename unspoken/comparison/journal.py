@@ -14,9 +14,10 @@ import io
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from unspoken import writing
 from unspoken.comparison.cells import ComparedRun, Comparison
@@ -53,19 +54,28 @@ class ComparisonJournal:
         except OSError:
             raise UnspokenError(f"{self.path}: is in use by another comparison; choose another --table.") from None
         # A line that a crash has torn is not there.
-        whole, ended, _ = self.path.read_text(encoding="utf-8").rpartition("\n")
-        os.ftruncate(self._file, len((whole + ended).encode()))
+        whole, ended, _ = self.path.read_bytes().rpartition(b"\n")
+        os.ftruncate(self._file, len(whole + ended))
         if not whole:
             self._append(self._header)
             return []
-        header, *lines = whole.split("\n")
-        if header != self._header:
+        header, *lines = whole.split(b"\n")
+        if header != self._header.encode():
             raise UnspokenError(
                 f"{self.path}: is of a comparison on other records, or with another split or seed; remove it, or "
                 "choose another --table."
             )
-        self._found = [_run(line) for line in lines]
+        self._found = [self._run(number, line) for number, line in enumerate(lines, 2)]
         return [run for run in self._found if self._is_same(run)]
+
+    def _run(self, number: int, line: bytes) -> ComparedRun:
+        try:
+            return msgspec.convert(json.loads(line), ComparedRun)
+        except (ValueError, RecursionError) as error:
+            raise UnspokenError(
+                f"{self.path}: line {number} is not a run as this version writes it ({error}); remove that line, and "
+                "its run is made again, or choose another --table."
+            ) from None
 
     def _is_same(self, run: ComparedRun) -> bool:
         """Whether the run is of the study that would be run now."""
@@ -111,11 +121,6 @@ class ComparisonJournal:
         if gone := all(run in runs for run in self._found):
             self.path.unlink(missing_ok=True)
         return gone
-
-
-def _run(line: str) -> ComparedRun:
-    content = json.loads(line)
-    return ComparedRun(**{field.name: content[field.name] for field in fields(ComparedRun) if field.name in content})
 
 
 def rows_of(runs: Sequence[ComparedRun], facts: dict[str, Any]) -> list[dict[str, Any]]:
