@@ -65,6 +65,27 @@ def test_tests_on_a_cluster_are_run_again_only_if_they_did_not_come_to_an_end(
     assert (found.stdout.count("ran\n"), found.returncode) == (runs, status)
 
 
+INSTALLS = """
+python3() {
+    mkdir -p .venv-ray/bin .venv-ray/lib/python3.1/site-packages
+    printf '#!/bin/sh\\n' >.venv-ray/bin/pip
+    chmod +x .venv-ray/bin/pip
+}
+installed() {
+    sleep 1
+    mkdir -p clone/.venv/bin clone/.venv/lib/python3.1/site-packages
+    touch clone/.venv/bin/unspoken
+    chmod +x clone/.venv/bin/unspoken
+}
+"""
+
+
+def test_the_environment_with_ray_waits_for_what_it_shares_with_the_others(tmp_path: Path) -> None:
+    """Where the network is slow, this lane comes to it before the package is installed in the other one."""
+    found = shell(tmp_path, INSTALLS, f"export work='{tmp_path}'", "installed &", "with_ray", "cat .venv-ray/lib/*/*/*")
+    assert (found.returncode, found.stdout) == (0, f"{tmp_path}/clone/.venv/lib/python3.1/site-packages\n"), found
+
+
 def test_a_demo_that_the_readme_does_not_have_fails(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("python3 -m venv .venv && echo the unspoken demo\n")
     assert "the unspoken demo\n" in shell(tmp_path, "python3() { :; }", "export -f python3", "demo").stdout
