@@ -202,7 +202,10 @@ def test_a_certificate_that_is_not_signed_ends_the_session_too(asking: Asking) -
     assert asking.charges == 0
 
 
-@pytest.mark.parametrize("ending", [Ending(reason="too few are left"), Ending(b"{}")])
+ELSEWHERE = Ending(b'{"happened": {"engine": "another one"}}')
+
+
+@pytest.mark.parametrize("ending", [Ending(reason="too few are left"), Ending(b"{}"), ELSEWHERE])
 def test_a_request_that_comes_together_with_the_end_gets_no_vector(ending: Ending, asking: Asking) -> None:
     asking.put(packed(ending), ENDING)
     answer, vectors = asking.say(request())

@@ -135,11 +135,12 @@ class Session:
         """The study is over: sign its certificate, then wait for all signatures."""
         said: Ending | Signatures = unpacked(body, Ending | Signatures)
         state = self._state
+        # Whatever the certificate says, also where it is refused before it is looked at as a whole.
+        self._role.leave()
         if isinstance(said, Signatures):
             if (result := self._result) is not None:
                 self.finished = replace(result, signatures=said.signatures)
         elif not said.certificate:
-            self._role.leave()
             # A result that was signed stays one.
             self.finished = self._result if state.signature else Finished(said)
             state.signature = state.signature or b""
