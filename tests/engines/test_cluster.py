@@ -35,6 +35,7 @@ from cluster_runs import (
     study,
     with_a,
 )
+from factories import make
 from party_folders import DAMAGED
 from unspoken.comparison import Comparison, run_comparison
 from unspoken.data.block import Block
@@ -173,6 +174,31 @@ def test_a_file_that_cannot_be_read_ends_a_run_as_it_does_here(tmp_path: Path, r
         errors = [_error_of(on, federation) for on in (local.run, engine.run)]
         assert errors[0] == errors[1]
         assert re.search(sentence, errors[0])
+
+
+class ReadByOthers(FolderFederation):
+    """Whoever reads a block has read no other."""
+
+    def block(self, parties: Integers) -> Block:
+        known = dict(self._read)
+        try:
+            return super().block(parties)
+        finally:
+            self._read = known
+
+
+def test_a_file_that_changes_is_noticed_by_a_process_that_has_not_read_it_before(tmp_path: Path) -> None:
+    """Between two turns, which are then not about the same records."""
+    sizes = {"count": 6, "records": 3, "max_records": 9}
+    several = make("moments", data=party_folders.DATA, parties=sizes, method={"function": "softmax", "steps": 2})
+    federation, method = ReadByOthers(several, party_folders.written(tmp_path)), method_for(several)
+
+    def change(what: str, done: int, parties: int) -> None:
+        if what.startswith("training") and done == parties:
+            party_folders.frame(3).assign(age=7.0).to_parquet(tmp_path / "00003.parquet")
+
+    with pytest.raises(DataError, match=r"00003\.parquet: has changed since the run began; run it again"):
+        engine.run(method, method.plan(), federation, Conditions(progress=change))
 
 
 def _error_of(on: Any, federation: FolderFederation) -> str:

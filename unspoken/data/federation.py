@@ -94,6 +94,9 @@ class Federation(ABC):
     def check(self) -> None:  # noqa: B027
         """Refuse records that do not fit the study, before anything is spent. Those in memory were checked."""
 
+    def fix(self) -> None:  # noqa: B027
+        """Have all who get a copy of this refuse records that change from now on. Those in memory cannot."""
+
     def digest(self, into: Hash) -> None:
         """Put all that is known of parties and records into a digest."""
         for indices, block in self.blocks():

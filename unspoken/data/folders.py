@@ -50,13 +50,18 @@ class FolderFederation(Federation):
         self._rows = [[rows_of_parquet(file, study) for file in files] for files in self._files]
         self._counts = np.array([sum(rows) for rows in self._rows])
         self._read: dict[Path, bytes] = {}
-        """The digests of the files that were read, from before they were read first"""
+        """The digests of the files that were read or fixed, from before they were read first"""
         for files, count in zip(self._files, self._counts.tolist(), strict=True):
             check_count(study, count, str(files[0] if len(files) == 1 else files[0].parent))
 
     def check(self) -> None:
         for party in range(self.parties):
             self._records(party)
+
+    def fix(self) -> None:
+        for files, rows in zip(self._files, self._rows, strict=True):
+            for file in (file for file, count in zip(files, rows, strict=True) if count):
+                self._know(file)
 
     def counts(self) -> Integers:
         return self._counts
@@ -79,13 +84,16 @@ class FolderFederation(Federation):
         if not file.exists():
             raise DataError(f"{file}: was there when the run began, and is gone; put it back, and run it again.")
         # Of the file before it is read for the first time, so that a change during that is seen, too.
-        if file not in self._read:
-            self._read[file] = _digest(file)
+        self._know(file)
         records = read_records(file, self._study)
         # Other records would not be those that a ledger was charged for and a checkpoint knows, under the same noise.
         if len(records) != rows or self._read[file] != _digest(file):
             raise DataError(f"{file}: has changed since the run began; run it again.")
         return records
+
+    def _know(self, file: Path) -> None:
+        if file not in self._read:
+            self._read[file] = _digest(file)
 
 
 def _digest(file: Path) -> bytes:

@@ -52,6 +52,8 @@ def run(
     if conditions.progress:
         conditions.progress("connecting to the cluster", 0, federation.parties)
     with connected(address, workers) as cluster:
+        # One process may read what another one reads again in the next turn, or after it was lost.
+        federation.fix()
         shared, number = cluster.put((_without_secrets(method), plan, federation)), next(_numbers)
 
         def crowd(work: Work) -> Crowd:

@@ -135,7 +135,7 @@ class Session:
         """The study is over: sign its certificate, then wait for all signatures."""
         said: Ending | Signatures = unpacked(body, Ending | Signatures)
         state = self._state
-        # Whatever the certificate says, also where it is refused before it is looked at as a whole.
+        # Whatever the certificate says: one of another engine is refused before it is looked at as a whole.
         self._role.leave()
         if isinstance(said, Signatures):
             if (result := self._result) is not None:
