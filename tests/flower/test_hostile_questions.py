@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 from flower.site_nodes import SiteTown
+from unspoken.data.digests import digest_of
 from unspoken.engines.flower.exchanges import AskingSide, Begins, Hello, Joins, Leaving, Packet, Taken
 from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import ENDING, Ending, packed
 from unspoken.engines.network.link import Link
 from unspoken.engines.network.sign_in import SignInRefused
 from unspoken.flower import taking_part
-from unspoken.privacy.ledger import Ledger
+from unspoken.privacy.ledger import Ledger, recognised
 from unspoken.report import consents
 from unspoken.roles.attempts import next_attempt
 from unspoken.roles.messages import Ask, Over
@@ -160,6 +161,21 @@ def test_other_records_than_those_that_were_agreed_to_are_not_used(asking: Askin
     asking.greet()
     assert len(asking.say(request())[1]) == 3
     assert asking.charges == 1
+    assert [entry["dataset"] for entry in consents.read(asking.home / "consent.jsonl")] == [SITE, "Charité"]
+
+
+def test_a_file_that_has_other_records_than_those_that_were_agreed_to_is_decided_on_again(asking: Asking) -> None:
+    """Under the same name: the ledger may know these as another data set, with another account."""
+    folder, ledger = asking.town.town.folder, asking.home / "ledger.sqlite"
+    other = folder / "Charité.npz"
+    recognised(ledger, digest_of([other]), "Charité", str(other)).set_limit(3.0, 1e-5)
+    (folder / f"{SITE}.npz").write_bytes(other.read_bytes())
+    answer, vectors = asking.say(request())
+    assert isinstance(answer, Begins)
+    assert not vectors
+    assert asking.charges == 0
+    asking.greet()
+    assert len(asking.say(request())[1]) == 3
     assert [entry["dataset"] for entry in consents.read(asking.home / "consent.jsonl")] == [SITE, "Charité"]
 
 

@@ -56,6 +56,8 @@ class _TakingPart:
         self.roster, self.key = Roster.of(self.study), site.path(site.keys)
         self.output = site.path(site.output) or home() / "results"
         self.data = site.path(site.data)
+        self._read = ""
+        """The SHA-256 of the records' file, once it was read"""
 
     @property
     def identity(self) -> Identity:
@@ -64,9 +66,9 @@ class _TakingPart:
 
     def read(self, data: Path) -> tuple[Records, Ledger]:
         """The records, and their ledger, which keeps what the policy says."""
-        records, digest = read_with_digest(data, self.study)
+        records, self._read = read_with_digest(data, self.study)
         file, name = self.site.path(self.site.ledger), self.site.dataset
-        account = ledger_for(file, name, [data], otherwise=data.stem, digest=digest)
+        account = ledger_for(file, name, [data], otherwise=data.stem, digest=self._read)
         if self.rules is not None and (limit := policy.total_limit(self.rules)) is not None:
             account.cap(limit)
         return records, account
@@ -105,10 +107,10 @@ class _TakingPart:
 
     @property
     def _consent(self) -> bytes:
-        """A digest of what consent rests on now: the study, the records and their ledger, and who gave it. A helper
-        gives none."""
+        """A digest of what consent rests on now: the study, the records that were read and their ledger, and who gave
+        it. A helper gives none."""
         given = f"policy {self.rules.sha256}" if self.rules is not None else f"yes {self.site.yes}"
-        named = [given, self.site.data, self.site.dataset, self.site.ledger] if self.data else []
+        named = [given, self.site.data, self._read, self.site.dataset, self.site.ledger] if self.data else []
         return hashlib.sha256(json.dumps([self.study.digest(), *named]).encode()).digest()
 
     def session(self) -> bytes:
