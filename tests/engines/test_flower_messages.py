@@ -8,15 +8,25 @@ import msgspec
 import pytest
 
 from small_studies import KEY
-from unspoken.engines.flower.exchanges import AnsweringSide, AskingSide, Begins, Hello, Joins, Packet, Question, Taken
+from unspoken.engines.flower.exchanges import (
+    AnsweringSide,
+    AskingSide,
+    Begins,
+    Hello,
+    Joins,
+    Packet,
+    Question,
+    SignedAnswer,
+    Taken,
+)
 from unspoken.engines.flower.session import _MOST_AHEAD, Session
-from unspoken.engines.network.frames import ENDING, PIECE_BYTES, Ending, Piece, Signatures, packed
+from unspoken.engines.network.frames import ENDING, PIECE_BYTES, Done, Ending, Piece, Signatures, packed
 from unspoken.engines.network.link import WINDOW_BYTES, Link
 from unspoken.engines.network.participant import Told
 from unspoken.engines.network.sign_in import SignInRefused, series
 from unspoken.methods.parameters import Refused
 from unspoken.noise.stream import SecretStream
-from unspoken.summation.base import COORDINATOR, Envelope
+from unspoken.summation.base import COORDINATOR, Envelope, Rejected, Roster
 from unspoken.summation.keys import Identity
 from unspoken.summation.simulated_keys import SimulatedKeys
 
@@ -74,6 +84,25 @@ def test_a_question_for_another_party_or_of_another_study_is_refused(sides: tupl
         answering.read(asking.question(packet)[0])
     with pytest.raises(SignInRefused, match="differs"):
         answering.read(AskingSide("other", keys.coordinator, keys.roster, []).question(Hello())[0])
+
+
+def test_a_signature_counts_for_one_use_one_study_and_one_receiver() -> None:
+    """The coordinator's key may be a party's as well here, and those of another study may be the same."""
+    keys = SimulatedKeys(SecretStream(KEY), 3, 0)
+    roster = Roster((keys.coordinator.public, keys.identity(1).public), keys.coordinator.public)
+    asking, other = (AskingSide(study, keys.coordinator, roster, []) for study in ("study", "other"))
+    content, nonce = asking.question(Packet(b"", (0, 0), ()), "party:0")
+    question = msgspec.msgpack.decode(content, type=Question)
+    with pytest.raises(SignInRefused, match="does not match"):
+        asking.answer(packed(SignedAnswer(question.key, question.body, question.signature)), nonce)
+    foreign = msgspec.msgpack.decode(other.question(Hello())[0], type=Question)
+    answering = AnsweringSide("study", keys.identity(1), roster)
+    for changed in (
+        msgspec.structs.replace(foreign, study="study"),
+        msgspec.structs.replace(question, key=keys.identity(1).public),
+    ):
+        with pytest.raises(SignInRefused, match="coordinator's key"):
+            answering.read(packed(changed))
 
 
 class Echo:
@@ -181,6 +210,43 @@ def test_a_study_without_a_result_ends_with_its_reason() -> None:
     assert taken.signature == b""
     assert session.finished is not None
     assert session.finished.ending.reason == "too few"
+
+
+def test_a_result_that_was_signed_stays_one_whatever_is_said_later() -> None:
+    session, process = begun(lambda ending: b"signed " + ending.certificate)
+    taken = ending(session, process, Ending(b"one"), Ending(reason="given up"))
+    assert taken.signature == b"signed one"
+    assert session.finished is not None
+    assert session.finished.ending.certificate == b"one"
+
+
+def test_a_message_without_an_answer_is_to_be_repeated_to_a_session_that_begins_anew() -> None:
+    """The coordinator keeps what came since the last answer: a role may need it after a crash."""
+    silent = Echo()
+    silent.receive = lambda body: []  # type: ignore[method-assign]
+    session = Session(silent, 0, Told())  # type: ignore[arg-type]
+    joins = session.answer(Hello())
+    assert isinstance(joins, Joins)
+    link = Link(lambda: 1)
+    link.put(COORDINATOR, b".")
+    taken = session.answer(Packet(joins.process, (0, 0), tuple(link.pieces())))
+    assert isinstance(taken, Taken)
+    assert taken.done == Done(0, -1)
+
+
+def test_a_coordinator_cannot_fill_a_sites_log() -> None:
+    def refuse(body: bytes) -> list[Envelope]:
+        raise Rejected(f"it begins with {body!r}")
+
+    echo, lines, link = Echo(), list[str](), Link(lambda: 1)
+    echo.receive = refuse  # type: ignore[method-assign]
+    session = Session(echo, 0, Told(line=lines.append))  # type: ignore[arg-type]
+    joins = session.answer(Hello())
+    assert isinstance(joins, Joins)
+    for number in range(1000):
+        link.put(COORDINATOR, bytes([number % 250]))
+    session.answer(Packet(joins.process, (0, 0), tuple(link.pieces())))
+    assert 0 < len(lines) < 100
 
 
 def test_a_coordinator_of_another_version_is_refused_by_name(sides: tuple[AskingSide, AnsweringSide]) -> None:
