@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from flower.site_nodes import SiteTown, Stopped
-from network.town import NAMES
+from network.town import NAMES, NODES
 from unspoken import verify
-from unspoken.engines.flower.exchanges import AskingSide, Begins, Declines, Hello, Packet, Taken
+from unspoken.engines.flower.exchanges import AskingSide, Begins, Declines, Hello, Joins, Packet, Taken
 from unspoken.engines.flower.server import FlowerServer
 from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import Ending, Signatures, unpacked
@@ -206,6 +206,21 @@ def test_a_session_ends_when_the_site_refuses_a_greeting(towns: Callable[..., Si
     assert isinstance(asking.ask(packet), Begins)
     answers = [entry["answer"] for entry in consents.read(town.home("St Mary") / "consent.jsonl")]
     assert answers == ["agreed", "refused"]
+
+
+def test_whoever_is_greeted_begins_a_session_anew(towns: Callable[..., SiteTown]) -> None:
+    """A helper, too: a coordinator that begins again counts its messages from 0, and old sessions would skip them."""
+    town = towns("compute-nodes")
+    side = AskingSide(
+        town.town.study.digest(), read_identity(town.town.key("hub"))[1], Roster.of(town.town.study), ["n"]
+    )
+    processes = set()
+    for name in (NAMES[0], NODES[0]) * 2:
+        content, nonce = side.question(Hello())
+        joins = side.answer(taking_part.answer(content, str(town.site(name))), nonce)[1]
+        assert isinstance(joins, Joins)
+        processes.add(joins.process)
+    assert len(processes) == 4
 
 
 def test_a_copy_of_the_study_that_was_changed_is_refused_on_both_sides(
