@@ -284,8 +284,12 @@ def test_secrets_of_tokens_go_with_the_round_that_they_were_for(tmp_path: Path) 
     with contextlib.closing(Journal(tmp_path / "run.checkpoint", "digest/drop 0, seed 0")) as journal:
         journal.begin(0, "tokens")
         journal.begin(1, "sum")
+        secrets = [row[0] for row in journal._base.execute("SELECT secret FROM turns")]
         journal.finish(1, Entry(KeptAnswer.of(Tokens(), total, Totals(plan)), 0, 0, 0))
         assert journal._base.execute("SELECT secret FROM turns").fetchall() == [(None,), (None,)]
+    # Nor are they left in a part of the file that is free now.
+    content = (tmp_path / "run.checkpoint").read_bytes()
+    assert [secret in content for secret in secrets] == [False, False]
 
 
 def test_two_runs_at_once_draw_the_same_secrets_or_one_of_them_waits(tmp_path: Path) -> None:
