@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import pickle
 import shutil
 import tracemalloc
 from pathlib import Path
@@ -319,3 +320,15 @@ def test_a_file_whose_values_change_in_the_middle_ends_the_run_too(tmp_path: Pat
         frame(3).to_parquet(file)
         with pytest.raises(DataError, match=r"00003\.parquet: has changed since the run began; run it again"):
             unspoken.simulate(several, folder, ledger=account, progress=change, **more)
+
+
+def test_what_was_read_before_a_run_is_known_in_other_processes(tmp_path: Path) -> None:
+    """On a cluster a file may be read again by a process that has not read it: a run that was charged notices."""
+    federation = FolderFederation(agreed(), written(tmp_path))
+    federation.check()
+    elsewhere = pickle.loads(pickle.dumps(federation))  # noqa: S301
+    changed = frame(3)
+    changed["age"] += 1.0
+    changed.to_parquet(tmp_path / "00003.parquet")
+    with pytest.raises(DataError, match=r"00003\.parquet: has changed since the run began; run it again"):
+        elsewhere.block(np.array([3]))

@@ -2,6 +2,7 @@
 
 A few parties are in memory at once, so there may be more records than fit into it. Of each party, its place and its
 number of records are kept, and a digest of each file that was read: a file that is read again must be the same.
+Copies in other processes know what was read before they were made, and what they have read themselves.
 """
 
 from __future__ import annotations
