@@ -118,6 +118,27 @@ def test_what_flower_does_not_take_is_sent_again(nodes: Nodes, expected: Any) ->
     assert 0 < len(told) < count / 3
 
 
+@pytest.mark.parametrize("stage", ["setup", "vectors"])
+def test_while_flower_takes_nothing_for_one_node_the_others_are_asked(nodes: Nodes, expected: Any, stage: str) -> None:
+    """From the first greeting on, or from a stage on."""
+    nodes.server._deadlines = Deadlines(60.0, 60.0, 30.0)
+    push, first, others = nodes.grid.push, list[int](), set[int]()
+
+    def fail(node: int, content: bytes, seconds: float) -> str:
+        if not first and nodes.actors.coordinator.stage == stage:
+            first.append(node)
+        if first == [node] and not others:
+            raise NotReached("a message for this node was not taken")
+        if first:
+            others.add(node)
+        return push(node, content, seconds)
+
+    nodes.grid.push = fail  # type: ignore[method-assign]
+    asyncio.run(nodes.run([]))
+    assert others
+    assert released(nodes) == expected
+
+
 def test_what_was_answered_is_not_kept(nodes: Nodes) -> None:
     """Only the end of the study is, and what came with it."""
     asyncio.run(nodes.run([]))

@@ -68,6 +68,22 @@ def test_no_more_than_a_window_is_under_way() -> None:
     assert len(list(sender.pieces())) == 1
 
 
+def test_what_is_taken_back_is_sent_again_from_where_the_other_side_stands() -> None:
+    sender, receiver = pair()
+    sender.put("party:0", b"x" * 250)
+    sender.acknowledge(receiver.take(next(sender.pieces()))[0])
+    lost = [(piece.offset, bytes(piece.part)) for piece in sender.pieces()]
+    sender.take_back()
+    assert (
+        [(piece.offset, bytes(piece.part)) for piece in sender.pieces()]
+        == lost
+        == [(100, b"x" * 100), (200, b"x" * 50)]
+    )
+    empty = Link(lambda: LARGEST)
+    empty.take_back()
+    assert not list(empty.pieces())
+
+
 def test_what_is_dropped_is_skipped() -> None:
     sender, receiver = pair()
     sender.put("party:0", bytes(250))

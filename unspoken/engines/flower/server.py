@@ -135,17 +135,29 @@ class FlowerServer(Conductor[_Node]):
             if (asked := self._asked.pop(name, None)) is not None:
                 await self._heard(asked, content)
         self._see(nodes)
+        failed: NotReached | None = None
+        for node, address in self._due(nodes):
+            try:
+                await self._ask(node, await self._packet(address) if address else Hello(self._plan), address)
+            except NotReached as error:
+                failed = error  # The others are asked all the same.
+        if failed is not None:
+            raise failed
+
+    def _due(self, nodes: set[int]) -> list[tuple[int, str]]:
+        """The nodes to ask now, with whom they stand for: messages for participants, greetings for nodes of nobody."""
         busy = {asked.node for asked in self._asked.values()}
-        for address, way in list(self._open.items()):
-            if way.node not in busy and (way.more or not self.relay.peers[address].link.is_empty):
-                await self._ask(way.node, await self._packet(address), address)
+        due = [
+            (way.node, address)
+            for address, way in self._open.items()
+            if way.node not in busy and (way.more or not self.relay.peers[address].link.is_empty)
+        ]
         known = {way.node for way in (*self._open.values(), *self._away.values())}
-        for node in nodes - busy - known:
-            if self._later.get(node, 0.0) <= time.monotonic():
-                await self._ask(node, Hello(self._plan))
+        greeted = [node for node in nodes - busy - known if self._later.get(node, 0.0) <= time.monotonic()]
+        return due + [(node, "") for node in greeted]
 
     async def _packet(self, address: str) -> Packet:
-        """What can be sent now. If Flower does not take it, the answer to the next one says where to go on."""
+        """What can be sent now. If its answer is lost, the answer to the next one says where to go on."""
         # The relay may be at work in another thread.
         async with self._lock:
             peer = self.relay.peers[address]
@@ -154,7 +166,13 @@ class FlowerServer(Conductor[_Node]):
     async def _ask(self, node: int, asked: Hello | Packet, address: str = "") -> None:
         content, nonce = self._asking.question(asked, address)
         seconds = self._deadlines.stage_seconds
-        name = await asyncio.to_thread(self._grid.push, node, content, seconds)
+        try:
+            name = await asyncio.to_thread(self._grid.push, node, content, seconds)
+        except NotReached:
+            if address:
+                async with self._lock:
+                    self.relay.peers[address].link.take_back()
+            raise
         self._asked[name] = _Asked(node, address, nonce, time.monotonic() + seconds)
 
     def _see(self, nodes: set[int]) -> None:

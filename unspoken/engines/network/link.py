@@ -108,6 +108,10 @@ class Link:
         """The number of bytes that were put and have not arrived."""
         return sum(len(message.body) for message in self._queue) - self._acknowledged
 
+    def take_back(self) -> None:
+        """What was sent and is not known to have arrived counts as not sent."""
+        self._place, self._sent, self._under_way = 0, self._acknowledged, 0
+
     def resume(self, expects: tuple[int, int]) -> None:
         """A new connection: go on where the other side stands. `Rejected` if it cannot stand there."""
         number, offset = expects
