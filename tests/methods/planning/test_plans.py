@@ -145,3 +145,19 @@ def test_batches_of_fixed_size_cost_a_hundredth_of_delta() -> None:
     """So often a batch may have more of the honest records than is counted."""
     plan = method_for(make("cross-silo", method={"rounds": 20, "sampling": "without-replacement"})).plan()
     assert plan.slack == pytest.approx(0.01 * plan.study.privacy.delta, rel=1e-3)
+
+
+@pytest.mark.parametrize("method", ["helmet", "moments", "cape", "central"])
+@pytest.mark.parametrize(("norm", "said"), [(1.0, False), (1.74, False), (30.0, True)])
+def test_a_norm_that_no_record_of_a_table_can_have_is_told(method: str, norm: float, said: bool) -> None:
+    columns = {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}
+    plan = method_for(make(method, data={"label": "y", "classes": [0, 1], "columns": columns, "norm": norm})).plan()
+    told = [note for note in plan.notes if note.startswith("norm = 30 is 17 times 1.73, the longest that records")]
+    assert bool(told) == said, plan.notes
+
+
+def test_a_norm_is_not_called_too_large_where_nothing_depends_on_it() -> None:
+    columns = {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}
+    data = {"label": "y", "classes": [0, 1], "columns": columns, "norm": 30.0}
+    for study in (make("none", data=data), make("cross-silo", data=data)):
+        assert not [note for note in method_for(study).plan().notes if note.startswith("norm")]

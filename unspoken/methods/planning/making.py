@@ -31,6 +31,9 @@ _TAIL = 14.0
 _MORE_NOISE = 1.001
 """The factor on noise that does not keep the promise yet"""
 
+_LONGER = 1.01
+"""A norm may be this many times the longest record's, as people round"""
+
 _ENCLAVED_BATCHES = ("a party does not know either which of its own records are in a batch",)
 
 
@@ -346,9 +349,27 @@ def caution_on_delta(plan: Plan) -> list[str]:
     ]
 
 
+def _caution_on_norm(plan: Plan) -> list[str]:
+    """A note, if the noise is for records that are longer than a table's bounds allow.
+
+    Where public records map the others, the map brings them to the norm, whatever it is.
+    """
+    study, data = plan.study, plan.study.data
+    if not (data.is_table and plan.guarantee.is_promise and study.described.needs_norm(study)):
+        return []
+    if data.public is not None and study.described.learns_directions(study):
+        return []
+    if data.norm <= _LONGER * data.largest_norm:
+        return []
+    return [
+        f"norm = {data.norm:g} is {data.norm / data.largest_norm:.2g} times {data.largest_norm:.3g}, the longest that "
+        "records with these columns can be, and noise grows with the norm; leave it out, or lower it"
+    ]
+
+
 def cautions(plan: Plan) -> tuple[str, ...]:
-    """Notes on a plan whose promise is weaker, or a run less realistic, than a reader may think."""
-    study, cautions = plan.study, caution_on_delta(plan)
+    """Notes on a plan whose promise is weaker, or a run less realistic or accurate, than a reader may think."""
+    study, cautions = plan.study, caution_on_delta(plan) + _caution_on_norm(plan)
     epsilon = plan.guarantee.epsilon if study.privacy.epsilon is None else study.privacy.epsilon
     if epsilon > 10.0 and plan.guarantee.is_promise:
         cautions.append(f"epsilon = {epsilon:g} promises little; values up to about 3 are called strong")
