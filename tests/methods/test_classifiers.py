@@ -82,6 +82,19 @@ def test_what_cannot_be_made_is_said_in_a_sentence(name: str, arguments: Any, pr
         made(name, arguments=arguments)
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("sklearn.cluster:KMeans", "clusterer"),
+        ("sklearn.ensemble:IsolationForest", "outlier_detector"),
+        ("sklearn.tree:DecisionTreeRegressor", "regressor"),
+    ],
+)
+def test_what_only_predicts_numbers_like_those_of_classes_is_refused(name: str, kind: str) -> None:
+    with pytest.raises(ClassifierError, match=f'says that it is of the kind "{kind}", .*; name a classifier'):
+        made(name)
+
+
 @pytest.mark.parametrize("line", ["1 / 0", "import sys; sys.exit(1)", "def ("])
 def test_a_file_that_fails_when_it_is_imported_is_told_in_a_sentence(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

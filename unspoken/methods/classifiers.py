@@ -207,6 +207,9 @@ def make_classifier(
             _try_out(name, estimator, features, classes)
         else:
             _try_as_student(name, estimator, student_of)
+        if (other := _other_than_classifier(kind(**how.arguments))) is not None:
+            problem = f'says that it is of the kind "{other}", whose numbers only look like classes; name a classifier'
+            raise ClassifierError(name, problem)
         return estimator
     if how.arguments:
         raise ClassifierError(name, "takes no arguments: they are for scikit-learn's classifiers; remove them")
@@ -265,6 +268,20 @@ def _estimator(name: str, kind: Any, how: ClassifierSettings) -> ScikitClassifie
         given = f"with {', '.join(how.arguments)}" if how.arguments else "without arguments"
         raise ClassifierError(name, f"cannot be made {given} ({first_line(error)})") from None
     return ScikitClassifier(name, kind, how)
+
+
+def _other_than_classifier(made: Any) -> str | None:
+    """What an estimator says it is, if that is no classifier: a clusterer's numbers may look like classes."""
+    from sklearn.base import BaseEstimator
+    from sklearn.utils import get_tags
+
+    if not isinstance(made, BaseEstimator):
+        return None
+    try:
+        kind = get_tags(made).estimator_type
+    except _FAILURES:
+        return None
+    return None if kind in (None, "classifier") else str(kind)
 
 
 def _try_out(name: str, estimator: ScikitClassifier, features: int, classes: int) -> None:
