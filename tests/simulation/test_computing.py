@@ -135,6 +135,10 @@ def test_options_reach_the_method_and_the_largest_sensitivity_counts() -> None:
             {"epsilon": 1.0, "sensitivity": np.array(1.5)},
             r"sensitivity is array\(1\.5\), but should be a number above 0",
         ),
+        (
+            {"epsilon": 1.0, "sensitivity": 100.0, "bound": 10.0},
+            r"sensitivity is 100, .* clipped to bound = 10, .* by more than 20; state at most that, or raise bound\.$",
+        ),
         ({"epsilon": 1.0, "start": [0.0], "update": 3}, "update is 3, but should be a function of a noisy total"),
         ({"epsilon": 1.0, "start": "a", "update": max}, "start is 'a', but should be numbers, all from"),
         (

@@ -110,7 +110,7 @@ def test_the_same_records_and_seed_give_the_same_choice() -> None:
         ({"noise_multiplier": 2.0}, {}, "lacks epsilon"),
         ({}, {"epsilons": [0.0]}, "epsilons has 0.0, but should have numbers from 1e-4 to 1000"),
         ({}, {"epsilons": [1e-6]}, "epsilons has 1e-06, but should have numbers from 1e-4 to 1000"),
-        ({}, {"epsilons": []}, "there are 0 epsilons"),
+        ({}, {"epsilons": []}, "epsilons has no number"),
         ({}, {"repeats": 0}, "repeats is 0"),
         ({}, {"split": "fair"}, "the split is 'fair'"),
     ],
@@ -186,7 +186,7 @@ def test_one_split_has_no_deviation() -> None:
 
 def test_records_of_one_class_teach_nothing() -> None:
     features, _ = records(30)
-    with pytest.raises(DataError, match="30 public records of 1 classes, too few to learn"):
+    with pytest.raises(DataError, match="30 public records of 1 class, too few to learn"):
         unspoken.tune(study(), features, np.zeros(30, dtype=int))
 
 

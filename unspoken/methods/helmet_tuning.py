@@ -102,8 +102,9 @@ def _part(study: Study, public: Records, how: str, seed: int) -> _Part:
     """Records to learn from and to measure on, class by class in the same shares."""
     learnt = stratified(public.labels, _LEARNT, seed)
     if learnt.all() or len(np.unique(public.labels)) < 2:
+        classes = len(np.unique(public.labels))
         raise DataError(
-            f"there are {len(public)} public records of {len(np.unique(public.labels))} classes, too few to learn from "
+            f"there are {len(public)} public records of {classes} class{'es' * (classes > 1)}, too few to learn from "
             "some and measure on others; give more, of all classes."
         )
     train, test = (Records(public.features[rows], public.labels[rows]) for rows in (learnt, ~learnt))

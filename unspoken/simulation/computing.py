@@ -328,7 +328,13 @@ def _check_stated(dimension: int, sensitivity: float | Sequence[float], bound: f
     for name, value in (*(("sensitivity", each) for each in stated), ("bound", bound)):
         if not (isinstance(value, Real) and math.isfinite(value) and value > 0.0):
             raise DataError(f"{name} is {value!r}, but should be a number above 0.")
-    return float(max(stated))
+    largest = float(max(stated))
+    if largest > 2.0 * bound:
+        raise DataError(
+            f"sensitivity is {largest:g}, but a party's numbers are clipped to bound = {bound:g}, so that nothing moves "
+            f"them by more than {2.0 * bound:g}; state at most that, or raise bound."
+        )
+    return largest
 
 
 def _function_method(study: Study) -> type[WorkloadMethod]:

@@ -116,10 +116,10 @@ def _check(trials: Trials) -> None:
             raise DataError(f"{name} is {value!r}, but should be a whole number.")
     if trials.seed < 0:
         raise DataError(f"seed is {trials.seed}, but should be 0 or more.")
-    if not wanted or trials.repeats < 1:
-        raise DataError(
-            f"repeats is {trials.repeats} and there are {len(wanted)} epsilons, but both should be 1 or more."
-        )
+    if trials.repeats < 1:
+        raise DataError(f"repeats is {trials.repeats}, but should be 1 or more.")
+    if not wanted:
+        raise DataError("epsilons has no number, but should have one or more.")
 
 
 def _remarks(study: Study, public: Records) -> list[str]:
