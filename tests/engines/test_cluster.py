@@ -329,6 +329,24 @@ def test_a_cluster_that_wants_its_token_is_told_apart_from_none(
     assert f'address is "{address}", but that cluster takes work only from those who have its token; set' in errors
 
 
+@pytest.mark.parametrize("content", [None, ""])
+def test_a_token_file_that_cannot_be_used_is_named(
+    content: str | None, files: list[str], home: Path, ray_cluster: Cluster
+) -> None:
+    """The cluster is there: nobody is told to start one."""
+    import ray
+
+    token = home / "copy"
+    if content is not None:
+        token.write_text(content)
+    more = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
+    process = start_python(["-m", "unspoken", *files, "--address", ray.get_runtime_context().gcs_address], home, **more)
+    _, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, len(sentences(errors))) == (2, 1), errors
+    assert f'RAY_AUTH_TOKEN_PATH is "{token}", and no token can be read from it; let it name a copy' in errors
+    assert "no cluster answers" not in errors
+
+
 def test_a_run_whose_cluster_was_lost_is_given_up_and_goes_on_from_its_checkpoint(files: list[str], home: Path) -> None:
     """When its raylet is lost, Ray ends the process that uses it without a word. Somebody waits for that process."""
     checkpoint = ["--checkpoint", str(home / "checkpoint")]

@@ -46,6 +46,8 @@ _ANSWERING = 10.0
 """The seconds within which a cluster's head must answer"""
 _STRANGER = "InvalidAuthToken"
 """What Ray says if a token is wrong or missing"""
+_UNREADABLE = "RAY_AUTH_TOKEN_PATH is set"
+"""What Ray says if the token's file that the environment names cannot be read, or has none"""
 _STARTS = 3
 """How often a cluster is tried to be started"""
 
@@ -221,6 +223,12 @@ def _not_joined(named: str, error: Exception) -> UnspokenError:
         return UnspokenError(
             f"{named}, but that cluster takes work only from those who have its token; set RAY_AUTH_MODE=token, and "
             "RAY_AUTH_TOKEN_PATH to a copy of the token's file (~/.ray/auth_token where the cluster was started)."
+        )
+    if _UNREADABLE in str(error):
+        file = os.environ.get("RAY_AUTH_TOKEN_PATH", "")
+        return UnspokenError(
+            f'{named}, but RAY_AUTH_TOKEN_PATH is "{file}", and no token can be read from it; let it name a copy of '
+            "the token's file (~/.ray/auth_token where the cluster was started)."
         )
     return UnspokenError(
         f"{named}, but no cluster answers there ({_first_line(error)}); start one with ray start --head, or leave the "
