@@ -125,6 +125,27 @@ def test_a_program_joins_a_cluster_by_its_address_and_leaves_it(home: Path, head
     assert head.process.poll() is None
 
 
+TURNS = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from cluster_runs import agreed_on, run
+from unspoken.engines import local
+from unspoken.engines.cluster import engine
+
+here = run(local.run, agreed_on())
+on_it = partial(engine.run, address=sys.argv[1])
+with ThreadPoolExecutor(2) as pool:
+    for found in [pool.submit(run, on_it, agreed_on()) for _ in range(2)]:
+        print((found.result() == here).all())
+"""
+
+
+def test_runs_of_several_threads_take_turns(home: Path, head: Head) -> None:
+    """Else one takes the other's helpers, or leaves the cluster while the other is at work."""
+    assert printed_by(program(home, TURNS, head.address)).split() == ["True", "True"]
+
+
 USES = """
 import gc, sys, time
 import ray

@@ -138,7 +138,8 @@ def show_run(plan: Plan, outcome: Outcome, metrics: dict[str, float], files: dic
     if plan.guarantee.is_promise:
         spent = plan.guarantee_after(outcome.participation, outcome.failed).epsilon
         table.add_row("epsilon", f"{spent:.4g} for what was released ({plan.guarantee.epsilon:.4g} planned)")
-    table.add_row("time", f"{outcome.seconds:.2f} s")
+    if outcome.seconds > 0.0:  # Of a study that had ended before, nobody has kept it.
+        table.add_row("time", f"{outcome.seconds:.2f} s")
     table.add_row("moved", f"{size(outcome.bytes)} in all, at most {size(outcome.party_bytes)} from a party")
     names = [str(cell) for cell in table.columns[0].cells]
     table.columns[0].min_width = width = max(map(len, [*names, *files]))

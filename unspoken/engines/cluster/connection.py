@@ -15,6 +15,7 @@ import secrets
 import socket
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from importlib import import_module
@@ -143,25 +144,28 @@ def _first_line(error: Exception) -> str:
 def connected(address: str | None = None, workers: int | None = None) -> Iterator[Cluster]:
     """Be connected to the cluster at an address, or to a new one of so many workers (by default one for each core).
 
-    Within a connection this is the same one. Who is connected by other means keeps that connection, too.
+    Within a connection this is the same one. Who is connected by other means keeps that connection, too. Threads take
+    turns: a process has one connection, whose helpers serve one run at a time.
     """
     if address is not None and address != "auto":
         _check_form(address)
-    if _connections:
-        yield _connections[-1]
-        return
-    with ExitStack() as stack:
-        if not _is_connected():
-            stack.enter_context(_own(workers) if address is None else _joined(address))
-        elif address is not None:
-            _check_same(address)
-        _connections.append(Cluster())
-        try:
+    with _turn:
+        if _connections:
             yield _connections[-1]
-        finally:
-            _connections.pop().dismiss()
+            return
+        with ExitStack() as stack:
+            if not _is_connected():
+                stack.enter_context(_own(workers) if address is None else _joined(address))
+            elif address is not None:
+                _check_same(address)
+            _connections.append(Cluster())
+            try:
+                yield _connections[-1]
+            finally:
+                _connections.pop().dismiss()
 
 
+_turn = threading.RLock()
 _connections: list[Cluster] = []
 """The connection of this process, while there is one"""
 
@@ -231,7 +235,7 @@ def _not_joined(named: str, error: Exception) -> UnspokenError:
             "the token's file (~/.ray/auth_token where the cluster was started)."
         )
     return UnspokenError(
-        f"{named}, but no cluster answers there ({_first_line(error)}); start one with ray start --head, or leave the "
+        f"{named}, but no cluster answers there ({_first_line(error)}); start one as docs/engines.md says, or leave the "
         "address out."
     )
 
