@@ -329,7 +329,7 @@ def test_cape_beats_independent_noise_and_its_figures_are_written(
     assert has_pictures(tmp_path, *(f"cape_{name}" for name in CAPE_PICTURES))
 
 
-CROSS_SILO = ("sampling", "accuracy", "nodes", "projection", "samplings", "larger", "pairs")
+CROSS_SILO = ("sampling", "accuracy", "nodes", "projection", "samplings", "network", "larger", "pairs")
 
 
 @pytest.mark.long

@@ -1,4 +1,5 @@
-"""Figure 2 with the other sampling, Figure 4 for larger networks and with their time, Figure 5 (pairwise masks)."""
+"""Figure 2 with the other sampling and with the paper's network, Figure 4 for larger networks and with their time,
+Figure 5 (pairwise masks)."""
 
 from __future__ import annotations
 
@@ -16,24 +17,58 @@ PROJECTED_EPSILON = 1.7
 """The paper's, in its Figure 4."""
 
 
+SAMPLINGS = {
+    "secure sums, Poisson": ("cross-silo", "poisson"),
+    "secure sums, within parties": ("cross-silo", "within-parties"),
+    "a trusted curator, Poisson": ("central", "poisson"),
+    "a trusted curator, without replacement": ("central", "without-replacement"),
+}
+
+
 def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int) -> dict[str, Any]:
     """Accuracy with batches without replacement beside Poisson sampling; and the noise with lists of tokens."""
-    choices = tuple({"learning_rate": rate} for rate in images.learning_rates)
-    curves, noise = {}, {}
-    for label, method, sampling in (
-        ("secure sums, Poisson", "cross-silo", "poisson"),
-        ("secure sums, within parties", "cross-silo", "within-parties"),
-        ("a trusted curator, Poisson", "central", "poisson"),
-        ("a trusted curator, without replacement", "central", "without-replacement"),
-    ):
-        say(f"{images.name}, {len(images.labels):,} records: {label}")
-        curve = Curve(label, method, tuple({**choice, "sampling": sampling} for choice in choices))
-        curves[label] = [measured(images, curve, PARTIES, epsilon, runs) for epsilon in epsilons]
+    found = _by_sampling(images, SAMPLINGS, tuple({"learning_rate": r} for r in images.learning_rates), epsilons, runs)
+    noise = {}
     for sampling in ("poisson", "within-parties", "without-replacement"):
         plans = [plan_of(study_of(images, "cross-silo", PARTIES, each, {"sampling": sampling})) for each in epsilons]
         noise[sampling] = [plan.sums[0].noise_std for plan in plans]
         if sampling == "without-replacement":
             upload = plans[0].upload_bytes
+    return {
+        **found,
+        "noise": noise,
+        "upload_by_tokens": upload,
+        "upload": plans[0].sums[0].dimension * 4 * images.rounds,
+    }
+
+
+def network_sweep(images: Images, epsilons: Sequence[float], quick: bool, runs: int) -> dict[str, Any]:
+    """Figure 2 with the paper's layers: convolutions that were trained on public images and stay as they are, whose
+    outputs are the features here, and two hidden layers that begin at random."""
+    hidden = [16, 16] if quick else [384, 384]
+    choices = tuple(
+        {"model": "mlp", "hidden": hidden, "momentum": 0.9, "learning_rate": rate / 6.0}
+        for rate in images.learning_rates
+    )
+    ways = {**SAMPLINGS, "every party alone, Poisson": ("local", "poisson")}
+    plan = plan_of(study_of(images, "cross-silo", PARTIES, 1.0, choices[0]))
+    layers = {"hidden": hidden, "weights": plan.sums[0].dimension}
+    return {**_by_sampling(images, ways, choices, epsilons, runs), **layers}
+
+
+def _by_sampling(
+    images: Images,
+    ways: dict[str, tuple[str, str]],
+    choices: tuple[dict[str, Any], ...],
+    epsilons: Sequence[float],
+    runs: int,
+) -> dict[str, Any]:
+    """Accuracy against ε by each method and sampling, with the best of the choices."""
+    curves = {}
+    for label, (method, sampling) in ways.items():
+        say(f"{images.name}, {len(images.labels):,} records, {choices[0].get('model', 'linear')}: {label}")
+        curve = Curve(label, method, tuple({**choice, "sampling": sampling} for choice in choices))
+        curves[label] = [measured(images, curve, PARTIES, epsilon, runs) for epsilon in epsilons]
     return {
         "data": images.name,
         "records": len(images.labels),
@@ -42,9 +77,6 @@ def sampling_sweep(images: Images, epsilons: Sequence[float], runs: int) -> dict
         "runs": runs,
         "epsilons": list(epsilons),
         "curves": curves,
-        "noise": noise,
-        "upload_by_tokens": upload,
-        "upload": plans[0].sums[0].dimension * 4 * images.rounds,
     }
 
 

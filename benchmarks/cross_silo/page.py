@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.common import Numbers, joined, make_page, markdown, quick_note
 from benchmarks.cross_silo.findings import GOAL, accuracy_rows, derived
-from benchmarks.cross_silo.page_more import larger, pairs, samplings
+from benchmarks.cross_silo.page_more import larger, network, pairs, samplings
 from benchmarks.cross_silo.plots import draw_all
 from benchmarks.cross_silo.runs import RESULTS
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON
@@ -24,7 +24,7 @@ def text(measured: Numbers) -> str:
     """The whole page."""
     result = derived(measured)
     first, last = (_opening, _table), (_weakening, _training, _short)
-    figures = (_figure_2, samplings, _figure_1, _sampling, _figure_3, _figure_4, larger, pairs)
+    figures = (_figure_2, samplings, network, _figure_1, _sampling, _figure_3, _figure_4, larger, pairs)
     return joined([*(make(result) for make in (*first, *figures, *last)), _AGAIN])
 
 
@@ -46,7 +46,8 @@ The figures of *Differentially private cross-silo federated learning* (Heikkilä
 edit.{quick_note(result)}
 
 - Data: {result["data"]}; each row is centred by its own mean and brought to norm 1. The model is
-  linear (the paper's has two hidden layers behind convolutions), so accuracies are not to be compared with the paper's.
+  linear, unless a section says otherwise (the paper's has two hidden layers behind convolutions), so accuracies are not
+  to be compared with the paper's.
 - A record may be replaced by any other; ε is that of all rounds together, δ = 1e-5. Of 10 parties 3 collude with the
   coordinator, and the noise is enough without theirs. ε is computed numerically, by `unspoken.privacy.subsampled`.
 - Points are means of {result["runs"]} runs with fresh noise and batches, unless a section says otherwise; bars go from
@@ -194,7 +195,7 @@ def _short(result: dict[str, Any]) -> str:
   ahead of local privacy, which needs no secure sum.
 - Projections cost a few points of accuracy where they save much, as in the paper's Figure 4; a model as small as this
   one hardly needs them.
-- The data is a stand-in: features of a network trained on ImageNet, and a linear model on top.
+- The data is a stand-in: features of a network trained on ImageNet, and mostly a linear model on top.
 - `fedavg` with ten parties has at most {100 * few:.1f} % accuracy, up to ε = {parties["epsilons"][-1]:g}."""
 
 

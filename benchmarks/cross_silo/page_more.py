@@ -1,4 +1,4 @@
-"""The page's parts on the other sampling, larger networks and pairwise masks."""
+"""The page's parts on the other sampling, the paper's network, larger ones, and pairwise masks."""
 
 from __future__ import annotations
 
@@ -26,6 +26,23 @@ because three colluding parties know their own part of the batch; the lists also
 {without:,.1f} MB that a party sends.
 
 {markdown(head, [*rows, *noise])}"""
+
+
+def network(result: dict[str, Any]) -> str:
+    """Figure 2 with the paper's layers."""
+    found = result["network"]
+    head, rows = accuracy_rows(found)
+    layers = " and ".join(str(units) for units in found["hidden"])
+    return f"""## The paper's layers (Figure 2)
+
+![Accuracy of a network with two hidden layers, with both samplings, against ε.](images/cross_silo_network.png)
+
+As in the paper, convolutions were trained on public images and stay as they are, so that their outputs can be computed
+once: they are the features here. Behind them are two hidden layers of {layers} units, which begin at random:
+{found["weights"]:,} weights. {found["data"]}, {found["records"]:,} records, {found["rounds"]} rounds at the rate
+{found["rate"]:g}, momentum 0.9, mean of {_runs(found)}; accuracy in %:
+
+{markdown(head, rows)}"""
 
 
 def larger(result: dict[str, Any]) -> str:

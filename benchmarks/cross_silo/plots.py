@@ -25,7 +25,8 @@ KINDS = {"structured": {"color": "#0072b2", "marker": "o"}, "gaussian": {"color"
 def draw_all(result: Numbers, folder: Path) -> None:
     draw_rates(result["rates"], folder / "cross_silo_sampling.png")
     draw_nodes(result["nodes"], folder / "cross_silo_nodes.png")
-    draw_samplings(result, folder / "cross_silo_samplings.png")
+    draw_samplings(result["samplings"], "linear model", folder / "cross_silo_samplings.png")
+    draw_samplings(result["network"], "two hidden layers", folder / "cross_silo_network.png")
     draw_larger(result, folder / "cross_silo_larger.png")
     draw_pairs(result["pairs"], folder / "cross_silo_pairs.png")
     draw_accuracy(result, folder / "cross_silo_accuracy.png")
@@ -130,19 +131,18 @@ def draw_projections(result: dict[str, Any], path: Path) -> None:
     save(figure, path)
 
 
-def draw_samplings(result: dict[str, Any], path: Path) -> None:
+def draw_samplings(found: dict[str, Any], model: str, path: Path) -> None:
     """Figure 2 with both samplings."""
-    found = result["samplings"]
     figure, panel = pyplot().subplots(figsize=(7.2, 4.6), layout="constrained")
-    for (label, points), color in zip(
-        found["curves"].items(), ("#0072b2", "#0072b2", "#e69f00", "#e69f00"), strict=True
-    ):
+    colors = {"secure sums": "#0072b2", "a trusted curator": "#e69f00", "every party alone": "#009e73"}
+    for label, points in found["curves"].items():
         style = {"marker": "o"} if "Poisson" in label else {"marker": "s", "ls": "--"}
-        _curve(panel, found["epsilons"], points, label, {"color": color, **style})
+        _curve(panel, found["epsilons"], points, label, {"color": colors[label.partition(",")[0]], **style})
     panel.set(xlabel="ε of a record", ylabel="accuracy on test records, %")
     _epsilons(panel, found["epsilons"])
     panel.legend(fontsize=9, frameon=False, loc="lower right")
-    panel.set_title(f"{found['data']}, 10 parties × {found['records'] // 10:,} (cross-silo, Figure 2)", fontsize=11)
+    each = f"10 parties × {found['records'] // 10:,}"
+    panel.set_title(f"{found['data']}, {model}, {each} (cross-silo, Figure 2)", fontsize=10)
     save(figure, path)
 
 

@@ -25,7 +25,7 @@ import torch
 from benchmarks.common import conclude, measure_parts, run_options, runs_of, say
 from benchmarks.cross_silo.data import Images, load
 from benchmarks.cross_silo.findings import derived, show
-from benchmarks.cross_silo.more import larger_networks, pair_sweep, sampling_sweep
+from benchmarks.cross_silo.more import larger_networks, network_sweep, pair_sweep, sampling_sweep
 from benchmarks.cross_silo.points import COLLUDING, DELTA, PARTIES, Curve, measured, run_study, study_of
 from benchmarks.cross_silo.rounds import Setting
 from benchmarks.images import add_cifar, add_fashion
@@ -71,6 +71,7 @@ def parts(images: Images, quick: bool, runs: int) -> dict[str, Callable[[], Any]
         ],
         "sampling": lambda: sampling_costs(quick),
         "samplings": lambda: sampling_sweep(sets[-1], (0.5, 4.0) if quick else EPSILONS[1:5], runs),
+        "network": lambda: network_sweep(images, (4.0,) if quick else EPSILONS[1:5], quick, runs),
         "larger": lambda: larger_networks(sets[-1], quick, runs),
         "pairs": lambda: pair_sweep(quick),
     }
