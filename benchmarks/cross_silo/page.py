@@ -216,10 +216,10 @@ _AGAIN = """## Again
 
 ```sh
 pip install -e '.[torch,benchmarks]'
-OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --cifar FEATURES.npz  # the numbers: below an hour on idle cores
-OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --quick               # a small setting, in the terminal only
-python -m benchmarks.cross_silo.page                                         # this page and its pictures, in seconds
-OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.speed                      # speed
+OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --jobs 2 --cifar FEATURES.npz  # the numbers: below an hour
+OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.runs --quick                        # small, in the terminal only
+python -m benchmarks.cross_silo.page                                                  # this page, its pictures
+OMP_NUM_THREADS=1 python -m benchmarks.cross_silo.speed                               # speed
 ```
 
 Without `--cifar`, the data is Fashion-MNIST if it is installed, else scikit-learn's digits."""

@@ -142,7 +142,7 @@ def draw_samplings(found: dict[str, Any], model: str, path: Path) -> None:
     _epsilons(panel, found["epsilons"])
     panel.legend(fontsize=9, frameon=False, loc="lower right")
     each = f"10 parties × {found['records'] // 10:,}"
-    panel.set_title(f"{found['data']}, {model}, {each} (cross-silo, Figure 2)", fontsize=10)
+    panel.set_title(f"{found['data']},\n{model}, {each} (cross-silo, Figure 2)", fontsize=11)
     save(figure, path)
 
 
