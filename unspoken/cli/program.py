@@ -124,7 +124,9 @@ Data = Annotated[
 Engine = Annotated[str, typer.Option(help="Where parties run: local (this process), or ray (a cluster).")]
 Address = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="With --engine ray: a cluster that runs already, or auto. Without: one is started."),
+    typer.Option(
+        metavar="HOST:PORT", help="With --engine ray: a cluster that runs already, or auto. Without: one is started."
+    ),
 ]
 PartiesBy = Annotated[
     str | None, typer.Option(metavar="COLUMN", help="The column (or array of an NPZ file) that names the parties.")

@@ -171,8 +171,8 @@ def _load(module: nn.Module, name: str, first: Mapping[str, np.ndarray]) -> None
         if place not in own:
             raise ModelError(
                 name,
-                f"has no weights {place!r}, which the file of first weights has; it has: {', '.join(own)}; name the file "
-                "of such a model as weights, or leave that out",
+                f"has no weights {place!r}, which the file of first weights has; it has: {', '.join(own)}; name the "
+                "file of such a model as weights, or leave that out",
             )
         if tuple(own[place].shape) != weights.shape:
             raise ModelError(

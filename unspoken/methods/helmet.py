@@ -62,9 +62,7 @@ class Options(Section):
     weights: Literal["records", "equal"] | None = Field(
         None, description='"records" (each party counts by its number of records) or "equal"'
     )
-    radius: float | None = Field(
-        None, gt=0.0, description="the largest norm of a party's model, above 0"
-    )
+    radius: float | None = Field(None, gt=0.0, description="the largest norm of a party's model, above 0")
     solver: Literal["certified", "sgd"] = Field("certified", description='"certified" or "sgd"')
     batch: int = Field(20, ge=1, description="the number of records in a batch of sgd, 1 or more")
     epochs: int = Field(50, ge=1, description="the number of passes of sgd over a party's records, 1 or more")

@@ -331,8 +331,8 @@ def _check_stated(dimension: int, sensitivity: float | Sequence[float], bound: f
     largest = float(max(stated))
     if largest > 2.0 * bound:
         raise DataError(
-            f"sensitivity is {largest:g}, but a party's numbers are clipped to bound = {bound:g}, so that nothing moves "
-            f"them by more than {2.0 * bound:g}; state at most that, or raise bound."
+            f"sensitivity is {largest:g}, but a party's numbers are clipped to bound = {bound:g}, so that nothing "
+            f"moves them by more than {2.0 * bound:g}; state at most that, or raise bound."
         )
     return largest
 

@@ -235,8 +235,8 @@ def _not_joined(named: str, error: Exception) -> UnspokenError:
             "the token's file (~/.ray/auth_token where the cluster was started)."
         )
     return UnspokenError(
-        f"{named}, but no cluster answers there ({_first_line(error)}); start one as docs/engines.md says, or leave the "
-        "address out."
+        f"{named}, but no cluster answers there ({_first_line(error)}); start one as docs/engines.md says, or leave "
+        "the address out."
     )
 
 
