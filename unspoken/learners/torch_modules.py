@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -171,7 +171,7 @@ def _load(module: nn.Module, name: str, first: Mapping[str, np.ndarray]) -> None
         if place not in own:
             raise ModelError(
                 name,
-                f"has no weights {place!r}, which the file of first weights has; it has: {', '.join(own)}; name the "
+                f"has no weights {place!r}, which the file of first weights has; it has {few_of(own)}; name the "
                 "file of such a model as weights, or leave that out",
             )
         if tuple(own[place].shape) != weights.shape:
@@ -182,6 +182,15 @@ def _load(module: nn.Module, name: str, first: Mapping[str, np.ndarray]) -> None
             )
         with torch.no_grad():
             own[place].copy_(torch.from_numpy(np.asarray(weights)))
+
+
+def few_of(names: Iterable[str], most: int = 6) -> str:
+    """
+    >>> few_of("abc"), few_of("abc", most=2)
+    ('a, b, c', 'a, b, …')
+    """
+    first = [*names]
+    return ", ".join([*first[:most], *(["…"] if len(first) > most else [])])
 
 
 def mark_trained(module: nn.Module) -> nn.Module:
