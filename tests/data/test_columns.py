@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import skops.io
 from hypothesis import given
@@ -98,6 +100,33 @@ def test_a_missing_code_in_parquet_does_not_change_how_long_codes_are_read(tmp_p
         frame.to_parquet(tmp_path / "codes.parquet")
         read = read_records(tmp_path / "codes.parquet", of_columns(x=code)).features.tolist()
         assert read == [expected, [0, 1, 0, 0], [1, 0, 0, 0], [0, 0, 1, 0]]
+
+
+FAR = 300_000_000_000
+"""Seconds from 1970 to the year 11476"""
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.timestamp("s"), pa.timestamp("ms", "UTC"), pa.timestamp("us", "Europe/Berlin"), pa.date32()]
+)
+def test_a_day_in_a_year_that_python_does_not_know_is_named(kind: pa.DataType, tmp_path: Path) -> None:
+    """pandas knows such years, and fails wherever it has to show them."""
+    per = {"s": 1, "ms": 1000, "us": 10**6, "D": 1 / 86_400}[getattr(kind, "unit", "D")]
+    for last, fits in ((253_402_200_000, True), (FAR, False), (-FAR, False)):
+        days = [None, round(1e9 * per), round(last * per)]
+        whole = pa.array(days, pa.int32() if kind == pa.date32() else pa.int64())
+        pq.write_table(pa.table({"x": whole.cast(kind), "died": ["no"] * 3}), tmp_path / "days.parquet")
+        agreed = of_columns(x=DAYS | {"missing": "indicator"})
+        if fits:
+            assert read_records(tmp_path / "days.parquet", agreed).features.tolist() == [[0, 1], [-1, 0], [1, 0]]
+            continue
+        with pytest.raises(DataError, match=r"parquet, row 3, column 'x': is a day outside of the years 1 to 9999; re"):
+            read_records(tmp_path / "days.parquet", agreed)
+
+
+def test_a_time_of_a_data_frame_in_a_year_that_python_does_not_know_is_refused() -> None:
+    times = pd.Series(np.array([10**9, FAR], dtype="M8[s]"))
+    assert "row 1, column 'x': is '11476-08-15 05:20:00', but should be a day" in refusal(DAYS, times)
 
 
 @pytest.mark.parametrize("known", [[900000000000207008], ["900000000000207008"]])

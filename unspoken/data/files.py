@@ -293,9 +293,28 @@ def _read_parquet(path: Path, names: list[str], more: tuple[str, ...]) -> pd.Dat
         # Without pandas' own metadata, a former index is a column too. With a missing value, whole numbers would
         # become floats, and long ones others: one record would change how all are read.
         frame: pd.DataFrame = table.to_pandas(ignore_metadata=True, integer_object_nulls=True)
-    except pyarrow.ArrowException as error:
-        raise _no_text(path, table) or _no_parquet(path, error) from None
+    except (pyarrow.ArrowException, ValueError, OverflowError) as error:
+        raise _no_value(path, table) or _no_parquet(path, error) from None
+    # pandas takes days that Python does not know, and fails wherever they are looked at.
+    if _has_other_days(table) and (problem := _no_value(path, table)) is not None:
+        raise problem
     return frame
+
+
+def _has_other_days(table: Any) -> bool:
+    """Whether a table has days or times before the year 1 or after 9999."""
+    from pyarrow import compute, int64, timestamp, types
+
+    for column in table.columns:
+        if types.is_timestamp(column.type) or types.is_date(column.type):
+            found = compute.min_max(column.cast(timestamp("s"), safe=False).cast(int64())).as_py()
+            if found["min"] is not None and not _SECONDS[0] <= found["min"] <= found["max"] <= _SECONDS[1]:
+                return True
+    return False
+
+
+_SECONDS = (-62_135_596_800, 253_402_300_799)
+"""The first and the last second of the years 1 to 9999, counted from 1970"""
 
 
 def rows_of_parquet(path: Path, study: Study) -> int:
@@ -317,17 +336,21 @@ def _no_parquet(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: is not a Parquet file ({_one_line(error)}); write it again.")
 
 
-def _no_text(path: Path, table: Any) -> DataError | None:
-    """The message about the first text of a table that is not encoded as text is, if there is one."""
+def _no_value(path: Path, table: Any) -> DataError | None:
+    """The message about the first value of a table that Python cannot have, if there is one: a text that is not encoded
+    as text is, or a day of a year that is none."""
     for name in table.column_names:
         for row, value in enumerate(table[name]):
+            place = f"{path}, row {row + 1}, column {name!r}"
             try:
                 value.as_py()
             except UnicodeDecodeError as error:
                 shown = f"{bytes(error.object[:60])!r}"
+                return DataError(f"{place}: is {shown}, but text should be UTF-8; write the file again.")
+            except (ValueError, OverflowError):
                 return DataError(
-                    f"{path}, row {row + 1}, column {name!r}: is {shown}, but text should be UTF-8; write the file "
-                    "again."
+                    f"{place}: is a day outside of the years 1 to 9999; repair the value, or leave it empty if the "
+                    "study says what that means."
                 )
     return None
 

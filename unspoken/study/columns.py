@@ -180,7 +180,8 @@ def day_of(value: Any) -> date | None:
     (datetime.date(2019, 1, 31), datetime.date(2019, 1, 31), None, None)
     """
     if isinstance(value, datetime):
-        return value.date()
+        # pandas has times in years that Python has not.
+        return value.date() if date.min.year <= value.year <= date.max.year else None
     if isinstance(value, date):
         return value
     text = value.strip() if isinstance(value, str) else ""
