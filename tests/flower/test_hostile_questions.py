@@ -3,7 +3,7 @@ without consent."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,20 @@ def test_a_vector_whose_answer_did_not_leave_is_the_same_when_it_is_asked_for_ag
         answers.append(asking.say(first)[1])
     assert len(answers[0]) == 3
     assert answers[0] == answers[1]
+    assert asking.charges == 1
+
+
+@pytest.mark.parametrize("damaged", [lambda kept: kept[:40], lambda kept: kept[:-9] + b"\xc1" * 9])
+def test_a_session_whose_file_is_damaged_is_begun_anew(damaged: Callable[[bytes], bytes], asking: Asking) -> None:
+    """The role's own state says what has left: the site need not stay away for good."""
+    vectors = asking.say(first := request())[1]
+    (file,) = (asking.home / "states").glob("*.session")
+    file.write_bytes(damaged(file.read_bytes()))
+    answer, came = asking.say(first)
+    assert isinstance(answer, Begins)
+    assert not came
+    assert isinstance(asking.greet(), Joins)
+    assert asking.say(first)[1] == vectors
     assert asking.charges == 1
 
 

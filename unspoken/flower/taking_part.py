@@ -105,20 +105,20 @@ class _TakingPart:
     def _session(self) -> Path:
         return home() / "states" / f"{self.study.digest()[:16]}-{self.identity.public.hex()[:16]}.session"
 
-    @property
-    def _consent(self) -> bytes:
-        """A digest of what consent rests on now: the study, the records that were read and their ledger, and who gave
-        it. A helper gives none."""
+    def _digest(self, session: bytes) -> bytes:
+        """A digest of a session, and of what consent rests on now: the study, the records that were read and their
+        ledger, and who gave it. A helper gives none."""
         given = f"policy {self.rules.sha256}" if self.rules is not None else f"yes {self.site.yes}"
         named = [given, self.site.data, self._read, self.site.dataset, self.site.ledger] if self.data else []
-        return hashlib.sha256(json.dumps([self.study.digest(), *named]).encode()).digest()
+        facts = [self.study.digest(), *named, hashlib.sha256(session).hexdigest()]
+        return hashlib.sha256(json.dumps(facts).encode()).digest()
 
     def session(self) -> bytes:
-        """The session after the last question; nothing if there is none, or if consent rested on something else then:
-        the coordinator has to greet the site, which decides again."""
+        """The session after the last question; nothing if there is none, if its file is damaged, or if consent rested
+        on something else then: the coordinator has to greet the site, which decides again."""
         kept = self._session.read_bytes() if self._session.exists() else b""
-        consent = self._consent
-        return kept[len(consent) :] if kept.startswith(consent) else b""
+        digest, session = kept[: hashlib.sha256().digest_size], kept[hashlib.sha256().digest_size :]
+        return session if digest == self._digest(session) else b""
 
     def keep(self, session: bytes) -> None:
         """Have the session on disk before the answer leaves.
@@ -127,7 +127,7 @@ class _TakingPart:
         the next question may be there before.
         """
         with writing.staged(self._session.parent) as hidden:
-            (hidden / "session").write_bytes(self._consent + session)
+            (hidden / "session").write_bytes(self._digest(session) + session)
             writing.keep({hidden / "session": self._session}, replace=True)
 
     def finish(self, joined: sites.Joined) -> None:
