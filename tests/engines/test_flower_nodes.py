@@ -15,7 +15,7 @@ from unspoken.engines.flower.exchanges import AnsweringSide, Begins, Joins, Take
 from unspoken.engines.flower.server import NotReached
 from unspoken.engines.network import link
 from unspoken.engines.network.deadlines import Deadlines
-from unspoken.engines.network.frames import Done
+from unspoken.engines.network.frames import Done, Leaving
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.charging import LimitReached
 from unspoken.roles.store import StoreError
@@ -321,6 +321,29 @@ def test_of_two_nodes_with_one_key_the_newest_is_the_party(nodes: Nodes, expecte
     assert released(nodes) == expected
     assert said.count("party:0 has joined") == 2
     assert second.finished is not None
+
+
+def test_a_second_node_with_a_party_s_key_that_cannot_go_on_takes_nothing_from_the_first(
+    nodes: Nodes, expected: Any
+) -> None:
+    """Such as the one where the party was before, whose disk is full."""
+    second, said = nodes.node("party:0", nodes.actors.parties["party:0"]), listen(nodes)
+
+    def appear(pushed: Pushed) -> bytes | None:
+        if nodes.actors.coordinator.stage == "vectors":
+            nodes.grid.there[9] = second
+        if pushed.node != 9:
+            return None
+        second.questions += 1
+        answering = AnsweringSide(nodes.study, second.identity, nodes.keys.roster)
+        answering.read(pushed.content)
+        return answering.answer(Leaving("disk"))
+
+    nodes.grid.before = appear
+    asyncio.run(nodes.run([]))
+    assert second.questions == 1
+    assert released(nodes) == expected
+    assert not [line for line in said if line == "party:0 has gone"]
 
 
 def test_what_a_node_answers_when_its_party_is_at_another_one_changes_nothing(nodes: Nodes, expected: Any) -> None:
