@@ -208,6 +208,16 @@ def test_a_run_from_its_checkpoint_knows_what_was_sent_before_it_was_cut(order: 
     assert again.certificate["happened"]["epsilon"] > first.certificate["happened"]["epsilon"]
 
 
+def test_a_run_from_its_checkpoint_knows_what_its_lists_of_tokens_took(tmp_path: Path) -> None:
+    path, method = tmp_path / "kept.checkpoint", {"name": "cross-silo", "model": "linear", "rounds": 2, "rate": 0.5}
+    study = small(
+        method={**method, "sampling": "without-replacement"}, parties={"count": 3, "records": 4, "max_records": 4}
+    )
+    records: Any = (np.eye(2)[np.arange(12) % 2], np.arange(12) % 2, np.arange(12) % 3)
+    first, again = (unspoken.simulate(study, *records, checkpoint=path).outcome for _ in range(2))
+    assert (again.bytes, again.party_bytes) == (first.bytes, first.party_bytes)
+
+
 def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     path = tmp_path / "kept.checkpoint"
     features, labels, groups = np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3)

@@ -57,7 +57,7 @@ class _Counts(NamedTuple):
 
     bytes: int
     largest: int
-    failed: int
+    failed: dict[str, int]
 
 
 class Remembered:
@@ -66,8 +66,8 @@ class Remembered:
     def __init__(self, run: Answering, conditions: Conditions) -> None:
         self._run, self._number = run, 0
         self._journal, self._secrets = conditions.journal, conditions.secrets or SecretStream()
-        self._since: dict[str, _Counts] = {}
-        """The counts before the first half of what is under way, by its name"""
+        self._since: _Counts | None = None
+        """The counts before the first half of what is under way; tokens have another name than the sum they are for"""
 
     def answer(self, request: Request) -> Answer:
         if self._journal is None or isinstance(request, Pool):
@@ -81,19 +81,20 @@ class Remembered:
             # The round that these tokens or messages were for is over: nothing depends on them any more.
             return nothing(self._run.parties)
         secrets = self._journal.begin(number, asked)
-        before = self._since.pop(request.name, None) or self._counts(request)
+        before, self._since = self._since or self._counts(), None
         answer = self._run.answer(request, secrets)
         # The secrets of tokens are kept for the round that follows: a resumed run deals the same tokens again. And it
         # makes the same messages again, as long as their noise is not added up.
         if is_half:
-            self._since[request.name] = before
+            self._since = before
         elif isinstance(answer, Total):
             self._journal.finish(number, self._entry(request, answer, before), self._noise(request))
         return answer
 
     def _entry(self, request: Request, answer: Total, before: _Counts) -> Entry:
-        kept, now = KeptAnswer.of(request, answer, self._run.totals), self._counts(request)
-        return Entry(kept, now.bytes - before.bytes, now.largest - before.largest, now.failed - before.failed)
+        kept, now, name = KeptAnswer.of(request, answer, self._run.totals), self._counts(), request.name
+        failed = now.failed.get(name, 0) - before.failed.get(name, 0)
+        return Entry(kept, now.bytes - before.bytes, now.largest - before.largest, failed)
 
     def _noise(self, request: Request) -> tuple[str, Roots] | None:
         """The name of the common noise that the request made or used, and the roots that are left of it."""
@@ -101,8 +102,8 @@ class Remembered:
             return None
         return request.name, self._run.prepared[request.name]
 
-    def _counts(self, request: Request) -> _Counts:
-        return _Counts(self._run.bytes, self._run.largest, self._run.attempts.failed[request.name])
+    def _counts(self) -> _Counts:
+        return _Counts(self._run.bytes, self._run.largest, dict(self._run.attempts.failed))
 
     def _recall(self, request: Request, entry: Entry, roots: Roots) -> Total:
         run = self._run
