@@ -26,6 +26,7 @@ from unspoken.engines.cluster import connection, each, engine, tasks
 from unspoken.engines.cluster.signals import signals_later
 from unspoken.errors import UnspokenError
 from unspoken.methods.registry import method_for
+from unspoken.noise.stream import SecretStream
 from unspoken.study import Study, StudyError
 from unspoken.summation.keys import Identity
 
@@ -74,6 +75,14 @@ def test_a_study_of_real_parties_is_refused() -> None:
             begin()
     # In one process it is a simulation like any other.
     simulate(real)
+
+
+def test_the_workers_of_a_cluster_do_not_get_what_is_the_coordinator_s_or_a_curator_s_own() -> None:
+    method = method_for(study(parties=PARTIES))
+    theirs = {"secrets": SecretStream(bytes(32)), "coordinate": method.coordinate}
+    vars(method).update(theirs)
+    assert not theirs.keys() & vars(engine._without_secrets(method)).keys()
+    assert theirs.keys() < vars(method).keys()
 
 
 def test_a_comparison_on_a_cluster_has_no_jobs(tmp_path: Path) -> None:
