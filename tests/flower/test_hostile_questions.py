@@ -11,7 +11,7 @@ import pytest
 
 from flower.site_nodes import SiteTown
 from unspoken.data.digests import digest_of
-from unspoken.engines.flower.exchanges import AskingSide, Begins, Hello, Joins, Leaving, Packet, Taken
+from unspoken.engines.flower.exchanges import AskingSide, Begins, Declines, Hello, Joins, Leaving, Packet, Taken
 from unspoken.engines.network.cards import read_identity
 from unspoken.engines.network.frames import ENDING, Ending, packed
 from unspoken.engines.network.link import Link
@@ -103,6 +103,17 @@ def test_however_it_is_asked_one_vector_leaves_and_is_charged_once(asking: Askin
     asking.say(packed(Over(attempt)))
     assert asking.say(first)[1] == []
     assert asking.charges == 1
+
+
+@pytest.mark.parametrize("content", [b"", b"nothing", packed(Ending(b"{}"))])
+def test_what_is_no_question_is_declined_with_a_sentence_in_the_site_s_log(
+    content: bytes, asking: Asking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert taking_part.answer(content, str(asking.home / "site.toml")) == packed(Declines(taking_part._DECLINES))
+    said = capsys.readouterr().err
+    assert said.startswith("unspoken: ")
+    assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize("lost", ["the session", "the answer"])

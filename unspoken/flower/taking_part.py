@@ -34,7 +34,7 @@ from unspoken.privacy.ledger import Ledger
 from unspoken.report import policy, results
 from unspoken.report.remarks import on_records
 from unspoken.study.policy import Policy
-from unspoken.summation.base import Rejected, Roster
+from unspoken.summation.base import Roster
 from unspoken.summation.keys import Identity
 
 KEY = "unspoken"
@@ -162,7 +162,7 @@ def answer(content: bytes, named: object) -> bytes:
     """
     try:
         return _answer(content, named)
-    except (UnspokenError, Rejected) as error:
+    except UnspokenError as error:
         _say(str(error))
     except Exception:
         traceback.print_exc()
