@@ -144,6 +144,22 @@ def test_an_interrupt_while_a_cluster_starts_comes_when_it_has_started_or_failed
 
 
 @pytest.mark.usefixtures("interrupts")
+def test_a_second_interrupt_while_a_cluster_starts_comes_at_once() -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sent: list[int] = []
+
+    def start() -> None:
+        with signals_later():
+            for number in range(3):
+                sent.append(number)
+                os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert sent == [0, 1]
+
+
+@pytest.mark.usefixtures("interrupts")
 def test_a_program_that_ignores_interrupts_does_so_while_a_cluster_starts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with signals_later():

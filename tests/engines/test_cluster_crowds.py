@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from unspoken.engines.cluster import crowd, tasks
+from unspoken.engines.cluster import crowd, each, tasks
 from unspoken.errors import UnspokenError
 
 
@@ -63,3 +65,18 @@ def test_a_run_that_is_interrupted_leaves_no_task_and_waits_for_no_helper(
         interrupted()
     assert sorted(cancelled) == [("task 1", True), ("task 2", True)]
     assert len(ended) == dismissed
+
+
+def test_a_comparison_that_is_interrupted_leaves_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    cancelled = list[tuple[int, bool]]()
+    ray = SimpleNamespace(
+        wait=lambda left, num_returns: (left[:1], left[1:]),
+        cancel=lambda reference, force: cancelled.append((reference, force)),
+    )
+    here = SimpleNamespace(task=lambda function: SimpleNamespace(remote=function), put=lambda it: it, got=lambda it: it)
+    monkeypatch.setattr(each, "ray", lambda: ray)
+    monkeypatch.setattr(each, "connected", lambda address: nullcontext(here))
+    results: Any = each.each(operator.add, 1, [2, 3, 4])
+    assert next(results) == 3
+    results.close()
+    assert cancelled == [(4, True), (5, True)]
