@@ -66,18 +66,21 @@ def test_a_study_that_was_given_up_leaves_what_proves_the_fault(
     """People who did not ask for --json have it, too; earlier files stay, and a full disk keeps the reason."""
     town, output = Town(tmp_path), tmp_path / "out"
     town.stop()
+    # As the end of a run is told: with what it has cost, and a full stop.
+    reason = "there is no total. To blame: party 2 (it lied). So epsilon = 2 of the planned 2 is spent."
 
     def ended(*given: Any, **named: Any) -> None:
-        raise Aborted("there is no total", {"party:2": "it lied"}, (SignedStatement("party:2", b"\1", b"\2", b"\3"),))
+        raise Aborted(reason, ("party:2",), (SignedStatement("party:2", b"\1", b"\2", b"\3"),))
 
     monkeypatch.setattr(sites, "serve", ended)
     command = ["serve", str(town.file), "--output", str(output)]
     for name in ("sites", "sites-2"):
         told, file = CliRunner().invoke(app, command), output / f"{name}.evidence.json"
         assert (told.exit_code, told.stdout) == (3, "")
+        assert "To blame: party 2 (it lied)." in told.stderr
         assert told.stderr.endswith(
-            f"To blame: party 2 (it lied); what they signed is in {file}, for others to check "
-            "(`unspoken verify --evidence`)\n"
+            f"of the planned 2 is spent; what they signed is in {file}, for others to check "
+            "(`unspoken verify --evidence`).\n"
         )
         content = json.loads(file.read_text(encoding="utf-8"))
         assert (content["study_sha256"], content["blamed"]) == (town.study.digest(), ["party:2"])
@@ -90,7 +93,7 @@ def test_a_study_that_was_given_up_leaves_what_proves_the_fault(
 
     monkeypatch.setattr("unspoken.report.results.write_evidence", full)
     told = CliRunner().invoke(app, command)
-    assert (told.exit_code, told.stderr) == (3, "unspoken: there is no total. To blame: party 2 (it lied)\n")
+    assert (told.exit_code, told.stderr) == (3, f"unspoken: {reason}\n")
 
 
 def assert_convicted(town: Town, told: str) -> None:

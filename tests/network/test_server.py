@@ -251,11 +251,11 @@ def test_a_server_with_another_certificate_or_key_is_left_at_once(
 def test_too_few_parties_end_the_study_before_it_begins(scene: tuple[str, str], told: str, public: Path) -> None:
     network, _ = made(study_of(public, *scene))
     network.server._deadlines = Deadlines(1.0, 0.2, 0.2)
-    with pytest.raises(Aborted, match=told + ".* so it cost no epsilon$"):
+    with pytest.raises(Aborted, match=told + r".* so it cost no epsilon\.$"):
         asyncio.run(network.server.run())
     coordinator = network.server.relay.coordinator
     coordinator.attempts.failed[coordinator.plan.sums[0].name] += 1
-    assert re.search(r"\)\. Vectors had left once .* is spent$", str(network.server._too_few(0.2)))
+    assert re.search(r"\)\. Vectors had left once .* is spent\.$", str(network.server._too_few(0.2)))
 
 
 def test_another_attempt_waits_until_enough_are_there(public: Path) -> None:
@@ -289,7 +289,7 @@ def test_another_attempt_for_which_too_few_come_back_is_not_made(public: Path) -
     server.relay.start()
     first, server._failed = server.relay.coordinator.attempt, Aborted("party:1 fell silent")
     with pytest.raises(
-        Aborted, match=r"^0 of 6 parties are there after 0 s, where 6 parties are needed .* no epsilon$"
+        Aborted, match=r"^0 of 6 parties are there after 0 s, where 6 parties are needed .* no epsilon\.$"
     ):
         asyncio.run(server._close_stage())
     assert server.relay.coordinator.attempt == first

@@ -71,7 +71,7 @@ def test_the_end_of_a_run_says_who_is_to_blame_and_what_it_cost(public: Path) ->
     assert cast.coordinator.blamed.keys() == {FORGETFUL}
     assert convicted(cast.plan, cast.roster, cast.coordinator.evidence) == FOUND
     spent = cast.plan.guarantee_after({}, {"function": 2}).epsilon
-    assert str(ended.value).endswith(f"so epsilon = {spent:.4g} of the planned 2 is spent")
+    assert str(ended.value).endswith(f"so epsilon = {spent:.4g} of the planned 2 is spent.")
 
 
 def test_statements_of_another_study_or_by_others_are_rejected(public: Path) -> None:

@@ -277,7 +277,7 @@ def test_a_free_attempt_is_made_again_a_number_of_times(public: Path) -> None:
     with pytest.raises(Aborted) as last:
         coordinator.retry(ended.value)
     assert last.value.__cause__ is ended.value
-    assert str(last.value).endswith("Nothing that depends on records had left a party, so it cost no epsilon")
+    assert str(last.value).endswith("Nothing that depends on records had left a party, so it cost no epsilon.")
     assert sorted(set(attempts)) == attempts
     assert not coordinator.attempts.failed
 

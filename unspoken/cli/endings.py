@@ -34,7 +34,7 @@ def kept_evidence(study: Study, output: Path) -> Iterator[None]:
             # Without room for it, the reason is still told, and --json prints the evidence.
             with suppress(writing.NotWritten):
                 ended.files = {"evidence": write_evidence(study, ended.blamed, ended.evidence, output)}
-                ended.args = (str(ended) + checked_by(ended.files["evidence"]),)
+                ended.args = (str(ended).rstrip(".") + checked_by(ended.files["evidence"]) + ".",)
         raise
 
 

@@ -148,7 +148,7 @@ def given_up(
         cost = f"{_left(opened, failed)}, so epsilon = {spent:.4g} of the planned {plan.guarantee.epsilon:.4g} is spent"
     # The protocol speaks of its own sum alone, and of what is revealed openly; the cost says more.
     reason = str(ended).replace(NOTHING_REVEALED, "")
-    return Aborted(f"{reason.rstrip('.')}. {cost}", ended.blamed, ended.evidence)
+    return Aborted(f"{reason.rstrip('.')}. {cost}.", ended.blamed, ended.evidence)
 
 
 def _key(request: Request) -> tuple[str, int]:
