@@ -169,7 +169,11 @@ def test_a_table_is_trained_on(folder: Path, sampling: str) -> None:
             '"no_such:Net"',
             'line 22: [method] model is "no_such:Net", which cannot be imported here (No module',
         ),
-        ('"mlp"', '"cnn"', "takes square images of one or three channels, but records have 6 features"),
+        (
+            '"mlp"',
+            '"cnn"',
+            "takes square images of one or three channels, of 8 by 8 pixels at least, but records have 6 features",
+        ),
         ("delta = 1e-5", 'delta = 1e-5\nunit = "party"', '[privacy] unit should be "record" with "cross-silo"'),
         ("rate = 0.5", "rate = 2", "[method] rate is 2, but should be the expected share of all records in a batch"),
         ('"cross-silo"', '"fedavg"', '[privacy] unit should be "party" with "fedavg"'),

@@ -160,7 +160,7 @@ def test_weights_survive_the_way_through_a_state() -> None:
         (here(Frozen), "has no weights to train"),
         (here(Narrow), r"cannot take rows of 6 features \(mat1 and mat2 shapes cannot be multiplied"),
         (here(Flat), r"gives an array of shape \(6,\) for two records, but should give \(2, 3\)"),
-        ("cnn", "takes square images of one or three channels, but records have 6 features"),
+        ("cnn", "takes square images of one or three channels, of 8 by 8 pixels at least, but records have 6 features"),
     ],
 )
 def test_a_model_that_cannot_be_trained_is_told_in_one_sentence(name: str, problem: str) -> None:

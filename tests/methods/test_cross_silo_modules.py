@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import sys
 from pathlib import Path
@@ -167,6 +168,18 @@ def test_the_reader_of_model_files_takes_images_as_a_study_does(tmp_path: Path) 
     predict = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "read_model.py"))["predict"]
     found = predict(done.save(tmp_path)["model"], str(tmp_path / "images.npz"))
     assert found == done.outcome.release.predict(agreed, features).tolist()
+
+
+@pytest.mark.parametrize("name", ["linear", "mlp", "cnn"])
+def test_a_model_file_says_the_sizes_of_hidden_layers_that_a_study_leaves_out(tmp_path: Path, name: str) -> None:
+    features = np.random.default_rng(0).normal(size=(12, 64))
+    agreed = study(name).model_copy(update={"data": study(name).data.model_copy(update={"features": 64})})
+    done = unspoken.simulate(agreed, features, np.arange(12) % OUTPUTS, np.arange(12) % 2)
+    with np.load(done.save(tmp_path)["model"]) as saved:
+        told = json.loads(str(saved["unspoken"]))["hidden"]
+        arrays = [saved[each] for each in saved.files if each != "unspoken" and "convolutions" not in each]
+    assert told == [len(each) for each in arrays if each.ndim == 1][:-1]
+    assert len(told) == {"linear": 0, "mlp": 1, "cnn": 2}[name]
 
 
 class Named(nn.Linear):

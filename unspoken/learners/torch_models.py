@@ -45,6 +45,7 @@ from unspoken.learners.example_gradients import (
 from unspoken.learners.stateless import NotCopiedError, Stateless
 from unspoken.learners.torch_losses import LossFunction
 from unspoken.learners.torch_modules import (
+    HIDDEN,
     PLAIN,
     READY,
     ModelError,
@@ -111,9 +112,9 @@ class TorchModel:
 
     @property
     def described(self) -> dict[str, Any]:
-        """What a reader of its weights must know: its name, given sizes of hidden layers, the shape of a record."""
+        """What a reader of its weights must know: its name, the sizes of its hidden layers, the shape of a record."""
         name, _, _, hidden = self._arguments
-        sizes = list(hidden) if name in ("mlp", "cnn") else []
+        sizes = list(hidden or HIDDEN[name]) if name in HIDDEN else []
         return {"model": name, "hidden": sizes, "shape": list(self._recipe.shape) or None}
 
     def initial(self) -> Floats:

@@ -60,10 +60,14 @@ def device_here() -> torch.device:
     return device
 
 
+HIDDEN: Mapping[str, tuple[int, ...]] = {"mlp": (64,), "cnn": (384, 384)}
+"""The sizes of hidden layers, where a study names none"""
+
+
 class Perceptron(nn.Sequential):
     """Rectified hidden layers and a linear output."""
 
-    def __init__(self, features: int, outputs: int, hidden: Sequence[int] = (64,)) -> None:
+    def __init__(self, features: int, outputs: int, hidden: Sequence[int]) -> None:
         sizes = [features, *hidden]
         layers: list[nn.Module] = []
         for one, other in pairwise(sizes):
@@ -77,7 +81,7 @@ class SmallCNN(nn.Module):
     Images are square, with one or three channels, given as flat rows (channels first).
     """
 
-    def __init__(self, features: int, outputs: int, hidden: Sequence[int] = (384, 384)) -> None:
+    def __init__(self, features: int, outputs: int, hidden: Sequence[int]) -> None:
         super().__init__()
         self.channels, self.side = _image_shape(features)
         self.convolutions = nn.Sequential(
@@ -108,9 +112,9 @@ def make_module(name: str, features: int, outputs: int, hidden: Sequence[int] = 
         case "linear":
             return nn.Linear(features, outputs)
         case "mlp":
-            return Perceptron(features, outputs, hidden or (64,))
+            return Perceptron(features, outputs, hidden or HIDDEN[name])
         case "cnn":
-            return SmallCNN(features, outputs, hidden or (384, 384))
+            return SmallCNN(features, outputs, hidden or HIDDEN[name])
     path, _, attribute = name.partition(":")
     if not path or not attribute:
         raise ModelError(name, 'is unknown; use "linear", "mlp", "cnn" or "package.module:Class"')
@@ -210,4 +214,5 @@ def _image_shape(features: int) -> tuple[int, int]:
         side = math.isqrt(features // channels)
         if channels * side * side == features and side >= 8:
             return channels, side
-    raise ModelError("cnn", f"takes square images of one or three channels, but records have {features} features")
+    problem = "takes square images of one or three channels, of 8 by 8 pixels at least, but records have"
+    raise ModelError("cnn", f"{problem} {features} features")
