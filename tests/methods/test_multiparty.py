@@ -211,3 +211,35 @@ def test_the_bound_of_theorem_4_holds_for_the_largest_regularization_that_dropou
     assert leaves.risk_bound() - stays.risk_bound() == pytest.approx(more * noise**2 + more / 2.0)
     told = f"nine times in ten the excess risk over any model of norm 1 is at most {leaves.risk_bound():.3g}"
     assert told in " ".join(leaves.plan().notes)
+
+
+@pytest.mark.parametrize("labels", ["weighted", "majority", "average"])
+def test_noise_longer_than_any_model_is_said_before_the_votes(labels: str, tmp_path: Path) -> None:
+    """And no model is longer, before noise: that of copies of one record with one label is nearly as long."""
+    voting = method(tmp_path, classes=4, labels=labels)
+    release = voting.plan().others[0]
+    voting.__dict__["public"] = np.tile([1.0, 0.0, 0.0], (30, 1))
+    longest = np.linalg.norm(voting._minimise(np.eye(4)[np.zeros(30, dtype=int)], 5))
+    assert 0.85 * release.longest < longest <= release.longest
+
+    def doubts(times: float) -> tuple[str, ...]:
+        """At the ε at which the noise is so many times as long as the longest model."""
+        length = release.noise_std * math.sqrt(release.dimension) / release.longest
+        study = voting.study.model_copy(
+            update={
+                "privacy": voting.study.privacy.model_copy(update={"epsilon": voting.study.epsilon * length / times})
+            }
+        )
+        return Multiparty(study).plan().doubts
+
+    (almost,), (much,) = doubts(14.1), doubts(9.9)
+    assert almost.startswith("the noise hides almost all of what the parties say: it has length")
+    assert "expect a model that is little better than always saying the most frequent class" in almost
+    assert "have at least 1.5 times as much epsilon" in almost
+    assert much.startswith("the noise hides much of what the parties say")
+    assert "have up to 5.0 times as much epsilon" in much
+    assert ("as many more parties" in much, 'labels = "average"' in much) == (
+        labels != "majority",
+        labels == "weighted",
+    )
+    assert doubts(1.9) == ()

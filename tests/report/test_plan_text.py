@@ -130,6 +130,9 @@ def test_noise_that_drowns_everything_is_noted() -> None:
     scale = Scale("model", noise=1.0, each=1.0, among=2.0, who="record")
     assert not scale.drowns
     assert replace(scale, noise=1.01).drowns
+    # However many they are: a model of norm R is at most 2R from another.
+    short = replace(scale, among=1000.0, limit=2.0)
+    assert (short.drowns, short.share, replace(short, noise=1.01).drowns) == (False, 0.5, True)
 
 
 @pytest.mark.parametrize(

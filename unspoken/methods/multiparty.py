@@ -23,7 +23,7 @@ voters the shares are of s votes and λ grows to λM/s, so that the minimiser st
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Literal
@@ -51,7 +51,7 @@ from unspoken.methods.classifiers import (
     votes_of,
 )
 from unspoken.methods.multiparty_noise import TRAINER_NOISE, TrainerNoise
-from unspoken.methods.planning import DeclaredSum, Plan, PlannedSum
+from unspoken.methods.planning import DeclaredSum, Plan, PlannedSum, with_doubts
 from unspoken.methods.planning.budget import trust_of
 from unspoken.methods.planning.making import Setting, plan_sum, state_plan
 from unspoken.methods.planning.mechanisms import NoNoise
@@ -60,6 +60,8 @@ from unspoken.noise.stream import SecretStream
 from unspoken.study import Section, Sha256, Study, Template
 from unspoken.types import Floats
 
+_ALL, _MUCH = 10.0, 2.0
+"""The lengths of the noise, in lengths of the longest model, from which on it hides almost all, and much"""
 _FAILURE = 0.05
 """The probability that each part of Theorem 4 fails"""
 
@@ -201,12 +203,49 @@ regularization = 0.01         # larger: less noise, simpler models
         return self._noise_of(self.options.noise)
 
     def _noise_of(self, kind: str) -> TrainerNoise:
-        bound = self.loss.slope_norm * self.study.data.norm / self.options.regularization
-        return TRAINER_NOISE[kind](self.study, self._size, bound, self.sensitivity())
+        strength, norm = self.options.regularization, self.study.data.norm
+        bound, longest = self.loss.slope_norm * norm / strength, self.loss.longest(strength, norm)
+        return TRAINER_NOISE[kind](self.study, self._size, bound, self.sensitivity(), longest)
 
     def plan(self) -> Plan:
         sums, others, epsilon = (self._votes,), (self.noise.release,), self.study.epsilon
-        return state_plan(self.study, self.name, self.noise.setting, sums, others, epsilon=epsilon, notes=self._notes())
+        notes = self._notes()
+        plan = state_plan(self.study, self.name, self.noise.setting, sums, others, epsilon=epsilon, notes=notes)
+        return with_doubts(plan, self._doubts())
+
+    def _doubts(self) -> Iterator[str]:
+        """A sentence if the noise is so long that hardly anything, or not much, can be learnt.
+
+        The lengths are of all weights together, the model's before noise at most R (`Loss.longest`). Measured on
+        digits, breast cancer, wine and iris, with 10 to 100 parties, each kind of labels and λ from 0.01 to 1: where
+        the noise is ten times as long as R, models are at most 7 points better than always saying the most frequent
+        class, and at twice R they are 5 to 60 points below those without noise.
+        """
+        release = self.noise.release
+        length = release.noise_std * math.sqrt(release.dimension)
+        ratio, longest = length / release.longest, f"{release.longest:.3g}"
+        if ratio < _MUCH:
+            return
+        hidden, expected, factor = (
+            "much",
+            "only classes that lie far apart can be learnt",
+            f"up to {_times(ratio / _MUCH)}",
+        )
+        if ratio >= _ALL:
+            constant = "a model that is little better than always saying the most frequent class"
+            hidden, expected, factor = "almost all", f"expect {constant}", f"at least {_times(ratio / _ALL)}"
+        yield (
+            f"the noise hides {hidden} of what the parties say: it has length {length:.3g}, where no model with "
+            f"regularization = {self.options.regularization:g} is longer than {longest}, so {expected}; have {factor} "
+            f"times as much epsilon, {self._remedies()}"
+        )
+
+    def _remedies(self) -> str:
+        """What makes the noise shorter, besides a larger ε."""
+        if self.options.labels == "majority":
+            return 'or more regularization, or labels = "weighted" and many parties'
+        others = "" if self.averages or self._voter is not None else ', or labels = "average"'
+        return f"or as many more parties, or more regularization{others}"
 
     def _notes(self) -> tuple[str, ...]:
         notes = self._notes_on_noise()
@@ -303,3 +342,12 @@ regularization = 0.01         # larger: less noise, simpler models
 
     def _noised(self, weights: Floats) -> Floats:
         return self.noise.added(weights, self.secrets or SecretStream())
+
+
+def _times(factor: float) -> str:
+    """Rounded up to a tenth.
+
+    >>> _times(1.41), _times(862.0)
+    ('1.5', '862.0')
+    """
+    return f"{math.ceil(10.0 * factor) / 10.0:,.1f}"

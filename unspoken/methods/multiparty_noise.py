@@ -26,14 +26,19 @@ _TRAINER = "the trainer, whom all parties trust, keeps to itself what it receive
 
 
 class TrainerNoise(ABC):
-    """Noise for a model of `size` weights, of norm `bound` at most, with this sensitivity."""
+    """Noise for a model of `size` weights, of norm `bound` at most, with this sensitivity.
+
+    `longest` is the largest norm of an exact minimiser. It is less than `bound`, and limits what all votes together can
+    say.
+    """
 
     name: ClassVar[str]
     """Its name in [method]"""
     adjective: ClassVar[str]
 
-    def __init__(self, study: Study, size: int, bound: float, sensitivity: float) -> None:
+    def __init__(self, study: Study, size: int, bound: float, sensitivity: float, longest: float) -> None:
         self.study, self.size, self.bound, self.sensitivity = study, size, bound, sensitivity
+        self.longest = longest
 
     @property
     @abstractmethod
@@ -71,7 +76,8 @@ class LaplaceNoise(TrainerNoise):
     @property
     def release(self) -> OtherRelease:
         deviation = self._scale * math.sqrt(self.size + 1)
-        return OtherRelease("model", self.size, self.name, self.sensitivity, deviation, PureLoss(self.study.epsilon))
+        event = PureLoss(self.study.epsilon)
+        return OtherRelease("model", self.size, self.name, self.sensitivity, deviation, event, self.longest)
 
     def likely_norm(self, failure: float) -> float:
         """scale·d·log(d/failure) (Lemma 5)."""
@@ -96,7 +102,7 @@ class GaussianNoise(TrainerNoise):
     def release(self) -> OtherRelease:
         planned, cost = self._planned, Gaussian(self._planned.mu)
         # With what the rounding to integers adds.
-        return OtherRelease("model", self.size, self.name, planned.sensitivity, planned.noise_std, cost)
+        return OtherRelease("model", self.size, self.name, planned.sensitivity, planned.noise_std, cost, self.longest)
 
     @cached_property
     def _slack(self) -> float:

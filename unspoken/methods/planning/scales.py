@@ -3,7 +3,8 @@ contribute.
 
 Replacing one record moves a total by at most s in norm, so replacing k of them moves no number of it by more than k·s.
 Noise of deviation σ in each number hides that while k·s < 2σ: fewer than 2σ/s records cannot be told from noise that is
-exceeded about once in twenty times. All n records together can move a number by n·s at most.
+exceeded about once in twenty times. All n records together can move a number by n·s at most, and by 2R if what is
+released has norm R at most.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ class Scale:
     among: float
     """The number of records (or parties) in the release, at least; with sampling, as expected"""
     who: str
+    limit: float = math.inf
+    """The most that any number of them can move a number by"""
 
     @property
     def seen_from(self) -> int:
@@ -41,12 +44,17 @@ class Scale:
     @property
     def share(self) -> float:
         """The noise as a share of the most that all of them could move a number by."""
-        return self.noise / (self.among * self.each)
+        return self.noise / self.most
+
+    @property
+    def most(self) -> float:
+        """The most that all of them could move a number by."""
+        return min(self.among * self.each, self.limit)
 
     @property
     def drowns(self) -> bool:
         """Whether not even all of them together can be seen."""
-        return self.seen_from > self.among
+        return self.seen_from > self.among or _SEEN * self.noise > self.limit
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -99,7 +107,8 @@ def _of_sum(plan: Plan, planned: PlannedSum) -> Scale:
 
 def _of_release(plan: Plan, other: OtherRelease) -> Scale:
     who, among = _protected(plan)
-    return Scale(other.name, other.noise_std, other.sensitivity / (plan.study.group or 1), among, who)
+    each = other.sensitivity / (plan.study.group or 1)
+    return Scale(other.name, other.noise_std, each, among, who, 2.0 * other.longest)
 
 
 def _protected(plan: Plan) -> tuple[str, float]:

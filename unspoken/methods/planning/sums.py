@@ -213,6 +213,8 @@ class OtherRelease:
     noise_std: float
     event: Event
     """The cost of the release."""
+    longest: float = math.inf
+    """The largest norm of what is released, before noise"""
 
     def to_json(self) -> dict[str, Any]:
         return {
