@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -238,6 +239,42 @@ def test_a_plot_takes_nobody_s_place(tmp_path: Path, by: str) -> None:
     plot(points[:1], "mse", path, by, replace=True)  # type: ignore[arg-type]
     assert path.read_bytes() != drawn
     assert [file.name for file in tmp_path.iterdir()] == ["plot.svg"]
+
+
+@pytest.mark.parametrize(
+    ("metric", "runs", "ends"),
+    [
+        ("mse", [0.1, 0.1, 2.0], (0.0, None)),
+        ("relative_error", [0.1, 0.1, 2.0], (0.0, None)),
+        ("accuracy", [0.5, 1.0, 1.0], (None, 1.0)),
+        ("balanced_accuracy", [0.0, 0.0, 0.5], (0.0, None)),
+        ("r2", [-1.0, 0.9, 0.9], (None, 1.0)),
+        ("r2", [-1.0, -1.0, -1.3], (None, None)),
+    ],
+)
+def test_intervals_are_drawn_where_a_metric_can_be(
+    metric: str, runs: list[float], ends: tuple[float | None, float | None], tmp_path: Path, drawings: list[Any]
+) -> None:
+    """The mean's own interval stays as it is, and so does what is not at its limit."""
+    plot([Point("moments", 1.0, {metric: runs}, "moments", "auto", 1.0, 10, 1000)], metric, tmp_path / "plot.svg")
+    ((_, low), (_, high)) = drawings[0].axes[0].containers[0].lines[2][0].get_segments()[0]
+    found = interval(runs)
+    assert found is not None
+    least, most = ends
+    assert (low, high) == pytest.approx((found[0] if least is None else least, found[1] if most is None else most))
+
+
+@pytest.fixture
+def drawings(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+    """The figures that were drawn."""
+    import matplotlib.pyplot as plt
+
+    drawn: list[Any] = []
+    close = plt.close
+    monkeypatch.setattr(plt, "close", drawn.append)
+    yield drawn
+    for figure in drawn:
+        close(figure)
 
 
 def test_what_is_true_of_some_runs_only_is_said_with_their_number() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -87,8 +88,8 @@ def _draw(axes: Any, line: list[Point], metric: str, where: list[float], style: 
         axes.axhline(means[0], linestyle="--", color=style["color"], label=style["label"])
         return
     ends = [interval(point.metrics[metric]) or [mean, mean] for point, mean in zip(line, means, strict=True)]
-    if "accuracy" in metric:
-        ends = [[max(low, 0.0), min(high, 1.0)] for low, high in ends]
+    least, most = _limits(metric)
+    ends = [[max(low, least), min(high, most)] for low, high in ends]
     around = [[mean - end[0] for mean, end in zip(means, ends, strict=True)]]
     around += [[end[1] - mean for mean, end in zip(means, ends, strict=True)]]
     dash = "--" if line[0].epsilon is None else "-"
@@ -100,6 +101,12 @@ def _draw(axes: Any, line: list[Point], metric: str, where: list[float], style: 
         for place, mean, point in zip(where, means, line, strict=True):
             if point.asked is not None:
                 axes.annotate(f"{point.asked:g}", (place, mean), (5, 4), textcoords="offset points", fontsize=8)
+
+
+def _limits(metric: str) -> tuple[float, float]:
+    """What a metric can be at all: intervals are drawn no further. Errors are not below 0, nor R² above 1."""
+    is_share = "accuracy" in metric
+    return -math.inf if metric == "r2" else 0.0, 1.0 if is_share or metric == "r2" else math.inf
 
 
 def _place(by: By) -> Callable[[Point], float]:
