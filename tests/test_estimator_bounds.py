@@ -107,6 +107,15 @@ def test_impossible_bounds_are_refused(bounds: Any) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_dictionary_of_bounds_is_refused_and_two_lists_are_named() -> None:
+    """That of two features, 0 and 1, would pass for the bounds 0 and 1 of all."""
+    for bounds in ({"mean radius": (0, 30)}, {0: (-5, 5), 1: (0, 3)}, {0: 1, 1: 2}):
+        with pytest.raises(
+            ValueError, match=r"^Expected bounds=\(low, high\), .* got the dictionary .*; write bounds=\("
+        ):
+            classifier(bounds=bounds).fit(X, Y)
+
+
 def test_a_feature_whose_bounds_are_impossible_is_named() -> None:
     high = np.where(X.columns == "mean area", 0.0, HIGH)
     with pytest.raises(ValueError, match=r"got 0 and 0 for the feature 'mean area'; give what is publicly known of it"):

@@ -1,12 +1,16 @@
 """A wrong parameter, group or label of an estimator is named, with what would be right."""
 
+import warnings
 from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import NotFittedError
 
 import unspoken
 from easy_data import blobs, classifier, line, regressor
+from unspoken.errors import DataWarning
+from unspoken.privacy.ledger import OverLimit
 
 
 @pytest.mark.parametrize(
@@ -159,3 +163,33 @@ def test_more_parties_than_rows_are_refused() -> None:
 def test_a_class_that_is_named_twice_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Expected each class once, got 1 twice in classes=\[0, 1, 1\]; name it once"):
         unspoken.PrivateClassifier(classes=[0, 1, 1]).fit([[0.1], [0.2], [0.3], [0.4]], [0, 1, 0, 1])
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+def test_a_fit_that_fails_leaves_the_model_that_there_was(fitted: bool) -> None:
+    """It was paid for; and the new bounds are not for the old model. Without one, the estimator is not fitted."""
+    features, labels, groups = blobs()
+    ledger = unspoken.Ledger()
+    model = classifier(bounds=(-1.0, 1.0), ledger=ledger)
+    before = model.fit(features, labels, groups).decision_function(features) if fitted else None
+    ledger.set_limit(1e-3, 1e-5)
+    model.set_params(bounds=(-9.0, 9.0))
+    for given in (features, features[:, :1]):
+        with pytest.raises(OverLimit):
+            model.fit(given, labels, groups)
+    if fitted:
+        assert model.n_features_in_ == features.shape[1]
+        np.testing.assert_array_equal(model.decision_function(features), before)
+    else:
+        with pytest.raises(NotFittedError):
+            model.predict(features)
+
+
+def test_a_model_that_was_paid_for_is_kept_whatever_is_said_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of who turns warnings into errors, also that of the run's end."""
+    features, labels, groups = blobs()
+    monkeypatch.setattr(unspoken.estimators, "on_predictions", lambda *given: ["the model predicts one class only"])
+    model = classifier()
+    with pytest.raises(DataWarning), warnings.catch_warnings(action="error", category=DataWarning):
+        model.fit(features, labels, groups)
+    assert len(model.predict(features)) == len(features)

@@ -33,7 +33,7 @@ from unspoken.methods.registry import METHODS, checked_plan, method_for
 from unspoken.privacy.ledger import Ledger
 from unspoken.report.certificate import certificate
 from unspoken.report.remarks import before_a_run, on_predictions
-from unspoken.simulation import Simulation, simulate_records, sizes_of, warn
+from unspoken.simulation import Simulation, as_it_was_without, simulate_records, sizes_of, warn
 from unspoken.study import Study, make_study
 from unspoken.types import Floats, Integers, Labels
 
@@ -244,10 +244,11 @@ class PrivateClassifier(ClassifierMixin, _PrivateEstimator):  # type: ignore[mis
     def fit(self, X: Any, y: Any, groups: Any = None, public: Any = None, **unserved: Any) -> PrivateClassifier:
         """Learn from X, y; groups: the party of each row, or a data frame's column of it; public: rows like X."""
         _refuse(unserved)
-        features, targets, groups = self._validated(X, y, groups)
-        check_classification_targets(targets)
-        self.classes_, labels = self._encode(targets)
-        self._learn(features, labels, groups, public)
+        with as_it_was_without(self, "_release"):
+            features, targets, groups = self._validated(X, y, groups)
+            check_classification_targets(targets)
+            self.classes_, labels = self._encode(targets)
+            self._learn(features, labels, groups, public)
         return self
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
@@ -365,10 +366,11 @@ class PrivateRegressor(RegressorMixin, _PrivateEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: Any, groups: Any = None, **unserved: Any) -> PrivateRegressor:
         """Learn from X, y; groups: the party of each row, or a data frame's column of it."""
         _refuse(unserved)
-        features, targets, groups = self._validated(X, y, groups, y_numeric=True)
-        labels = np.asarray(targets, dtype=np.float64)
-        self._scaled_from = self._label_bounds(labels)
-        self._learn(features, labels, groups)
+        with as_it_was_without(self, "_release"):
+            features, targets, groups = self._validated(X, y, groups, y_numeric=True)
+            labels = np.asarray(targets, dtype=np.float64)
+            self._scaled_from = self._label_bounds(labels)
+            self._learn(features, labels, groups)
         return self
 
     def predict(self, X: npt.ArrayLike) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,10 @@ class Scaling:
             return cls(None)
         many, shown = f"two numbers or one each of {len(names)} features", " ".join(repr(bounds).split())
         shown = shown if len(shown) <= 80 else f"{shown[:79]}…"
+        if isinstance(bounds, Mapping):
+            # One of the features 0 and 1 would pass for the bounds 0 and 1 of all.
+            remedy = "write bounds=([lowest of each], [highest of each]), in the order of the features"
+            raise ValueError(f"Expected bounds=(low, high), {many}, got the dictionary bounds={shown}; {remedy}.")
         try:
             low, high = (np.broadcast_to(_in_order(bound, names), (len(names),)) for bound in bounds)
         except (TypeError, ValueError):

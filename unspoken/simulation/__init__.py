@@ -3,7 +3,7 @@
 `runs` runs them, on this machine or on a cluster; `arrays` and `computing` are the doors from Python.
 """
 
-from unspoken.simulation.arrays import in_order, parties_of, records_of, simulate, sizes_of, warn
+from unspoken.simulation.arrays import as_it_was_without, in_order, parties_of, records_of, simulate, sizes_of, warn
 from unspoken.simulation.computing import Computation, FunctionalMechanism, compute, functional_mechanism
 from unspoken.simulation.runs import CHOSEN_BLINDLY, RAY, Simulation, check_engine, simulate_folder, simulate_records
 from unspoken.simulation.tuning import Tuned, tune
@@ -15,6 +15,7 @@ __all__ = [
     "FunctionalMechanism",
     "Simulation",
     "Tuned",
+    "as_it_was_without",
     "check_engine",
     "compute",
     "functional_mechanism",

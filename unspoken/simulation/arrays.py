@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -134,6 +135,19 @@ def records_of(features: Any, labels: Any, study: Study, which: str) -> Records:
     if study.data.is_table:
         return Table(frame_of(features, labels, study), f"the {which} table").records(study)
     return check_arrays(features, labels, study, f"the {which} arrays")
+
+
+@contextmanager
+def as_it_was_without(fitted: object, result: str) -> Iterator[None]:
+    """A fit that ends without a new `result`, an attribute, leaves all as it was: what an earlier one paid for, too."""
+    before = dict(vars(fitted))
+    try:
+        yield
+    except BaseException:
+        if vars(fitted).get(result) is before.get(result):
+            vars(fitted).clear()
+            vars(fitted).update(before)
+        raise
 
 
 def warn(texts: Iterable[str], stacklevel: int, kind: type[UserWarning] = DataWarning) -> None:
