@@ -238,7 +238,7 @@ def test_noise_longer_than_any_model_is_said_before_the_votes(labels: str, tmp_p
     assert "have at least 1.5 times as much epsilon" in almost
     assert much.startswith("the noise hides much of what the parties say")
     assert "have up to 5.0 times as much epsilon" in much
-    assert ("as many more parties" in much, 'labels = "average"' in much) == (
+    assert ("as many times the parties" in much, 'labels = "average"' in much) == (
         labels != "majority",
         labels == "weighted",
     )

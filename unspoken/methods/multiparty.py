@@ -245,7 +245,7 @@ regularization = 0.01         # larger: less noise, simpler models
         if self.options.labels == "majority":
             return 'or more regularization, or labels = "weighted" and many parties'
         others = "" if self.averages or self._voter is not None else ', or labels = "average"'
-        return f"or as many more parties, or more regularization{others}"
+        return f"or as many times the parties, or more regularization{others}"
 
     def _notes(self) -> tuple[str, ...]:
         notes = self._notes_on_noise()
