@@ -341,3 +341,28 @@ def test_the_epsilon_of_what_happened_counts_only_what_happened(public: Path) ->
     happened = certificate(plan, outcome)["happened"]
     assert happened["epsilon"] == pytest.approx(accountant.get_epsilon(1e-6 - plan.slack), rel=1e-3)
     assert happened["epsilon"] < 0.75 * plan.guarantee.epsilon
+
+
+@pytest.mark.parametrize("colluding", [0, 3])
+def test_the_least_that_totals_can_have_cost_counts_every_party_s_noise(colluding: int) -> None:
+    """For whoever colludes and for nobody: what is stated below it is wrong, whatever happened."""
+    plan = planned(make("moments", parties=12, colluding=colluding, attempts=3))
+    sent = {one.name: turns for turns, one in enumerate(plan.sums, 1)}
+    mu = math.hypot(*(math.sqrt(sent[one.name]) * one.sensitivity / one.total_std(12) for one in plan.sums))
+    assert exact_delta(mu, plan.least_epsilon(sent)) == pytest.approx(1e-6 - plan.slack, rel=1e-6)
+    assert plan.least_epsilon({}) == 0.0
+    everything = plan.least_epsilon({one.name: one.releases for one in plan.sums})
+    honest = (12 - max(colluding, 1)) / 12
+    assert everything == pytest.approx(math.sqrt(honest) * plan.guarantee.epsilon, rel=0.02)
+
+
+def test_more_colluders_than_planned_see_every_attempt() -> None:
+    """And face the noise of those that are left."""
+    plan = planned(make("moments", parties=12, colluding=2, attempts=3, summation="compute-nodes"))
+    rows = {row["colluding"]: row["epsilon"] for row in plan.weakening()}
+    assert min(rows) == 2
+    assert max(rows) == 11
+    for colluding, epsilon in rows.items():
+        missing = math.sqrt((12 - colluding) / 10)
+        mu = math.hypot(*(math.sqrt(3 * one.count) * one.mu / missing for one in plan.sums))
+        assert exact_delta(mu, epsilon) == pytest.approx(1e-6 - plan.slack, rel=1e-3)

@@ -161,3 +161,31 @@ def test_a_norm_is_not_called_too_large_where_nothing_depends_on_it() -> None:
     data = {"label": "y", "classes": [0, 1], "columns": columns, "norm": 30.0}
     for study in (make("none", data=data), make("cross-silo", data=data)):
         assert not [note for note in method_for(study).plan().notes if note.startswith("norm")]
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ({"epsilon": 10.0}, None),
+        ({"epsilon": 10.1}, "epsilon = 10.1 promises little"),
+        ({"noise_multiplier": 0.3}, "promises little"),
+        ({"epsilon": 31.0}, "epsilon is taken as 30, the largest"),
+        ({"delta": 0.01}, None),
+        ({"delta": 0.0101}, "delta = 0.0101 is above 1/100 (one over the number of records): it would allow"),
+        ({"delta": 0.1, "unit": "party"}, None),
+        ({"delta": 0.11, "unit": "party"}, "delta = 0.11 is above 1/10 (one over the number of parties)"),
+    ],
+)
+def test_a_promise_that_is_worth_little_is_told_and_no_other(said: dict[str, Any], words: str | None) -> None:
+    notes = method_for(make("helmet", parties={"count": 10, "records": 10}, **said)).plan().notes
+    told = [note for note in notes if "promises little" in note or "taken as" in note or "would allow" in note]
+    assert any(words in note for note in told) if words else told == []
+
+
+def test_a_norm_is_told_from_a_hundredth_too_much_on() -> None:
+    """People round the length of the longest record, here √3."""
+    columns = {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}
+    for norm, said in ((1.749, 0), (1.75, 1)):
+        data = {"label": "y", "classes": [0, 1], "columns": columns, "norm": norm}
+        notes = method_for(make("moments", data=data)).plan().notes
+        assert len([note for note in notes if note.startswith("norm = ")]) == said
