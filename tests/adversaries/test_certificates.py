@@ -6,10 +6,12 @@ import hashlib
 import json
 import math
 import re
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from cast import Cast
@@ -227,3 +229,22 @@ def test_a_released_file_has_a_name_that_the_study_gives_it(signed: tuple[Study,
     for name in ("model.pkl", "statistics.json", "model.json", "model", "../model.skops"):
         with pytest.raises(Refused, match="did not come with its certificate"):
             received(study, certificate, name, b"content")
+
+
+def test_no_certificate_says_that_a_run_which_ended_early_cost_less_than_was_planned(tmp_path: Path) -> None:
+    """What was released has chosen where it ends, so that the ε of so few rounds is exceeded more often than δ says."""
+    features = np.random.default_rng(0).normal(size=(8, 4))
+    np.savez(tmp_path / "validation.npz", X=features, y=np.arange(8) % 3)
+    watched = {"validation": str(tmp_path / "validation.npz"), "validate_every": 1, "patience": 1}
+    keys = {"rounds": 20, "rate": 1.0, **watched}
+    cast = Cast(small(public_file(tmp_path), "cross-silo", "classification", keys=keys, summation="compute-nodes"))
+    cast.totals()
+    honest, plan = content_of(cast, {}), cast.plan
+    happened, (rounds,) = honest["happened"], cast.coordinator.totals.participation.values()
+    assert happened["attempts"] == len(rounds) < 20
+    check_certificate(plan, canonical(honest), {"gradient": len(rounds)})
+    spent = replace(plan, may_end_early=False).guarantee_after({"gradient": rounds})
+    assert spent.epsilon < 0.9 * happened["epsilon"]
+    lie = honest | {"happened": happened | {"epsilon": spent.epsilon}}
+    with pytest.raises(Refused, match=r"a run that may end early costs all of its 1\.99"):
+        check_certificate(plan, canonical(lie), {"gradient": len(rounds)})

@@ -86,6 +86,8 @@ def _numbers(plan: Plan, happened: Mapping[str, Any]) -> Iterator[str]:
     spent = math.inf if epsilon is None else epsilon
     if not (is_number(spent) or spent == math.inf) or not 0.0 <= spent <= most * (1.0 + ROUNDING):
         yield f'"happened.epsilon" is {told(epsilon)}, but the study promises at most {most:.6g}'
+    elif plan.may_end_early and spent < most * (1.0 - ROUNDING):
+        yield f'"happened.epsilon" is {told(epsilon)}, but a run that may end early costs all of its {most:.6g}'
     elif spent < (least_spent := _least_spent(plan, happened)) * (1.0 - ROUNDING):
         yield f'"happened.epsilon" is {told(epsilon)}, but so many attempts cost at least {least_spent:.6g}'
 
