@@ -119,6 +119,15 @@ def test_noise_is_told_in_records_that_must_agree() -> None:
     )
 
 
+def test_noise_is_told_in_records_that_are_in_a_batch_and_of_a_curator_s_release_as_of_a_sum() -> None:
+    (batch,) = scales(plan_for(study("cross-silo", method={"rounds": 2, "rate": 0.25})))
+    assert batch.among == pytest.approx(0.25 * 400)
+    one, five = (scales(plan_for(study("dp-fm", unit={"group": group})))[-1] for group in (1, 5))
+    assert (one.release, one.among) == ("polynomial", 400)
+    assert five.each == pytest.approx(one.each, rel=0.01)
+    assert five.seen_from == pytest.approx(5 * one.seen_from, abs=6)
+
+
 def test_noise_that_drowns_everything_is_noted() -> None:
     statistics = {"task": "statistics", "data": {"features": 4}}
     plain = plan_for(study("moments", **statistics))

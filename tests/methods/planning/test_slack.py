@@ -108,3 +108,10 @@ def test_noise_of_every_local_step_is_counted() -> None:
         numbers = plan.sums[0].dimension * 2 * 2 * steps
         assert plan.ledger_run("run").distance == pytest.approx(integer.distance(drawn_by(5, numbers)), abs=0.0)
         assert plan.slack == pytest.approx(integer.slack(30.0, drawn_by(5, numbers)), abs=0.0)
+
+
+def test_a_ledger_is_told_of_noise_that_is_in_no_sum() -> None:
+    """A curator draws it for what it releases."""
+    plan = method_for(make("dp-fm")).plan()
+    (release,) = plan.others
+    assert plan.ledger_run("run").distance == pytest.approx(integer.distance(drawn_by(5, release.dimension)), abs=0.0)

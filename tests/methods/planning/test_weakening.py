@@ -76,3 +76,4 @@ def test_each_attempt_that_failed_costs_what_a_total_of_the_fewest_would() -> No
         mu = math.hypot(there, math.sqrt(failed) * one.mu)
         found = plan.guarantee_after({"model": [everyone]}, {"model": failed})
         assert found.epsilon == pytest.approx(epsilon_of(mu, DELTA - plan.slack), rel=1e-9)
+        assert found.mu == pytest.approx(mu, rel=1e-9)
