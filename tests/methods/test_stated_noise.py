@@ -30,7 +30,7 @@ FEATURES, PARTIES, RECORDS = 80, 4, 10
 ALL = PARTIES * RECORDS
 FUNCTIONS = [(task, name) for task, named in _FUNCTIONS.items() for name in named]
 CHOSEN = [("classification", "auto"), ("regression", "auto")]
-STATED_FOR = {"network": 1.0 / ALL, "mean": 1.0 / ALL}
+STATED_FOR = {"mean": 1.0 / ALL}
 """What the stated noise is multiplied by, where it is not that of the total's numbers: a mean's"""
 OFF_THE_DIAGONAL = math.sqrt(0.5)
 """An entry of a symmetric matrix that stands there twice is packed as √2 of it"""

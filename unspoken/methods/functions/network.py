@@ -42,5 +42,5 @@ class NetworkGradient(NamedFunction):
             records = max(int(total.exact[0]), 1)
             weights = weights - self._options.learning_rate * total.noisy / records
         hidden, output = self.network.layers(weights)
-        details = {"records": int(total.exact[0]), "noise_std_per_gradient": total.noise_std / records}
+        details = {"records": int(total.exact[0]), "noise_std_per_gradient": total.noise_std}
         return NetworkModel(hidden, output, details)
