@@ -74,13 +74,13 @@ def test_what_is_wrong_is_told(changes: dict[str, Any], words: str) -> None:
         unspoken.compare(study(method="moments"), **arguments(**changes))
 
 
-def test_doubts_are_told_before_the_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doubts_are_told_before_the_first_run_under_the_methods_name(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreached(*_: Any, **__: Any) -> None:
         raise RuntimeError("a run")
 
     monkeypatch.setattr("unspoken.comparison.arrays.run_comparison", unreached)
     agreed = study(method="moments", parties={"count": 5, "records": 30, "max_records": 60})
-    told = r"^Moments at epsilon = 0\.001: the noise hides almost all"
+    told = r"^moments at epsilon = 0\.001: the noise hides almost all"
     with pytest.raises(RuntimeError, match="a run"), pytest.warns(unspoken.DataWarning, match=told) as warned:
         unspoken.compare(agreed, **arguments(epsilons=[0.001, 50.0]))
     assert sum("the noise hides" in str(each.message) for each in warned) == 1

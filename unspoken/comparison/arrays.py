@@ -107,7 +107,8 @@ def compare(
         hold_out=hold_out,
         resplit=resplit,
     )
-    warn([*doubts_of(compared), *on_records(study, train)], stacklevel=2)
+    warn(doubts_of(compared), stacklevel=2, named=True)
+    warn(on_records(study, train), stacklevel=2)
     runs = run_comparison(compared, jobs=jobs, progress=progress, engine=engine, address=address)
     return Compared(tuple(runs))
 

@@ -150,10 +150,13 @@ def as_it_was_without(fitted: object, result: str) -> Iterator[None]:
         raise
 
 
-def warn(texts: Iterable[str], stacklevel: int, kind: type[UserWarning] = DataWarning) -> None:
-    """Python warnings of these remarks, each once."""
+def warn(
+    texts: Iterable[str], stacklevel: int, kind: type[UserWarning] = DataWarning, *, named: bool = False
+) -> None:
+    """Python warnings of these remarks, each once. They begin with a capital, unless with a name (`named`)."""
     for text in texts:
-        warnings.warn(f"{text[:1].upper()}{text[1:]}.", kind, stacklevel=stacklevel + 1)
+        first = text[:1] if named else text[:1].upper()
+        warnings.warn(f"{first}{text[1:]}.", kind, stacklevel=stacklevel + 1)
 
 
 def sizes_of(parties: Integers, unit: str | dict[str, int]) -> dict[str, int]:
