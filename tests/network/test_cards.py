@@ -13,7 +13,7 @@ from unspoken.engines.network.cards import CardError, find_identity, make_keys, 
 from unspoken.engines.network.participant import Told
 from unspoken.sites import joining
 
-STUDY: Any = SimpleNamespace(source="study.toml")
+STUDY: Any = SimpleNamespace(source="study.toml", roster=None)
 
 
 @pytest.fixture
@@ -79,6 +79,20 @@ def test_the_key_that_the_roster_has_is_found(home: Path) -> None:
     with pytest.raises(CardError, match=r"other\.secret: has a key that is not in study\.toml's roster"):
         find_identity(STUDY, {one.key}, home / "other.secret")
     assert other.key not in {one.key, two.key}
+
+
+def test_a_key_of_another_role_is_told_as_such(home: Path) -> None:
+    """Whoever has a key in the roster needs no new one: the command is the wrong one, or the site's file."""
+    party, helper, hub = (made(home, name).key for name in ("party", "helper", "hub"))
+    roster = SimpleNamespace(parties=[party], helpers=[helper], coordinator=hub)
+    agreed: Any = SimpleNamespace(source="study.toml", roster=roster)
+    for known, file, role in (({helper}, "party", "a party"), ({party}, "helper", "a helper"), ({party}, "hub", "the")):
+        with pytest.raises(CardError, match=rf"{file}\.secret: is the key of {role} .*a site file of a party names"):
+            find_identity(agreed, known, home / f"{file}.secret")
+    (home / "helper.secret").unlink()
+    (home / "hub.secret").unlink()
+    with pytest.raises(CardError, match=r"party\.secret: is the key of a party in study\.toml's roster, not"):
+        find_identity(agreed, {helper}, None)
 
 
 def test_a_roster_has_everyone_once_and_a_study_has_one_roster(tmp_path: Path) -> None:

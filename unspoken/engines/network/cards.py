@@ -122,14 +122,13 @@ def find_identity(study: Study, keys: set[str], given: Path | None) -> tuple[Pat
     if given is not None:
         _, identity = read_identity(given)
         if identity.public.hex() not in keys:
+            _refuse_other_role(study, [(given, identity)])
             _refuse(given, f"has a key that is not in {study.source}'s roster for this role; name another")
         return given, identity
-    found = []
-    for file in sorted(home().glob("*.secret")):
-        identity = read_identity(file)[1]
-        if identity.public.hex() in keys:
-            found.append((file, identity))
+    mine = [(file, read_identity(file)[1]) for file in sorted(home().glob("*.secret"))]
+    found = [(file, identity) for file, identity in mine if identity.public.hex() in keys]
     if not found:
+        _refuse_other_role(study, mine)
         raise CardError(
             f"{home()}: has no key that {study.source}'s roster has for this role; make one (`unspoken keys NAME`) and "
             f"have its card put into the roster, or name the file {_BY}."
@@ -138,6 +137,22 @@ def find_identity(study: Study, keys: set[str], given: Path | None) -> tuple[Pat
         listed = ", ".join(file.name for file, _ in found)
         raise CardError(f"{home()}: several keys are in the roster for this role ({listed}); name one {_BY}.")
     return found[0]
+
+
+def _refuse_other_role(study: Study, mine: list[tuple[Path, Identity]]) -> None:
+    """Refuse if one of these keys, none of which has the role that is taken, has another one in the roster."""
+    if (roster := study.roster) is None:
+        return
+    roles = dict.fromkeys(roster.parties, "a party") | dict.fromkeys(roster.helpers, "a helper")
+    roles[roster.coordinator] = "the coordinator"
+    for file, identity in mine:
+        if (role := roles.get(identity.public.hex())) is not None:
+            _refuse(
+                file,
+                f"is the key of {role} in {study.source}'s roster, not one for this role; a party uses `unspoken join`, "
+                "a helper `unspoken assist`, the coordinator `unspoken serve` (over Flower, a site file of a party names "
+                "`data`, and a helper's does not)",
+            )
 
 
 def _read(file: Path) -> dict[str, Any]:
