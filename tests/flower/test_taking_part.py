@@ -349,6 +349,18 @@ def test_a_mistake_in_the_runs_configuration_is_one_sentence(
     assert "\n" not in str(error.value)
 
 
+def test_a_tilde_in_the_runs_configuration_is_the_home_folder(
+    towns: Callable[..., SiteTown], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No shell expands it: it stands in quotes. Results would go to a folder of that name, wherever Flower runs."""
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path)
+    town = towns()
+    town.run(output="~/results")
+    assert not (tmp_path / "~").exists()
+    assert (tmp_path / "user" / "results" / "sites.model.skops").exists()
+
+
 def test_a_coordinator_that_was_stopped_goes_on(towns: Callable[..., SiteTown]) -> None:
     """A second `flwr run` of the study: sessions are new, roles and the coordinator's log are not."""
     town = towns()
