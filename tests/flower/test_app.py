@@ -15,6 +15,7 @@ import pytest
 
 from unspoken.flower import coordinating
 from unspoken.flower.site import read_site
+from unspoken.summation.base import Aborted
 
 ROOT = Path(__file__).parents[2]
 APP = ROOT / "examples" / "flower"
@@ -70,3 +71,16 @@ def test_a_run_without_a_result_is_told_in_one_sentence_and_no_traceback() -> No
         logged = logging.Formatter().formatException((type(error), error, error.__traceback__))
     assert logged.startswith("unspoken.flower.apps.NotDone: /nowhere.toml: there is no such file")
     assert "\n" not in logged
+
+
+@pytest.mark.flower
+def test_the_sentence_of_a_run_without_a_result_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    from unspoken.flower import apps
+
+    def ended(*_: Any) -> None:
+        raise Aborted("1 of 3 parties are there. It cost no epsilon")
+
+    monkeypatch.setattr(apps, "coordinate", ended)
+    nobody: Any = None
+    with pytest.raises(apps.NotDone, match=r"cost no epsilon\.$"):
+        apps.run_study(nobody, SimpleNamespace(run_config={}))  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ def run_study(grid: Grid, context: Context) -> None:
     try:
         coordinate(FlowerGrid(grid), context.run_config)
     except UnspokenError as error:
-        raise NotDone(str(error)) from None
+        raise NotDone(f"{str(error).rstrip('.')}.") from None
 
 
 client_app = ClientApp()
