@@ -150,9 +150,7 @@ def as_it_was_without(fitted: object, result: str) -> Iterator[None]:
         raise
 
 
-def warn(
-    texts: Iterable[str], stacklevel: int, kind: type[UserWarning] = DataWarning, *, named: bool = False
-) -> None:
+def warn(texts: Iterable[str], stacklevel: int, kind: type[UserWarning] = DataWarning, *, named: bool = False) -> None:
     """Python warnings of these remarks, each once. They begin with a capital, unless with a name (`named`)."""
     for text in texts:
         first = text[:1] if named else text[:1].upper()

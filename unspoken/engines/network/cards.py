@@ -149,9 +149,9 @@ def _refuse_other_role(study: Study, mine: list[tuple[Path, Identity]]) -> None:
         if (role := roles.get(identity.public.hex())) is not None:
             _refuse(
                 file,
-                f"is the key of {role} in {study.source}'s roster, not one for this role; a party uses `unspoken join`, "
-                "a helper `unspoken assist`, the coordinator `unspoken serve` (over Flower, a site file of a party names "
-                "`data`, and a helper's does not)",
+                f"is the key of {role} in {study.source}'s roster, not one for this role; a party uses `unspoken "
+                "join`, a helper `unspoken assist`, the coordinator `unspoken serve` (over Flower, a site file of a "
+                "party names `data`, and a helper's does not)",
             )
 
 
