@@ -52,7 +52,7 @@ def test_a_matrix_is_learnt(tmp_path: Path) -> None:
 def test_more_dropouts_than_allowed_end_the_run_and_nothing_is_written(folder: Path) -> None:
     message = complaint(folder, "simulate", "study.toml", "--data", "train.csv", "--drop", "3", status=3)
     assert message.startswith("only 17 of 20 parties are left and the study asks for at least 18, so there is no total")
-    assert "Vectors had left once and may have been opened in secret, so epsilon = " in message
+    assert "Vectors may have left once and been opened in secret, so epsilon = " in message
 
 
 def test_programs_are_told_what_ended_a_run_whom_it_is_blamed_on_and_what_they_signed(

@@ -235,6 +235,19 @@ def test_after_the_study_has_ended_no_vector_leaves_unless_the_site_decides_agai
     assert answers == ["agreed", "refused", "agreed"]
 
 
+def test_a_site_hears_from_its_own_ledger_what_a_study_without_a_result_has_cost_it(
+    asking: Asking, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The coordinator counts what may have left anybody."""
+    over = packed(Ending(reason="stopped. Vectors may have left once, so epsilon = 2 of the planned 2 is spent"))
+    asking.say(over, ENDING)
+    assert "of the planned 2 is spent. Here, of this study nothing is spent." in capsys.readouterr().err
+    asking.greet()
+    assert len(asking.say(request())[1]) == 3
+    asking.say(over, ENDING)
+    assert "is spent. Here, of this study 1 vector has left, at epsilon = " in capsys.readouterr().err
+
+
 def test_a_certificate_that_is_not_signed_ends_the_session_too(asking: Asking) -> None:
     answer, _ = asking.say(packed(Ending(b"{}")), ENDING)
     assert isinstance(answer, Taken)

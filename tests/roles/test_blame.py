@@ -64,7 +64,7 @@ def test_who_was_left_out_is_named_and_others_can_check_it(summation: str, publi
 def test_the_end_of_a_run_says_who_is_to_blame_and_what_it_cost(public: Path) -> None:
     cast = WithTwin(public, "compute-nodes", dropouts=0, attempts=2)
     with pytest.raises(
-        Aborted, match=r"To blame: party 3 \(it signed two one-time keys\). Vectors had left 2 times"
+        Aborted, match=r"To blame: party 3 \(it signed two one-time keys\). Vectors may have left 2 times"
     ) as ended:
         cast.run([])
     assert ended.value.blamed == (FORGETFUL,)

@@ -161,7 +161,7 @@ def test_without_another_attempt_it_gives_up_by_name_if_a_vector_may_have_left(p
         if is_free:
             assert cast.go() == 1
             continue
-        with pytest.raises(Aborted, match=r"the coordinator was stopped in mid-attempt\. Vectors had left once"):
+        with pytest.raises(Aborted, match=r"the coordinator was stopped in mid-attempt\. Vectors may have left once"):
             cast.go()
         assert {to for to, _ in cast.coordinator.end()} == set(cast.parties)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from unspoken import sites, writing
 from unspoken.cli.consent import ask, policy_for
+from unspoken.cli.endings import spent_so_far
 from unspoken.cli.ledger import ledger_for
 from unspoken.cli.program import remark
 from unspoken.data.digests import read_with_digest
@@ -58,6 +59,8 @@ class _TakingPart:
         self.data = site.path(site.data)
         self._read = ""
         """The SHA-256 of the records' file, once it was read"""
+        self._account: Ledger | None = None
+        """Their ledger, then"""
 
     @property
     def identity(self) -> Identity:
@@ -71,6 +74,7 @@ class _TakingPart:
         account = ledger_for(file, name, [data], otherwise=data.stem, digest=self._read)
         if self.rules is not None and (limit := policy.total_limit(self.rules)) is not None:
             account.cap(limit)
+        self._account = account
         return records, account
 
     @cached_property
@@ -133,7 +137,10 @@ class _TakingPart:
     def finish(self, joined: sites.Joined) -> None:
         """Tell how the study has ended, and keep the result."""
         if joined.disagrees or joined.certificate is None:
-            _say(f"the study ended without a result here: {joined.disagrees or joined.reason}")
+            reason = (joined.disagrees or joined.reason).rstrip(".")
+            # The coordinator's reason counts what may have left anybody; the site's own ledger knows what has left it.
+            own = f" Here, {spent_so_far(self._account, joined.run)}." if self._account is not None else ""
+            _say(f"the study ended without a result here: {reason}.{own}")
             return
         _say(f"the study is over. {joined.certificate['statement']}")
         for kind, file in self.write(joined).items():

@@ -156,15 +156,15 @@ def _key(request: Request) -> tuple[str, int]:
 
 
 def _left(opened: int, failed: int) -> str:
-    """What has become of the vectors that left.
+    """What has become of the vectors. The coordinator knows that parties were let to send them, not that they did.
 
     >>> _left(0, 2)
-    'Vectors had left 2 times and may have been opened in secret'
+    'Vectors may have left 2 times and been opened in secret'
     >>> _left(4, 1)
-    '4 totals had been opened before, and vectors had left once more and may have been opened in secret'
+    '4 totals had been opened before, and vectors may have left once more and been opened in secret'
     """
     times = "once" if failed == 1 else f"{failed} times"
     before = f"{opened} {'total' if opened == 1 else 'totals'} had been opened before"
     if not opened:
-        return f"Vectors had left {times} and may have been opened in secret"
-    return f"{before}, and vectors had left {times} more and may have been opened in secret" if failed else before
+        return f"Vectors may have left {times} and been opened in secret"
+    return f"{before}, and vectors may have left {times} more and been opened in secret" if failed else before
