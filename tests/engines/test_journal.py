@@ -230,6 +230,8 @@ def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     with pytest.raises(UnspokenError, match="cannot be used as a checkpoint"):
         unspoken.simulate(small(), features, labels, groups, checkpoint=path)
     assert path.read_bytes() == b"no database"
+    with pytest.raises(UnspokenError, match=r"cp: cannot be used as a checkpoint \(No such file or directory\); choose"):
+        unspoken.simulate(small(), features, labels, groups, checkpoint=tmp_path / "none" / "cp")
 
 
 def test_a_checkpoint_is_refused_when_the_public_records_are_others(tmp_path: Path) -> None:

@@ -82,7 +82,8 @@ class Journal:
             if new:
                 with suppress(OSError):
                     path.unlink(missing_ok=True)
-            raise UnspokenError(f"{path}: cannot be used as a checkpoint ({error}); choose another file.") from None
+            reason = (error.strerror if isinstance(error, OSError) else None) or error
+            raise UnspokenError(f"{path}: cannot be used as a checkpoint ({reason}); choose another file.") from None
         if known and known != [run]:
             self.close()
             raise UnspokenError(f"{path}: {_mismatch(known[0], run)}; choose another file.")
