@@ -230,7 +230,7 @@ def test_a_checkpoint_serves_its_own_run_only(tmp_path: Path) -> None:
     with pytest.raises(UnspokenError, match="cannot be used as a checkpoint"):
         unspoken.simulate(small(), features, labels, groups, checkpoint=path)
     assert path.read_bytes() == b"no database"
-    with pytest.raises(UnspokenError, match=r"cp: cannot be used as a checkpoint \(No such file or directory\); choose"):
+    with pytest.raises(UnspokenError, match=r"cp: cannot be used as a checkpoint \(No such file or directory\);"):
         unspoken.simulate(small(), features, labels, groups, checkpoint=tmp_path / "none" / "cp")
 
 
