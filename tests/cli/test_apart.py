@@ -80,6 +80,15 @@ def test_what_the_child_has_left_is_ended_and_what_was_there_before_is_not(how: 
         process.communicate()
 
 
+def test_a_lost_cluster_is_told_with_the_option_that_each_command_goes_on_with(tmp_path: Path) -> None:
+    """`compare` has no --checkpoint: it goes on from its table."""
+    process = start(tmp_path, "lost")
+    other, _ = lines_of(process)
+    os.kill(other, signal.SIGKILL)
+    errors = process.communicate(timeout=60)[1]
+    assert "run the command again: with --checkpoint (of compare: --table) it goes on from there." in errors
+
+
 def test_a_child_ends_with_its_parent_however_that_ends(tmp_path: Path) -> None:
     process = start(tmp_path, "waits")
     other, left = lines_of(process)

@@ -302,7 +302,7 @@ def test_an_address_where_no_cluster_is_costs_one_sentence_and_no_epsilon(files:
     process = start([*files, "--address", "127.0.0.1:9", *charged], home)
     _, errors = process.communicate(timeout=SECONDS)
     assert (process.returncode, len(sentences(errors))) == (2, 1)
-    assert 'address is "127.0.0.1:9", but no cluster answers there' in errors
+    assert 'address is "127.0.0.1:9", but no cluster answers there (Connection refused);' in errors
     assert not Ledger(ledger, "records").account().charges
 
 

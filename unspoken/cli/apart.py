@@ -24,7 +24,7 @@ from typing import Any
 import typer
 
 from unspoken.cli.program import Parameters, Result, Stopped, has_answered
-from unspoken.engines.cluster.cleaner import LEAVING, children, remove
+from unspoken.engines.cluster.cleaner import GOES_ON, LEAVING, children, remove
 from unspoken.engines.cluster.signals import FOLDER, heard
 from unspoken.errors import UnspokenError
 
@@ -74,7 +74,7 @@ def _go_apart() -> None:
         raise Stopped if forward.signals[0] == signal.SIGTERM else KeyboardInterrupt
     raise ClusterEnded(
         "the cluster was lost, and the run with it; check that the machine has free memory, and run the command again: "
-        "with --checkpoint it goes on from there."
+        f"{GOES_ON}."
     )
 
 

@@ -23,6 +23,8 @@ _LOST = (
     "unspoken: the program was ended while its Ray cluster ran, as Ray does when the cluster is lost; check that the "
     "machine has free memory, and run it again: with a checkpoint it goes on from there."
 )
+GOES_ON = "with --checkpoint (of compare: --table) it goes on from there"
+"""What a command that has lost its cluster says of another try"""
 LEAVING = 10.0
 """The seconds within which the last of a cluster's processes ends and lets go of its folder"""
 

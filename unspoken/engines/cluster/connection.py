@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from unspoken.engines.answering import HelperLost
-from unspoken.engines.cluster.cleaner import cleaned_up, end_failed, remove
+from unspoken.engines.cluster.cleaner import GOES_ON, cleaned_up, end_failed, remove
 from unspoken.engines.cluster.signals import FOLDER, ends_cleanly, signals_later
 from unspoken.engines.environment import environment
 from unspoken.errors import UnspokenError, missing_package
@@ -131,12 +131,13 @@ class Cluster:
 def _lost(error: Exception) -> str:
     return (
         f"the cluster could not finish the work, although it tried several times ({_first_line(error)}); see to its "
-        "machines, and run the same command again: with --checkpoint it goes on from there."
+        f"machines, and run the same command again: {GOES_ON}."
     )
 
 
 def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = (error.strerror if isinstance(error, OSError) else None) or str(error)
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
     return (lines or [type(error).__name__])[0].rstrip(".")[:200]
 
 
