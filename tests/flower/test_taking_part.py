@@ -337,6 +337,7 @@ def test_paths_are_from_the_files_own_folder(tmp_path: Path) -> None:
         ({"study": ""}, "names no study"),
         ({"stage-seconds": 0.0}, "stage-seconds=0.0"),
         ({"study": "/no"}, "/no"),
+        ({"study": "heart.toml"}, f"{Path.cwd()}/heart.toml: there is no such file"),  # from where Flower runs
         ({"study": 3}, "study=3, but it should be a path in quotes"),
         ({"output": __file__}, "is a file, but output should be a folder; choose another"),
     ],

@@ -55,7 +55,7 @@ def _path(config: Mapping[str, Any], key: str) -> Path | None:
     given = config.get(key, "")
     if not isinstance(given, str):
         raise UnspokenError(f'--run-config has {key}={given!r}, but it should be a path in quotes: {key}="/a/path".')
-    return Path(given).expanduser() if given else None
+    return Path(given).expanduser().absolute() if given else None
 
 
 def _seconds(config: Mapping[str, Any], key: str, usual: float) -> float:
