@@ -54,3 +54,10 @@ def test_a_site_of_a_federation_refuses_it_too(town: Town) -> None:
     place.study = town.study
     with pytest.raises(DataError, match=CHANGED):
         place.read(town.folder / f"{NAMES[0]}.npz")
+
+
+def test_a_folder_is_no_party_s_records(tmp_path: Path) -> None:
+    """The folder of a simulation has a file for each party, and this is one."""
+    (folder := tmp_path / "records").mkdir()
+    with pytest.raises(DataError, match=r"records: is a folder; name an NPZ file\.$"):
+        digests.read_with_digest(folder, Town(tmp_path).study)

@@ -272,6 +272,7 @@ def test_the_stated_noise_is_in_the_coefficients() -> None:
     ("changes", "words"),
     [
         ({"norms": {}}, "norms has the orders"),
+        ({"norms": [4, 0.5]}, r"norms is \[4, 0\.5\], but should be a dictionary of norms by order"),
         ({"norms": {0: 1.0}}, "norms has the orders"),
         ({"norms": {1: -1.0}}, "norms has -1"),
         ({"variables": 0}, "variables is 0"),
@@ -282,6 +283,12 @@ def test_wrong_norms_are_told_in_one_sentence(changes: dict[str, Any], words: st
     given = {"variables": 2, "norms": {1: 1.0}, "epsilon": 1.0, "delta": 1e-6}
     with pytest.raises(DataError, match=words):
         unspoken.functional_mechanism(lambda row: {1: row}, ROWS, GROUPS, **given | changes)
+
+
+def test_coefficients_that_are_not_by_order_are_told() -> None:
+    given = {"variables": 2, "norms": {1: 1.0}, "epsilon": 1.0, "delta": 1e-6}
+    with pytest.raises(ValueError, match=r"Expected a dictionary of coefficients by order, .* got a ndarray"):
+        unspoken.functional_mechanism(lambda row: row, ROWS, GROUPS, **given)  # type: ignore[arg-type, return-value]
 
 
 def test_coefficients_that_fail_on_a_made_up_record_are_refused_before_any_data_is_used() -> None:

@@ -25,6 +25,7 @@ def digest_of(files: Sequence[Path]) -> str:
 
 def read_with_digest(path: Path, study: Study) -> tuple[Records, str]:
     """A party's records, and the digest of the very file that they were read from."""
+    path = checked_path(path, study)
     return with_digest([path], study, lambda: read_records(path, study))
 
 

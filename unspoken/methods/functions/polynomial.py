@@ -53,6 +53,11 @@ class RecordPolynomials(Function):
     def _bounded(self, row: Floats) -> Floats:
         """A record's vector, within the norms; an error if its tensors are not as stated."""
         given, found, longest = self._coefficients(row.copy()), [], 0.0
+        if not isinstance(given, Mapping):
+            raise ValueError(
+                f"Expected a dictionary of coefficients by order, such as {{1: vector, 2: matrix}}, got a "
+                f"{type(given).__name__}."
+            )
         if set(given) != set(self._norms):
             raise ValueError(f"Expected coefficients of the orders {[*self._norms]}, got {sorted(given)}.")
         for order, largest in self._norms.items():
