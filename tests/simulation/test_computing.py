@@ -272,7 +272,7 @@ def test_the_stated_noise_is_in_the_coefficients() -> None:
     ("changes", "words"),
     [
         ({"norms": {}}, "norms has the orders"),
-        ({"norms": [4, 0.5]}, r"norms is \[4, 0\.5\], but should be a dictionary of norms by order"),
+        ({"norms": [4, 0.5]}, r"norms is \[4, 0\.5\], but should be norms by order"),
         ({"norms": {0: 1.0}}, "norms has the orders"),
         ({"norms": {1: -1.0}}, "norms has -1"),
         ({"variables": 0}, "variables is 0"),
