@@ -188,9 +188,7 @@ def functional_mechanism(
     if not (isinstance(variables, Integral) and variables >= 1):
         raise DataError(f"variables is {variables!r}, but should be the number of variables, 1 or more.")
     if not isinstance(norms, Mapping):
-        raise DataError(
-            f"norms is {norms!r}, but should be norms by order, such as {{1: 0.5, 2: 0.1}}."
-        )
+        raise DataError(f"norms is {norms!r}, but should be norms by order, such as {{1: 0.5, 2: 0.1}}.")
     if not norms or not any(norms) or not all(isinstance(order, Integral) and 0 <= order <= 8 for order in norms):
         raise DataError(f"norms has the orders {[*norms]}, but should have whole numbers from 0 to 8, not 0 alone.")
     if wrong := [value for value in norms.values() if not (isinstance(value, Real) and 1e-100 < value < 1e100)]:
