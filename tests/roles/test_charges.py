@@ -20,6 +20,7 @@ from unspoken.methods.registry import METHODS, method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.events import Gaussian
 from unspoken.privacy.ledger import Ledger, LedgerError
+from unspoken.report.ledger import spent_in, spent_line
 from unspoken.roles.party import Party
 from unspoken.roles.store import MemoryStore, StoreError
 from unspoken.simulation import simulate_records
@@ -46,6 +47,22 @@ def test_a_whole_run_costs_each_party_what_the_certificate_promises(method: str,
         assert len(ledgers) == plan.parties_asked
     for ledger in ledgers:
         assert spent(ledger, plan) == pytest.approx(expected(plan), rel=1e-9)
+
+
+def test_a_run_that_ended_early_costs_each_party_what_its_certificate_says(public: Path, tmp_path: Path) -> None:
+    """All of it: what was released has chosen where it ends."""
+    features = np.random.default_rng(0).normal(size=(8, 4))
+    np.savez(tmp_path / "validation.npz", X=features, y=np.arange(8) % 3)
+    watched = {"validation": str(tmp_path / "validation.npz"), "validate_every": 1, "patience": 1}
+    actors = ran(small(public, "cross-silo", "classification", keys={"rounds": 20, "rate": 1.0, **watched}))
+    plan = actors.coordinator.plan
+    for ledger in actors.ledgers.values():
+        charges = ledger.account().charges.values()
+        assert 1 < len(charges) < 20
+        assert spent(ledger, plan) == pytest.approx(expected(plan), rel=1e-9)
+        cost = spent_in(ledger, next(iter(charges)).run)
+        told = spent_line(cost, plan, {"happened": {"epsilon": expected(plan)}})
+        assert told.endswith(f"by {len(charges)} of the 20 vectors that the promise covers.")
 
 
 @pytest.mark.parametrize(("method", "task"), list(methods_and_tasks()))

@@ -293,13 +293,14 @@ class Party(Role[_State]):
         request = request_of(current.ask)
         if self._ledger is None or not isinstance(request, PartyRequest):
             return
-        costs = self._plan.costs_of_a_vector(request.name, self._index)
-        run = self._plan.ledger_run(self._state.run, seat=True)
+        attempt, run = current.ask.attempt.hex(), self._plan.ledger_run(self._state.run, seat=True)
+        is_first = not {*self._ledger.attempts(run.identifier)} - {attempt}
+        costs = self._plan.costs_of_a_vector(request.name, self._index, is_first)
         if current.ask.attempt > self._state.announced:
             self._keeper.note(current.ask.attempt)
             self._state.announced = current.ask.attempt
         try:
-            self._ledger.charge(run, current.ask.attempt.hex(), costs)
+            self._ledger.charge(run, attempt, costs)
         except OverLimit as error:
             # Another study was charged meanwhile. The vector has not left, and is forgotten.
             self._restore()

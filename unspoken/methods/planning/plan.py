@@ -152,12 +152,15 @@ class Plan:
             return self.guarantee
         return accounting.guarantee_after(self.guarantee, self._spend([*own, *(other.event for other in self.others)]))
 
-    def costs_of_a_vector(self, name: str, party: int | None = None) -> tuple[Event, ...]:
+    def costs_of_a_vector(self, name: str, party: int | None = None, first: bool = False) -> tuple[Event, ...]:
         """The cost of one vector of this party for the named sum, if as few take part as the plan allows.
 
         Vectors of different turns and attempts have noise of their own, so their costs compose: to `costs`, if all are
-        sent. A trusted receiver's vectors cost nothing; what it releases does, once (`run`).
+        sent. A trusted receiver's vectors cost nothing; what it releases does, once (`run`). A run that may end early
+        costs the same wherever it ends (`guarantee_after`): the party's `first` vector costs all.
         """
+        if self.may_end_early:
+            return self.costs_of(party) if first else ()
         planned = self.sum_named(name)
         return (planned.event(1, planned.noise_std_for(party)),) if planned.noise.counted else ()
 
