@@ -21,7 +21,6 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan, PlannedSum
 from unspoken.roles.messages import Ask, Carried
 from unspoken.roles.party import Party
-from unspoken.roles.planned_requests import draws_by_tokens
 from unspoken.roles.store import MemoryStore
 from unspoken.study import Study
 from unspoken.summation.base import Envelope, Rejected
@@ -113,7 +112,7 @@ class Liar:
         else:
             yield "noise added up later", "the noise of messages, which is", self._ask("cancel", name, 0)
         for turn in range(planned.count):
-            if draws_by_tokens(planned) and ("shuffle", "tokens", turn) not in self.spent:
+            if planned.draws_by_tokens and ("shuffle", "tokens", turn) not in self.spent:
                 yield "a batch without its tokens", "no list of tokens for turn", self._ask("sum", name, turn)
 
     def _numbers(self, ask: Ask) -> Iterator[Lie]:

@@ -36,7 +36,6 @@ from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.planning.plan import FREE_ATTEMPTS
-from unspoken.roles.planned_requests import draws_by_tokens
 from unspoken.summation.base import ATTEMPT_BYTES, Aborted
 
 EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)
@@ -75,7 +74,7 @@ def requests_before(plan: Plan, request: Request) -> list[Request]:
     """The requests that must be made again before `request`, if vectors have left in an earlier attempt at it."""
     if isinstance(request, PartyRequest):
         planned = plan.sum_named(request.name)
-        if draws_by_tokens(planned):
+        if planned.draws_by_tokens:
             return [Tokens(request.turn)]
         if isinstance(request, Collect) and planned.noise.prepares:
             return [ZeroSum(request.name)]

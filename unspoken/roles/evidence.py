@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
 from unspoken.methods.planning import Plan, PlannedSum
-from unspoken.roles.planned_requests import draws_by_tokens
 from unspoken.summation import evidence as of_a_sum
 from unspoken.summation.base import ATTEMPT_BYTES, Protocol, Rejected, Roster, SignedStatement
 from unspoken.summation.record_shuffle import RecordShuffle
@@ -40,7 +39,7 @@ def _protocol_of(plan: Plan, statement: bytes) -> Protocol | RecordShuffle:
                 if f"/{protocol.session.label()}/".encode() in statement:
                     return protocol
     tokens = re.compile(rf"/{plan.study.digest()}/tokens/(\d{{1,9}})/([0-9a-f]{{{2 * ATTEMPT_BYTES}}})/".encode())
-    if (found := tokens.search(statement)) and any(map(draws_by_tokens, plan.sums)):
+    if (found := tokens.search(statement)) and any(planned.draws_by_tokens for planned in plan.sums):
         shuffle = plan.shuffle(int(found[1]), bytes.fromhex(found[2].decode()))
         if f"/{shuffle.session.label()}/".encode() in statement:
             return shuffle

@@ -34,7 +34,6 @@ from unspoken.roles.courses import Course, Gate, Shuffling, Summing
 from unspoken.roles.messages import Ask, Carried, Over, request_of
 from unspoken.roles.planned_requests import (
     check_planned,
-    draws_by_tokens,
     largest_message,
     largest_of_study,
     largest_request,
@@ -213,7 +212,7 @@ class Party(Role[_State]):
             raise Refused(f'the request for "{request.name}" is for party {request.only} alone.')
         if planned.noise.prepares and request.turn not in self._state.prepared.get(request.name, {}):
             raise Refused(f'no noise was prepared for turn {request.turn} of "{request.name}".')
-        if draws_by_tokens(planned) and (tokens is None or tokens.turn != request.turn):
+        if planned.draws_by_tokens and (tokens is None or tokens.turn != request.turn):
             raise Refused(f'there is no list of tokens for turn {request.turn} of "{request.name}".')
 
     def _open(self, current: _Attempt) -> Course:
@@ -322,7 +321,7 @@ class Party(Role[_State]):
             state.prepared[request.name] = {turn: self._secrets(current).common_key(turn)}
         elif keys := state.prepared.get(current.ask.name):
             state.prepared[current.ask.name] = {later: key for later, key in keys.items() if later > turn}
-        if isinstance(request, PartyRequest) and draws_by_tokens(self._plan.sum_named(request.name)):
+        if isinstance(request, PartyRequest) and self._plan.sum_named(request.name).draws_by_tokens:
             state.tokens = None
         current.root, current.spent = b"", True
 

@@ -28,7 +28,7 @@ def check_planned(plan: Plan, request: Request, turn: int) -> None:
     name, count = request.name, 1
     match request:
         case Tokens():
-            count = max((planned.count for planned in plan.sums if draws_by_tokens(planned)), default=0)
+            count = max((planned.count for planned in plan.sums if planned.draws_by_tokens), default=0)
             fits = count > 0
         case ZeroSum():
             fits = _sum_asked_for(plan, name).noise.prepares
@@ -47,11 +47,6 @@ def check_planned(plan: Plan, request: Request, turn: int) -> None:
         each = f", in {plan.attempts} attempts each" if plan.attempts > 1 else ""
         often = "once" if count == 1 else f"{count} times"
         raise Refused(f'"{name}" is asked for more often than planned, which is {often}{each}.')
-
-
-def draws_by_tokens(planned: PlannedSum) -> bool:
-    """Whether a shuffled list of tokens decides which records are in this sum."""
-    return planned.sampling is not None and planned.sampling.tokens
 
 
 def protocol_for(plan: Plan, request: Request, turn: int, attempt: bytes) -> Protocol:
@@ -103,7 +98,7 @@ def _asked(plan: Plan) -> Iterator[tuple[Request, int]]:
     """The plan's requests to parties, each for its first and its last turn."""
     for planned in plan.sums:
         for turn in {0, planned.count - 1}:
-            if draws_by_tokens(planned):
+            if planned.draws_by_tokens:
                 yield Tokens(turn), turn
             if planned.noise.prepares:
                 yield ZeroSum(planned.name), 0

@@ -34,7 +34,7 @@ from unspoken.summation.collection import Options as CollectionOptions
 from unspoken.summation.record_shuffle import Options as ShuffleOptions
 from unspoken.summation.record_shuffle import RecordShuffle
 from unspoken.summation.registry import open_session, protocol_of
-from unspoken.summation.shuffle_course import ShuffleSession
+from unspoken.summation.shuffle_course import STAGES, ShuffleSession
 
 FREE_ATTEMPTS = 15
 """The number of attempts at a sum that may end before vectors leave, on top of those that the study counts. They cost
@@ -194,23 +194,23 @@ class Plan:
 
     @cached_property
     def upload_bytes(self) -> int:
-        """The most bytes that one party sends in all, if no attempt fails."""
+        """The most bytes that one party sends in all, if no attempt fails and all have as few records as allowed."""
         if self.is_pooled:
             return self.study.parties.records * (self.study.data.dimension + 1) * 8
         return sum(self._upload(planned) for planned in self.sums)
 
     def _upload(self, planned: PlannedSum) -> int:
-        prepared = self.preparation(planned).upload_bytes() if planned.noise.prepares else 0
-        sampling = planned.sampling.upload if planned.sampling else 0
+        found = self.preparation(planned).upload_bytes() if planned.noise.prepares else 0
         # Messages carry the number of their turn, so their size depends on its digits. The first turn has none.
         digits = Counter(len(str(turn)) if turn else 0 for turn in range(planned.count))
         carriers = [self._carrier] + [self.cancellation] * planned.noise.cancels
-        vectors = sum(
-            turns * carrier(planned, 10 ** (count - 1) if count else 0).upload_bytes()
-            for count, turns in digits.items()
-            for carrier in carriers
-        )
-        return prepared + vectors + planned.count * sampling
+        records = self.study.parties.records
+        for count, turns in digits.items():
+            turn = 10 ** (count - 1) if count else 0
+            found += turns * sum(carrier(planned, turn).upload_bytes() for carrier in carriers)
+            if planned.draws_by_tokens:
+                found += turns * self.shuffle(turn).upload_bytes(records, self.trust.parties * records)
+        return found
 
     @cached_property
     def party_messages(self) -> int:
@@ -220,7 +220,8 @@ class Plan:
         found = 0
         for planned in self.sums:
             carriers = [self._carrier(planned), *([self.cancellation(planned)] if planned.noise.cancels else [])]
-            found += planned.count * sum(carrier.party_messages for carrier in carriers)
+            tokens = len(STAGES) if planned.draws_by_tokens else 0
+            found += planned.count * (tokens + sum(carrier.party_messages for carrier in carriers))
             found += self.preparation(planned).party_messages if planned.noise.prepares else 0
         return found
 

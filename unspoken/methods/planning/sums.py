@@ -34,8 +34,6 @@ class RecordSampling:
     """The number of noisy sums in a round."""
     rate_if: Callable[[int], float] | None = None
     """The rate if so many parties collude, where it depends on them."""
-    upload: int = 0
-    """The number of bytes that a party sends in a round for the sampling itself, at most."""
     tokens: bool = False
     """Whether a shuffled list of tokens decides which records are in a batch."""
 
@@ -113,6 +111,11 @@ class PlannedSum:
     @property
     def length(self) -> int:
         return self.dimension + len(self.exact)
+
+    @property
+    def draws_by_tokens(self) -> bool:
+        """Whether a shuffled list of tokens decides which records are in it."""
+        return self.sampling is not None and self.sampling.tokens
 
     @property
     def mu(self) -> float:

@@ -197,8 +197,8 @@ class FixedBatches(Batches):
 
     def sampling(self, slack: float) -> RecordSampling:
         slack += self._lists * self._allowed
-        rate, lists = self._honest_rate(trust_of(self._study).known), self._upload
-        return RecordSampling(rate, "without-replacement", slack, tokens=True, upload=lists, rate_if=self._honest_rate)
+        rate = self._honest_rate(trust_of(self._study).known)
+        return RecordSampling(rate, "without-replacement", slack, tokens=True, rate_if=self._honest_rate)
 
     @property
     def _upload(self) -> int:
