@@ -120,12 +120,25 @@ def test_noise_is_told_in_records_that_must_agree() -> None:
 
 
 def test_noise_is_told_in_records_that_are_in_a_batch_and_of_a_curator_s_release_as_of_a_sum() -> None:
-    (batch,) = scales(plan_for(study("cross-silo", method={"rounds": 2, "rate": 0.25})))
+    sampled = plan_for(study("cross-silo", method={"rounds": 2, "rate": 0.25}))
+    (batch,) = scales(sampled)
     assert batch.among == pytest.approx(0.25 * 400)
+    # As anywhere: a replaced record takes one gradient away and brings another.
+    assert agreeing(sampled, batch.seen_from) >= 2.0 > agreeing(sampled, batch.seen_from - 1)
     one, five = (scales(plan_for(study("dp-fm", unit={"group": group})))[-1] for group in (1, 5))
     assert (one.release, one.among) == ("polynomial", 400)
     assert five.each == pytest.approx(one.each, rel=0.01)
     assert five.seen_from == pytest.approx(5 * one.seen_from, abs=6)
+
+
+@pytest.mark.parametrize("weights", ["records", "equal"])
+def test_all_records_together_move_models_no_further_than_models_are_long(weights: str) -> None:
+    """However many records there are, the sum of all models is no longer than so many times the longest one."""
+    plan = plan_for(study("helmet", method={"learner": "svm", "radius": 0.02, "weights": weights}))
+    (scale,), parties = scales(plan), plan.study.parties
+    longest = parties.count * 0.02 * (parties.records if weights == "records" else 1)
+    assert scale.share == pytest.approx(plan.sums[0].total_std(parties.count) / (2.0 * longest))
+    assert scale.share > 5.0 / agreeing(plan, 400)
 
 
 def test_noise_that_drowns_everything_is_noted() -> None:

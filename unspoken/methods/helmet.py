@@ -142,14 +142,15 @@ learner = "softmax"           # or "logistic", "svm"
         return IndependentNoise() if self.study.parties.count == 1 else NoiseShares()
 
     def plan(self) -> Plan:
-        learner = self.learner
+        learner, parties = self.learner, self.study.parties
         declared = DeclaredSum(
             name="model",
             dimension=learner.loss.outputs * self.study.data.dimension,
-            bound=learner.model_bound * (self.study.parties.max_records if self.by_records else 1),
+            bound=learner.model_bound * (parties.max_records if self.by_records else 1),
             sensitivity=total_sensitivity(self.study, learner, self.by_records),
             exact=("records",) if self.by_records else (),
             noise=self.noise,
+            longest=learner.model_bound * parties.count * (parties.records if self.by_records else 1),
         )
         plan = make_plan(self.study, self.name, [declared], tuple(self._notes()))
         facts = {"regularization": learner.regularization, "radius": learner.radius}

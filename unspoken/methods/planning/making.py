@@ -321,6 +321,7 @@ def _with_fineness(
         attempts=setting.attempts,
         sampling=declared.sampling,
         classes=declared.classes,
+        longest=declared.longest,
     )
 
 

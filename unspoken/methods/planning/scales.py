@@ -3,8 +3,8 @@ contribute.
 
 Replacing one record moves a total by at most s in norm, so replacing k of them moves no number of it by more than k·s.
 Noise of deviation σ in each number hides that while k·s < 2σ: fewer than 2σ/s records cannot be told from noise that is
-exceeded about once in twenty times. All n records together can move a number by n·s at most, and by 2R if what is
-released has norm R at most.
+exceeded about once in twenty times. All n records together can move a number by n·s at most, and by 2R if the total, or
+what is released of it, has norm R at most.
 """
 
 from __future__ import annotations
@@ -94,15 +94,9 @@ def scales(plan: Plan) -> list[Scale]:
 def _of_sum(plan: Plan, planned: PlannedSum) -> Scale:
     who, among = _protected(plan)
     if planned.sampling is not None:
-        return Scale(
-            planned.name,
-            planned.total_std(plan.parties_asked),
-            planned.contribution,
-            among * planned.sampling.rate,
-            who,
-        )
+        among *= planned.sampling.rate
     each = planned.sensitivity / (plan.study.group or 1)
-    return Scale(planned.name, planned.total_std(plan.parties_asked), each, among, who)
+    return Scale(planned.name, planned.total_std(plan.parties_asked), each, among, who, 2.0 * planned.longest)
 
 
 def _of_release(plan: Plan, other: OtherRelease) -> Scale:

@@ -78,6 +78,9 @@ class DeclaredSum:
     """The number of classes of each query, if it is a sum of ballots."""
     adjacency: Adjacency = "replace"
     """The neighbours that the sensitivity is for."""
+    longest: float = math.inf
+    """The largest norm of a total of parties with as few records as the study allows, where it is less than their
+    number times half of the sensitivity: it limits what all of them together can say."""
 
     @property
     def noisy_numbers(self) -> int:
@@ -107,6 +110,7 @@ class PlannedSum:
     """The number of times that a party may send its vector, each time that it is asked for."""
     sampling: RecordSampling | None = None
     classes: int | None = None
+    longest: float = math.inf
 
     @property
     def length(self) -> int:
