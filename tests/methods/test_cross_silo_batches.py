@@ -190,6 +190,31 @@ def test_a_curator_s_batch_of_one_counts_at_its_share_of_as_few_records_as_there
     assert planned.rate == 1.0 / 6.0
 
 
+def test_a_curator_s_batch_of_one_is_drawn_from_fewer_records_if_parties_drop_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shares: list[float] = []
+    is_taken = batches.PooledBatches.is_taken
+
+    def watched(own: batches.PooledBatches, count: int, context: PartyContext) -> np.ndarray:
+        taken = is_taken(own, count, context)
+        shares.append(float(taken.mean()))
+        return taken
+
+    monkeypatch.setattr(batches.PooledBatches, "is_taken", watched)
+    keys = {"model": "linear", "sampling": "without-replacement", "rate": 0.01, "rounds": 2, "name": "central"}
+    method = method_for(study(keys, (5, 4), dropouts=2))
+    (planned,) = method.agreed_plan.sums
+    assert planned.sampling is not None
+    for drop, records in ((0, 20), (2, 12)):
+        run(method, drop=drop)
+        assert shares[-2:] == [1.0 / records] * 2
+        assert max(shares) <= planned.sampling.rate == 1.0 / 12.0
+    sampling = method_for(study(keys, (5, 4), dropouts=5)).agreed_plan.sums[0].sampling
+    assert sampling is not None
+    assert sampling.rate == 1.0 / 4.0  # someone has to stay
+
+
 @pytest.mark.parametrize("attempts", [1, 3])
 def test_a_bound_that_projected_gradients_may_exceed_is_paid_for_both_records_and_each_vector(attempts: int) -> None:
     """A hundredth of δ for all: the record that is there and the one in its place, in four rounds, as often as a sum

@@ -171,7 +171,8 @@ class PooledBatches(OwnBatches):
 
     @property
     def _fewest(self) -> int:
-        return self._parties.count * self._parties.records
+        # A curator may lack the records of those who drop out.
+        return max(trust_of(self._study).least_survivors, 1) * self._parties.records
 
 
 class FixedBatches(Batches):
