@@ -13,6 +13,7 @@ import unspoken
 from unspoken import DataWarning
 from unspoken.data.files import DataError
 from unspoken.methods.functions import RecordPolynomials
+from unspoken.report.verification import CertificateError
 from unspoken.study import StudyError
 
 ROWS = np.random.default_rng(0).uniform(-0.5, 0.5, size=(600, 2))
@@ -324,3 +325,16 @@ def test_what_was_clipped_or_failed_is_said_to_whoever_holds_the_records() -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         unspoken.compute(lambda part: [part.sum()], rows, groups, bound=90, **promise)
+
+
+@pytest.mark.parametrize("method", ["moments", "cape", "central"])
+def test_the_certificate_of_a_function_of_one_s_own_is_not_taken_for_that_of_its_study(method: str) -> None:
+    """The study does not name the function, so nobody can compute its noise again."""
+    found = unspoken.compute(lambda rows: rows.sum(axis=0), ROWS, GROUPS, **PROMISE, epsilon=1.0, method=method)
+    content = found.simulation.certificate
+    (told,) = (said for said in unspoken.verify(content).unchecked if said.startswith("The promise"))
+    assert told == "The promise: it is that of somebody's own function, which is not in the certificate."
+    with pytest.raises(CertificateError, match="its study makes"):
+        unspoken.verify({key: value for key, value in content.items() if key != "own_function"})
+    with pytest.raises(CertificateError, match="its study makes"):
+        unspoken.verify(content | {"simulation": False})

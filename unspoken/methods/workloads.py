@@ -56,6 +56,8 @@ class Query:
     """The number of earlier queries of this name."""
 
 
+OWN_FUNCTION = "own_function"
+"""The entry of a plan's JSON that says that the study does not name its workload: somebody has given it"""
 Requests = Generator[Request, Any, Total]
 """Makes the requests that answer one query."""
 Asker = Callable[[Query], Requests]
@@ -134,6 +136,7 @@ class WorkloadMethod(Method):
 
     def __init__(self, study: Study, workload: Workload | None = None) -> None:
         super().__init__(study)
+        self._has_own = workload is not None
         self.workload = self.make_workload() if workload is None else workload
         self.check_unit()
 
@@ -162,7 +165,8 @@ class WorkloadMethod(Method):
     def plan(self) -> Plan:
         notes = self.workload.notes(self.noise, self.senders)
         plan = make_plan(self.study, self.name, self.sums(), notes, assumptions=self.workload.assumptions)
-        return replace(plan, senders=self.senders, may_end_early=self.workload.may_end_early)
+        facts = {**plan.facts, **({OWN_FUNCTION: True} if self._has_own else {})}
+        return replace(plan, senders=self.senders, may_end_early=self.workload.may_end_early, facts=facts)
 
     def parameters(self, request: PartyRequest) -> Parameters:
         return self.workload.parameters(request.name, request.turn)
