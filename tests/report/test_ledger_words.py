@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from factories import make
 from unspoken.methods.planning import Plan
 from unspoken.methods.registry import plan_for
-from unspoken.report.ledger import spent_line
+from unspoken.privacy.ledger import Ledger, OverLimit
+from unspoken.report.ledger import spent_line, summary
 from unspoken.study import make_study
 
 PRIVACY = {"epsilon": 1.0, "delta": 1e-6, "colluding": 1, "dropouts": 1, "attempts": 2}
@@ -49,3 +51,20 @@ def test_a_certificate_that_says_less_is_explained(plan: Plan) -> None:
 def test_another_delta_than_that_of_the_promise_is_named(plan: Plan) -> None:
     told = spent_line({"vectors": 2, "epsilon": None, "delta": 1e-9}, plan, happened(1.0))
     assert told == "epsilon = infinite at delta = 1e-09 in this study; the promise states epsilon at delta = 1e-06."
+
+
+def test_what_still_fits_is_told_for_the_noise_that_it_is_computed_for() -> None:
+    """Pure epsilon adds up, so that a study of as much epsilon by Laplace noise does not fit."""
+    account = Ledger()
+    account.set_limit(3.0, 1e-5)
+
+    def charge(method: str, epsilon: float) -> None:
+        plan = plan_for(make(method, parties={"count": 20, "records": 50}, epsilon=epsilon, delta=1e-5))
+        account.charge(plan.ledger_run(method), "first", plan.costs)
+
+    charge("helmet", 1.5)
+    epsilon, _, told = summary(account).rpartition("a study of epsilon = ")[2].partition(" ")
+    assert told == "by Gaussian noise still fits."
+    with pytest.raises(OverLimit):
+        charge("dp-fm", float(epsilon))
+    charge("moments", float(epsilon))

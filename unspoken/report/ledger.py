@@ -128,7 +128,7 @@ def limit_sentence(limit: Limit | None, total: LedgerTotal) -> str:
     if limit is None:
         return "There is no limit."
     left = _left(total, limit)
-    rest = f"a study of epsilon = {left:.4g} still fits" if left else "nothing is left"
+    rest = f"a study of epsilon = {left:.4g} by Gaussian noise still fits" if left else "nothing is left"
     return f"Limit: epsilon = {limit.epsilon:g} at delta = {limit.delta:g} for {unit_in_words(limit.group)}; {rest}."
 
 
