@@ -59,7 +59,7 @@ def test_a_plan_for_people_states_the_guarantee_in_words(folder: Path) -> None:
             1,
             "20; none collude, but each knows its own noise, and 2 may drop out; the noise is sized for the 17 that",
         ),
-        (2, 2, 3, "; up to 3 times as much if attempts fail"),
+        (2, 2, 3, "; more if attempts fail"),
     ],
 )
 def test_a_plan_counts_parties_and_bytes_in_words_that_add_up(

@@ -45,7 +45,8 @@ def _upload(plan: Plan) -> str:
     if plan.is_pooled:
         return f"at least {size(plan.upload_bytes)} per party: its records"
     rounds = "1 round" if plan.rounds == 1 else f"{plan.rounds} rounds"
-    more = "" if plan.attempts == 1 else f"; up to {plan.attempts} times as much if attempts fail"
+    # How much more nobody knows: attempts that end before vectors leave are made again as well.
+    more = "" if plan.attempts == 1 else "; more if attempts fail"
     several = plan.party_messages > plan.rounds
     sent = f", {plan.party_messages:,} messages one after the other" if several else ""
     return f"{size(plan.upload_bytes)} per party, in {rounds}{sent}{more}"
