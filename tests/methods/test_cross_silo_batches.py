@@ -206,6 +206,7 @@ def test_a_curator_s_batch_of_one_is_drawn_from_fewer_records_if_parties_drop_ou
     method = method_for(study(keys, (5, 4), dropouts=2))
     (planned,) = method.agreed_plan.sums
     assert planned.sampling is not None
+    assert any("so where it is drawn from 12 the rate counts as 0.0833" in note for note in method.agreed_plan.notes)
     for drop, records in ((0, 20), (2, 12)):
         run(method, drop=drop)
         assert shares[-2:] == [1.0 / records] * 2

@@ -149,8 +149,8 @@ class OwnBatches(Batches):
         if self._rate * self._fewest >= 1.0:
             return ()
         return (
-            f"every batch has at least one of a party's records, so where a party has {self._fewest:,} the rate counts "
-            f'as {1.0 / self._fewest:.3g}, not {self._rate:g}; sampling = "poisson" has no such floor',
+            f"every batch has at least one record, so where it is drawn from {self._fewest:,} the rate counts as "
+            f'{1.0 / self._fewest:.3g}, not {self._rate:g}; sampling = "poisson" has no such floor',
         )
 
     def is_taken(self, count: int, context: PartyContext) -> Flags:
