@@ -2,8 +2,9 @@
 
 Every attempt in which a vector leaves is charged before the vector leaves. The charge is the attempt's own event, as
 the plan has it. What a study costs once (its slack in δ, the model of a trusted trainer) is charged with its first
-attempt. So a study that made all its planned attempts has cost what its certificate promises, and several studies cost
-what their events compose to (`privacy.ledger_totals`). A charge that is repeated after a crash counts once.
+attempt, and so is all of a run that may end early. So a study that made all its planned attempts has cost what its
+certificate promises, and several studies cost what their events compose to (`privacy.ledger_totals`). A charge that is
+repeated after a crash counts once.
 
 Before a vector leaves, nobody knows how many parties will vanish and take their noise with them. So a charge assumes
 the fewest parties that the plan allows, and a run in which nobody vanished has cost a little less than the ledger says.
