@@ -48,6 +48,12 @@ def test_a_certificate_that_says_less_is_explained(plan: Plan) -> None:
     assert "; the certificate says 0.9, by the noise of all who took part; a ledger counts on no more noise" in told
 
 
+def test_a_certificate_that_says_more_is_explained_by_the_vectors_that_others_have_sent(plan: Plan) -> None:
+    """A party that was away for some rounds, or whose sum was tried again without it."""
+    told = spent_line({"vectors": 1, "epsilon": 0.7, "delta": 1e-6}, plan, happened(0.9))
+    assert told.endswith("that the promise covers; the certificate says 0.9, of parties that have sent more vectors.")
+
+
 def test_another_delta_than_that_of_the_promise_is_named(plan: Plan) -> None:
     told = spent_line({"vectors": 2, "epsilon": None, "delta": 1e-9}, plan, happened(1.0))
     assert told == "epsilon = infinite at delta = 1e-09 in this study; the promise states epsilon at delta = 1e-06."

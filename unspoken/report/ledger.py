@@ -116,10 +116,10 @@ def spent_line(cost: dict[str, Any], plan: Plan, certificate: dict[str, Any] | N
         return f"{told}; the promise states epsilon at delta = {promise.delta:g}."
     happened = certificate["happened"].get("epsilon") if certificate else None
     if epsilon and happened and f"{happened:.4g}" != f"{epsilon:.4g}":
-        told += (
-            f"; the certificate says {happened:.4g}, by the noise of all who took part; a ledger counts on no more "
-            "noise than the promise does"
-        )
+        why = "of parties that have sent more vectors"
+        if happened < epsilon:
+            why = "by the noise of all who took part; a ledger counts on no more noise than the promise does"
+        told += f"; the certificate says {happened:.4g}, {why}"
     return f"{told}."
 
 
