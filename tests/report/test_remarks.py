@@ -62,6 +62,17 @@ def test_records_that_are_longer_than_the_norm_are_counted() -> None:
     assert list(on_records(agreed, Records(rows[:90], np.zeros(90, dtype=np.int64)))) == []
 
 
+def test_records_that_were_scaled_to_the_norm_in_single_precision_are_not_called_longer() -> None:
+    agreed = study(data={"features": 8, "classes": 2})
+    rows = RNG.normal(size=(400, 8)).astype(np.float32)
+    rows = (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float64)
+    assert (np.linalg.norm(rows, axis=1) > 1.0 + 1e-9).mean() > 0.1
+    labels = np.arange(400) % 2
+    assert list(on_records(agreed, Records(rows, labels))) == []
+    seen = unspoken.check(agreed, rows, labels)
+    assert (seen.clipped, seen.remarks) == (0.0, [])
+
+
 @pytest.mark.parametrize("name", ["moments", "helmet", "cape", "local", "central"])
 def test_noise_that_leaves_nothing_to_learn_is_said(name: str) -> None:
     few, many = ({"count": 4, "records": 1, "max_records": 1}, {"count": 1000, "records": 1000})

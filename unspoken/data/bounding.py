@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from unspoken.study import Column, DataSection, StudyError
-from unspoken.types import Floats, Integers
+from unspoken.types import Flags, Floats, Integers
 
 
 def scale_column(values: Floats, column: Column) -> Floats:
@@ -112,6 +112,16 @@ def lengths_of(features: Floats, data: DataSection) -> Floats:
     with np.errstate(over="ignore"):
         lengths: Floats = peaks * _norms(whole / peaks[:, None])
     return lengths
+
+
+def too_long(lengths: Floats, norm: float) -> Flags:
+    """The rows that clipping changes: longer than the norm by more than the rounding of 32-bit numbers.
+
+    >>> too_long(np.array([1.0000001, 1.00001]), 1.0).tolist()
+    [False, True]
+    """
+    flags: Flags = lengths > norm * (1.0 + 1e-6)
+    return flags
 
 
 def _norms(features: Floats) -> Floats:

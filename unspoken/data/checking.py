@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.data.bounding import lengths_of
+from unspoken.data.bounding import lengths_of, too_long
 from unspoken.data.columns import ColumnPlace, Values, features_of, percent
 from unspoken.data.files import check_arrays, read_records, read_table
 from unspoken.data.records import DataError, Records
@@ -272,7 +272,7 @@ def _concluded(study: Study, seen: Check, lengths: Floats | None) -> Check:
     problems = [*_size_problems(study, seen.records), *(each for column in every for each in column.problems)]
     remarks = [each for column in every for each in column.remarks]
     if lengths is not None:
-        clipped = float((lengths > study.data.norm * (1.0 + 1e-9)).mean())
+        clipped = float(too_long(lengths, study.data.norm).mean())
         seen = replace(seen, longest=float(lengths.max()), clipped=clipped)
         if clipped >= _FEW:
             remarks.append(

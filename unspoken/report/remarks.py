@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from unspoken.data.bounding import lengths_of
+from unspoken.data.bounding import lengths_of, too_long
 from unspoken.data.checking import MANY, wide_bounds
 from unspoken.data.clipped import Clipped, Holders, on_clipped
 from unspoken.data.columns import percent
@@ -78,7 +78,7 @@ def _on_wide_bounds(columns: Mapping[str, Column], records: Records) -> Iterator
 def _on_lengths(study: Study, records: Records) -> Iterator[str]:
     """Records that are longer than the norm, or far shorter."""
     lengths = lengths_of(records.features, study.data)
-    share, middle = float((lengths > study.data.norm * (1.0 + 1e-9)).mean()), float(np.median(lengths))
+    share, middle = float(too_long(lengths, study.data.norm).mean()), float(np.median(lengths))
     if share >= MANY:
         yield (
             f"{percent(share)} of the records are longer than the study's norm = {study.data.norm:.6g} and are "
