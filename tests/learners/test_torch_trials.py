@@ -150,6 +150,16 @@ def doubled(scores: Tensor, targets: Tensor) -> Tensor:
     return 2.0 * nn.functional.cross_entropy(scores, targets, reduction="none")
 
 
+class Leaving(nn.Module):
+    def __init__(self, features: int, outputs: int) -> None:
+        sys.exit(3)
+
+
+class Gone(nn.Linear):
+    def forward(self, rows: Tensor) -> Tensor:
+        sys.exit(4)
+
+
 def averaged(scores: Tensor, targets: Tensor) -> Tensor:
     return nn.functional.cross_entropy(scores, targets)
 
@@ -211,6 +221,8 @@ def model(kind: type[nn.Module] | str, loss: str = "cross-entropy", recipe: Reci
         (Silent, "has gradients of zero, or none that are finite numbers"),
         (Pair, "gives a tuple, but should give a tensor of scores"),
         (Broken, r"cannot be called with \(6, 3\), features and outputs \(KeyError 'size'\)"),
+        (Leaving, r"cannot be called with \(6, 3\), features and outputs \(SystemExit 3\)"),
+        (Gone, r"cannot take rows of 6 features \(SystemExit 4\)"),
     ],
 )
 def test_a_module_that_cannot_be_trained_is_refused(kind: type[nn.Module], problem: str) -> None:

@@ -124,7 +124,7 @@ def make_module(name: str, features: int, outputs: int, hidden: Sequence[int] = 
         raise ModelError(name, error.problem) from None
     try:
         module = kind(features, outputs)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ModelError(
             name, f"cannot be called with ({features}, {outputs}), features and outputs ({first_line(error)})"
         ) from None

@@ -66,7 +66,7 @@ def check_scores(
         try:
             with torch.no_grad():
                 scores = module(shaped(np.zeros((count, features))))
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             if count == 1:
                 # Training, which takes records alone, has more to say of it.
                 return
