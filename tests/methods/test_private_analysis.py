@@ -17,6 +17,7 @@ from unspoken.methods import voting
 from unspoken.methods.voting import Voting
 from unspoken.privacy.gaussian import epsilon_of
 from unspoken.privacy.votes import data_dependent_epsilon
+from unspoken.report.terminal import show_private_analysis
 from unspoken.roles.totals import Totals
 from unspoken.study import Study
 from unspoken.summation.base import Aborted
@@ -56,7 +57,7 @@ def by_hand(folder: Path, features: Floats, labels: Integers, groups: Integers, 
 
 @pytest.mark.parametrize("drop", [0, 7, 20])
 def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_was_left(
-    drop: int, tmp_path: Path
+    drop: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agreed, features, labels, groups = votes(tmp_path)
     done = unspoken.simulate(agreed, features, labels, groups, drop=drop, seed=5, private_analysis=True)
@@ -79,6 +80,9 @@ def test_the_analysis_is_of_the_ballots_that_were_counted_and_of_the_noise_that_
     assert expected <= curious <= done.plan.guarantee.epsilon * (1.0 + 1e-9)
     ordered = np.sort(totals, axis=1)
     assert float(done.private["median_lead"]) == float(np.median(ordered[:, -1] - ordered[:, -2]))
+    show_private_analysis(done.private)
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"half of the queries were won by {done.private['median_lead']:.3g} votes or more." in said
     if drop == 20:
         everyone = by_hand(tmp_path, features, labels, groups, np.ones(PARTIES, dtype=bool))
         before = data_dependent_epsilon(everyone, share * math.sqrt(PARTIES), math.sqrt(2.0), 1e-5)

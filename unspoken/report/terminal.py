@@ -181,7 +181,7 @@ def show_private_analysis(found: dict[str, float | str]) -> None:
     out.print(
         f"On these records the winners cost epsilon = {found['epsilon']:.4g}, against someone who is no party and "
         f"knows nobody's noise, and epsilon = {found['epsilon_colluding']:.4g} against the colluders that the study "
-        f"allows, or one curious party; half of the queries were won by more than {found['median_lead']:.3g} votes. "
+        f"allows, or one curious party; half of the queries were won by {found['median_lead']:.3g} votes or more. "
         "All of these depend on the records and no noise protects them. No certificate contains them."
     )
     out.rule(style="red")
