@@ -53,6 +53,7 @@ from unspoken.methods.classifiers import (
 from unspoken.methods.multiparty_noise import TRAINER_NOISE, TrainerNoise
 from unspoken.methods.planning import DeclaredSum, Plan, PlannedSum, with_doubts
 from unspoken.methods.planning.budget import trust_of
+from unspoken.methods.planning.expectation import times
 from unspoken.methods.planning.making import Setting, plan_sum, state_plan
 from unspoken.methods.planning.mechanisms import NoNoise
 from unspoken.methods.releases import LinearModel
@@ -229,11 +230,11 @@ regularization = 0.01         # larger: less noise, simpler models
         hidden, expected, factor = (
             "much",
             "only classes that lie far apart can be learnt",
-            f"up to {_times(ratio / _MUCH)}",
+            f"up to {times(ratio / _MUCH)}",
         )
         if ratio >= _ALL:
             constant = "a model that is little better than always saying the most frequent class"
-            hidden, expected, factor = "almost all", f"expect {constant}", f"at least {_times(ratio / _ALL)}"
+            hidden, expected, factor = "almost all", f"expect {constant}", f"at least {times(ratio / _ALL)}"
         yield (
             f"the noise hides {hidden} of what the parties say: it has length {length:.3g}, where no model with "
             f"regularization = {self.options.regularization:g} is longer than {longest}, so {expected}; have {factor} "
@@ -342,12 +343,3 @@ regularization = 0.01         # larger: less noise, simpler models
 
     def _noised(self, weights: Floats) -> Floats:
         return self.noise.added(weights, self.secrets or SecretStream())
-
-
-def _times(factor: float) -> str:
-    """Rounded up to a tenth.
-
-    >>> _times(1.41), _times(862.0)
-    ('1.5', '862.0')
-    """
-    return f"{math.ceil(10.0 * factor) / 10.0:,.1f}"

@@ -51,7 +51,7 @@ def doubts(plan: Plan) -> Iterator[str]:
     if ratio >= 1.0:
         yield (
             f"the noise hides much of what {of_them} features{classes} ask for {_MUCH * signal / ratio:.3g}, so that "
-            f"only {_CLEAR[study.task]} can be learnt; have up to {_times(_MUCH / ratio)} times as many {who}{known}, "
+            f"only {_CLEAR[study.task]} can be learnt; have up to {times(_MUCH / ratio)} times as many {who}{known}, "
             "or as much more epsilon"
         )
         return
@@ -59,7 +59,7 @@ def doubts(plan: Plan) -> Iterator[str]:
     fewer = f"at most {few:,} features" if few > study.data.has_intercept else "far fewer features"
     yield (
         f"the noise hides almost all that {of_them} features{classes} need {signal / ratio:.3g}, so expect a model "
-        f"that is little better than always saying {_CONSTANT[study.task]}; have at least {_times(1.0 / ratio)} times "
+        f"that is little better than always saying {_CONSTANT[study.task]}; have at least {times(1.0 / ratio)} times "
         f"as many {who}{known}, or as much more epsilon, or {fewer}"
     )
 
@@ -83,6 +83,10 @@ def _shape(plan: Plan) -> tuple[int, int]:
     return size, classes - 1
 
 
-def _times(factor: float) -> str:
-    """Rounded up to a tenth."""
-    return f"{math.ceil(10.0 * factor) / 10.0:.1f}"
+def times(factor: float) -> str:
+    """A factor in a remedy, rounded up to a tenth, so that it is enough.
+
+    >>> times(1.41), times(75573.31)
+    ('1.5', '75,573.4')
+    """
+    return f"{math.ceil(10.0 * factor) / 10.0:,.1f}"
