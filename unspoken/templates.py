@@ -289,7 +289,7 @@ def _method_of(task: str, method: str | None) -> type[Method]:
     name = method or defaults.METHOD
     if name not in METHODS or task not in METHODS[name].template:
         able = [known for known, kind in METHODS.usable() if task in kind.template]
-        problem = f"the method is {name!r}, but for {task} it should be one of: {', '.join(able)}"
+        problem = f"the method {name!r} has no template for {task}; name one of: {', '.join(able)}"
         raise UnspokenError(problem + (suggestion(name, able) or "."))
     check_description(METHODS[name], name)
     return METHODS[name]

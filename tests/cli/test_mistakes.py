@@ -16,7 +16,7 @@ from commands import changed, complaint, unspoken
         (
             "age =",
             "weight =",
-            "train.csv: lacks the column 'weight' that the study's [data] names; the file has: 'age'",
+            "train.csv: lacks the column 'weight' that the study's [data] names; the table has: 'age'",
         ),
         ("count = 20", "count = 300", "200 records cannot be split over 300 parties; ask for fewer parties."),
     ],

@@ -155,11 +155,21 @@ def test_what_names_do_not_say_is_left_to_be_filled_in(tmp_path: Path, task: str
     ("arguments", "expected"),
     [
         (("--columns-of", "no.csv", "--label", "x"), "no.csv: there is no such file"),
-        (("--columns-of", "t.csv", "--label", "dead"), "t.csv: lacks the column 'dead' that --label names; the file"),
+        (
+            ("--columns-of", "t.csv", "--label", "dead"),
+            "t.csv: lacks the column 'dead' that --label names; the table has: 'a', 'b'; correct the table or --label.",
+        ),
         (("--columns-of", "t.csv"), "t.csv: its columns are for a study whose task is classification; give --label"),
         (("--columns-of", "t.csv", "--task", "statistics", "--label", "a"), "t.csv: its columns are for a study whose"),
         (("--label", "a"), "--label and --classes are for --columns-of FILE; give it"),
-        (("--columns-of", "t.csv", "--label", "a", "--classes", "x"), "--classes is 'x', but should be the possible"),
+        (
+            ("--columns-of", "t.csv", "--label", "a", "--classes", "x"),
+            "--classes is 'x', but should be two labels or more, each once, such as no,yes.",
+        ),
+        (
+            ("--columns-of", "t.csv", "--label", "a", "--classes", "x,y", "--task", "regression"),
+            "--classes is 'x,y', but is for a classification, not for regression; leave it out.",
+        ),
         (("--columns-of", "t.csv", "--label", "a", "--classes", "x,x"), "--classes is 'x,x', but should be"),
         (("--columns-of", "t.csv", "--label", "a", "--matrix"), "--columns-of is for a table, but --matrix asks"),
         (("--columns-of", "twice.csv", "--label", "a"), "twice.csv: has the column 'a' 2 times; rename the others."),

@@ -104,7 +104,9 @@ def test_missing_and_other_values_that_the_study_allows_are_remarked_on() -> Non
     assert "there is no record of the class 'yes'" in found.remarks
 
 
-@pytest.mark.parametrize(("rows", "problem"), [(9, "at least 10"), (1001, "at most 1000")])
+@pytest.mark.parametrize(
+    ("rows", "problem"), [(9, "at least 10; lower records"), (1001, "at most 1000; raise max_records")]
+)
 def test_too_few_and_too_many_records_are_a_problem(rows: int, problem: str) -> None:
     found = unspoken.check(AGREED, table().iloc[np.arange(rows) % 100])
     assert [each for each in found.problems if problem in each] == found.problems != []

@@ -85,7 +85,7 @@ def test_matrices_come_one_a_party_or_with_an_array_of_parties(tmp_path: Path) -
 def test_a_split_that_does_not_fit_is_told_in_one_sentence(tmp_path: Path) -> None:
     path, agreed = write(tmp_path / "all.csv", TABLE), table_study()
     other = write(tmp_path / "one.csv", pd.DataFrame(TABLE)[:1])
-    assert "lacks the column 'sight' that is to name the parties; the file has: 'age', 'died', 'site' — did" in (
+    assert "lacks the column 'sight' that is to name the parties; the table has: 'age', 'died', 'site' — did" in (
         complaint([path], agreed, "sight").replace("; did", " — did")
     )
     assert complaint([path], agreed, "age").startswith(

@@ -110,7 +110,7 @@ def test_a_column_that_was_an_index_in_pandas_is_still_a_column(tmp_path: Path) 
 def test_a_column_that_the_study_uses_is_not_proposed_for_another() -> None:
     with pytest.raises(DataError, match=r'lacks the column .wards. .*did you mean "words"\?'):
         check_names("t.csv", ["ward", "words"], ["ward", "wards"])
-    with pytest.raises(DataError, match=r"'wards' .*; correct the file or the study\.$"):
+    with pytest.raises(DataError, match=r"'wards' .*; correct the table or the study\.$"):
         check_names("t.csv", ["ward", "age"], ["ward", "wards"])
 
 
@@ -120,8 +120,8 @@ def test_a_missing_column_is_named_with_those_that_are_there(tmp_path: Path, suf
     table = {key: values for key, values in ROWS.items() if key != name} | {" weight": [1, 2, 3]}
     have = ", ".join(map(repr, table))
     assert complaint(write_table(tmp_path / f"heart{suffix}", table), table_study()) == (
-        f"heart{suffix}: lacks the column '{name}' that the study's [data] names; the file has: {have}; correct the "
-        "file or the study."
+        f"heart{suffix}: lacks the column '{name}' that the study's [data] names; the table has: {have}; correct the "
+        "table or the study."
     )
 
 
@@ -228,7 +228,7 @@ def test_many_categories_are_listed_in_part(tmp_path: Path) -> None:
         ("age,sex,died\n1,f\n", "heart.csv, line 2: has 2 values, but there are 3 column names; repair the line, and"),
         ("age,sex,died\n1,f,no\n\n2,f,no\n", "heart.csv, line 3, column 'age': is empty, but should be a number"),
         ("age,sex,died,age\n1,f,no,2\n", "has the column 'age' 2 times; rename the others."),
-        ("age;sex;died\n1;f;no\n", "lacks the column 'age' that the study's [data] names; the file has: 'age;sex"),
+        ("age;sex;died\n1;f;no\n", "lacks the column 'age' that the study's [data] names; the table has: 'age;sex"),
         (b"age,sex,died\n\xff,f,no\n", "is not a CSV file in UTF-8, as line 2 has the byte 0xff; save it in UTF-8."),
         (b"age,s\xe9x,died\n5,f,no\n", "is not a CSV file in UTF-8, as line 1 has the byte 0xe9; save it in UTF-8."),
         ('age,sex,died\n"1,f,no\n', "line 2: has a quotation mark that no other one closes; repair the line."),
@@ -347,11 +347,11 @@ def test_a_last_record_without_any_value_is_a_record_if_the_study_allows_it(tmp_
 @pytest.mark.parametrize(
     ("names", "remedy"),
     [
-        ("agee,sex,died", "'died'; did you mean \"agee\"? If not, correct the file or the study."),
+        ("agee,sex,died", "'died'; did you mean \"agee\"? If not, correct the table or the study."),
         ("age;sex;died", "'age;sex;died'; it seems to separate values by ';': separate them by commas."),
         ('age;"weight, kg";died', "it seems to separate values by ';': separate them by commas."),
         ("age\tsex\tdied", r"it seems to separate values by '\t': separate them by commas."),
-        ("x,sex,died", "'died'; correct the file or the study."),
+        ("x,sex,died", "'died'; correct the table or the study."),
     ],
 )
 def test_a_column_that_is_missing_is_told_with_what_seems_wrong(tmp_path: Path, names: str, remedy: str) -> None:
@@ -385,6 +385,6 @@ def test_a_value_that_pandas_writes_without_quotes_makes_no_other_records(tmp_pa
 
 def test_of_many_columns_those_are_named_that_are_nearest_to_a_missing_one() -> None:
     with pytest.raises(
-        DataError, match=r"the file has: 'worst area', .*, …; did you mean .worst area.\? If not, correct"
+        DataError, match=r"the table has: 'worst area', .*, …; did you mean .worst area.\? If not, correct"
     ):
         check_names("t.csv", [*(f"mean {letter}" for letter in "abcdefghijklmnopqrstuv"), "worst area"], ["worst aera"])

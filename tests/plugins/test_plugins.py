@@ -74,7 +74,7 @@ def test_a_method_of_another_package_is_asked_for_its_norm_and_its_keys(install:
     assert method_for(make_study(content(flavour="sour"))).name == "toy"
     with pytest.raises(StudyError, match=r"\[method\] flavor is an unknown key; did you mean 'flavour'\?$"):
         method_for(make_study(content(flavor="sour")))
-    with pytest.raises(UnspokenError, match="the method is 'toy', but for regression it should be one of: cape,"):
+    with pytest.raises(UnspokenError, match="the method 'toy' has no template for regression; name one of: cape,"):
         study_text("study.toml", "test", matrix=True, task="regression", method="toy")
 
 

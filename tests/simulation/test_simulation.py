@@ -206,7 +206,10 @@ def test_a_study_of_a_table_takes_data_frames(arguments: dict[str, Any]) -> None
     ("arguments", "message"),
     [
         ({"groups": None}, "^groups is missing; it should name the party of each record, or a data frame's column"),
-        ({"groups": "ward"}, "^the training table: lacks the column 'ward' that names the parties; the file has"),
+        (
+            {"groups": "ward"},
+            r"^the training table: lacks the column 'ward' .* correct the table or groups\.$",
+        ),
         ({"X": FEATURES, "groups": "ward"}, "describes a table, but arrays were given; give a data frame"),
         ({"y": ["no"]}, r"^y has the shape \(1,\), but the data frame has 200 rows; give one each\.$"),
         (

@@ -84,10 +84,12 @@ def _columns(file: Path | None, label: str | None, classes: str | None, task: st
         remedy = "leave --label out" if label else "give --label with the name of the column to predict"
         raise UnspokenError(f"{file}: its columns are for a study whose task is {task}; {remedy}.")
     if label is not None:
-        check_names(str(file), names, [label], "that --label names")
+        check_names(str(file), names, [label], "that --label names", "--label")
     listed = None if classes is None else [part.strip() for part in classes.split(",")]
-    if listed is not None and (task != "classification" or len(set(listed)) < max(2, len(listed)) or not all(listed)):
-        raise UnspokenError(f"--classes is {classes!r}, but should be the possible labels of a classification: no,yes.")
+    if listed is not None and task != "classification":
+        raise UnspokenError(f"--classes is {classes!r}, but is for a classification, not for {task}; leave it out.")
+    if listed is not None and (len(set(listed)) < max(2, len(listed)) or not all(listed)):
+        raise UnspokenError(f"--classes is {classes!r}, but should be two labels or more, each once, such as no,yes.")
     return TableColumns(names, label, listed)
 
 

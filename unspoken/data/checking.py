@@ -292,6 +292,8 @@ def _concluded(study: Study, seen: Check, lengths: Floats | None) -> Check:
 def _size_problems(study: Study, count: int) -> Iterator[str]:
     least, most = study.parties.records, study.parties.max_records
     if count < least and (count or not study.leaves_out_parties):
-        yield f"there are {count} records, but the study asks each party for at least {least}"
+        remedy = "lower records in its [parties]"
+        yield f"there are {count} records, but the study asks each party for at least {least}; {remedy}"
     if count > most:
-        yield f"there are {count} records, but the study allows a party at most {most}"
+        remedy = "raise max_records in its [parties]"
+        yield f"there are {count} records, but the study allows a party at most {most}; {remedy}"

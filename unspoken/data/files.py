@@ -360,7 +360,7 @@ def _check_all(path: Path, present: list[str], names: list[str], more: tuple[str
     if lacking and path.suffix.lower() == ".csv" and (problem := looks_like_a_record(present)):
         raise DataError(f"{path}: lacks the column {lacking[0]!r}, as {problem}.")
     check_names(str(path), present, names)
-    check_names(str(path), present, list(more), "that is to name the parties")
+    check_names(str(path), present, list(more), "that is to name the parties", "--parties-by")
 
 
 def _one_line(error: Exception) -> str:

@@ -69,7 +69,7 @@ class Table:
 
     def parties(self, name: str) -> list[str]:
         """The party of each record, from the column of this name; or `DataError`."""
-        check_names(self.source, list(self.frame.columns), [name], "that names the parties")
+        check_names(self.source, list(self.frame.columns), [name], "that names the parties", "groups")
         values = self.frame[name]
         names = [str(value).strip() for value in values]
         for row, (value, text) in enumerate(zip(values, names, strict=True)):
@@ -100,8 +100,14 @@ def names_of(study: Study) -> list[str]:
     return [*(study.data.columns or {}), *([] if study.data.label is None else [study.data.label])]
 
 
-def check_names(source: str, present: list[Any], names: list[str], who: str = "that the study's [data] names") -> None:
-    """Check that every one of the names is present exactly once."""
+def check_names(
+    source: str,
+    present: list[Any],
+    names: list[str],
+    who: str = "that the study's [data] names",
+    named_in: str = "the study",
+) -> None:
+    """Check that every one of the names, which can be corrected in `named_in`, is present exactly once."""
     for name in names:
         if present.count(name) > 1:
             raise DataError(f"{source}: has the column {name!r} {present.count(name)} times; rename the others.")
@@ -109,10 +115,10 @@ def check_names(source: str, present: list[Any], names: list[str], who: str = "t
             there = [str(other) for other in present]
             unused = [other for other in there if other not in names]
             meant = suggestion(name, unused)
-            remedy = f"{meant} If not, correct the file or the study." if meant else "; correct the file or the study."
+            remedy = f"{meant} If not, " if meant else "; "
             raise DataError(
-                f"{source}: lacks the column {name!r} {who}; the file has: {_listed(name, there)}"
-                + (_other_separator(name, there) or remedy)
+                f"{source}: lacks the column {name!r} {who}; the table has: {_listed(name, there)}"
+                + (_other_separator(name, there) or f"{remedy}correct the table or {named_in}.")
             )
 
 
