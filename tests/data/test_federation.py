@@ -112,6 +112,13 @@ def test_parties_of_like_size_share_a_block_so_that_little_is_padded(monkeypatch
     assert [(block.features.shape, sum(block.counts)) for _, block in blocks] == [((10, 50, 4), 500), ((10, 1, 4), 10)]
 
 
+def test_a_party_on_its_own_is_not_told_to_have_fewer_parties() -> None:
+    agreed = study(parties={"count": 3, "records": 4})
+    said = "this party has 1 record, but the study's [parties] asks for at least 4; lower records in the study."
+    with pytest.raises(DataError, match=f"^{re.escape(said)}$"):
+        federation.check_count(agreed, 1)
+
+
 @pytest.mark.parametrize(
     ("sizes", "agreed", "expected"),
     [

@@ -232,7 +232,7 @@ def join(
     coordinator: At,
     keys: KeyFile = None,
     output: Annotated[Path, typer.Option(help="The folder for the model and the certificate.")] = Path(),
-    yes: Annotated[bool, typer.Option("--yes", help="Take part without being asked.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Take part without being asked; a policy still decides.")] = False,
     policy: PolicyFile = None,
     patience: Patience = PATIENCE,
     plain: Plain = False,

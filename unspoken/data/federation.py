@@ -21,18 +21,22 @@ BLOCK_PARTIES = 256
 """The largest number of parties in a block; more would not fit the processor's cache in training"""
 
 
-def check_count(study: Study, count: int, who: str) -> None:
+def check_count(study: Study, count: int, who: str | None = None) -> None:
     """Refuse a party whose number of records is not within the study's bounds: sensitivities rest on them.
+
+    `who` names the party where somebody has the records of all. Without it, these records are all that anybody sees.
 
     If the promise hides whether all of a party's records were left out, a party may take part without any records.
     """
     section = study.parties
+    remedy = "lower records in the study" if who is None else "use fewer parties, or lower records in the study"
+    who = who or "this party"
     if count == 0 and study.leaves_out_parties:
         return
     if count < section.records:
         raise DataError(
             f"{who} has {count} record{'' if count == 1 else 's'}, but the study's [parties] asks for at least "
-            f"{section.records}; use fewer parties, or lower records in the study."
+            f"{section.records}; {remedy}."
         )
     if count > section.max_records:
         raise DataError(
@@ -43,7 +47,7 @@ def check_count(study: Study, count: int, who: str) -> None:
 
 def check_bounded(study: Study, block: Block) -> None:
     """Refuse a party's own records unless they are bounded as the study says: sensitivities rest on that."""
-    check_count(study, int(block.counts[0]), "this party")
+    check_count(study, int(block.counts[0]))
     longest = float(np.linalg.norm(block.features, axis=-1).max(initial=0.0))
     if not longest <= study.data.norm * (1.0 + 1e-9):
         raise ValueError(f"Expected records of norm {study.data.norm} at most, got {longest}; read them by the study.")
@@ -65,7 +69,7 @@ class BoundedMap(Protocol):
 def party_block(study: Study, records: Records, mapped: BoundedMap | None = None) -> Block:
     """One party's own records, bounded as the study says; and mapped, if its method learns from mapped ones."""
     count = len(records)
-    check_count(study, count, "this party")
+    check_count(study, count)
     bounded = bounded_rows(study, records)
     features, labels = bounded if mapped is None else mapped_rows(bounded, mapped)
     return Block(features[None], labels[None], np.array([count]))
