@@ -168,6 +168,9 @@ def test_people_are_told_in_words(folder: Path) -> None:
 
 def test_without_a_file_it_is_the_ledger_of_whoever_runs_it(folder: Path) -> None:
     assert "there is no such ledger" in said("show", status=2)
+    (folder / "empty").touch()
+    assert "empty: there is no such ledger" in said("show", "--ledger", "empty", status=2)
+    assert (folder / "empty").read_bytes() == b""
     said("limit", "--dataset", "heart", "--epsilon", 2)
     assert (folder / "home" / "ledger.sqlite").stat().st_mode & 0o777 == 0o600
     assert said("show")["dataset"] == "heart"

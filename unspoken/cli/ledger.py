@@ -139,7 +139,7 @@ def _existing(path: Path | None, dataset: str | None, data: Sequence[Path]) -> L
     from unspoken.privacy.ledger import datasets
 
     file = path or _default()
-    if not file.exists():
+    if not file.exists() or (file.is_file() and not file.stat().st_size):  # an empty one is not made into a ledger
         raise UnspokenError(f"{file}: there is no such ledger; `unspoken ledger limit` begins one.")
     have = datasets(file)
     if dataset is not None and dataset not in have:
