@@ -6,6 +6,7 @@ import argparse
 import json
 import math
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -308,7 +309,9 @@ def quick_note(result: Numbers) -> str:
 
 
 def joined(sections: Iterable[str]) -> str:
-    return "\n\n".join(section for section in sections if section) + "\n"
+    """The sections as a page, on which every exponent is as people write it: 1e-5, not 1e-05."""
+    page = "\n\n".join(section for section in sections if section) + "\n"
+    return re.sub(r"(?<=\de-)0(?=\d)", "", page)
 
 
 def pyplot() -> Any:

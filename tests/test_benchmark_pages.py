@@ -25,6 +25,11 @@ def page_of(folder: str, numbers: dict[str, Any], module: str = "page") -> str:
     return " ".join(text.split())
 
 
+@pytest.mark.parametrize("folder", ["cape", "cross_silo", "helmet", "moments", "public", "voting"])
+def test_pages_write_an_exponent_as_studies_do(folder: str) -> None:
+    assert re.findall(r"\d+e-0\d+", page_of(folder, numbers_of(folder))) == []
+
+
 @pytest.mark.parametrize("labels", ["weighted", "majority"])
 def test_votes_that_teach_less_than_a_party_alone_are_listed(labels: str) -> None:
     numbers = numbers_of("voting")

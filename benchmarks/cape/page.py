@@ -41,7 +41,7 @@ def text(measured: Numbers) -> str:
         _lost,
         _again,
     )
-    return joined(make(result) for make in makers).replace("e-0", "e-")
+    return joined(make(result) for make in makers)
 
 
 def _opening(result: dict[str, Any]) -> str:
