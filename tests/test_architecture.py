@@ -179,6 +179,20 @@ def test_what_methods_share_knows_none_of_them() -> None:
             assert all(f"{module.replace('.', '/')}/".startswith(shared) for module in methods), file
 
 
+def test_no_method_computes_an_epsilon_of_its_own() -> None:
+    """Plans ask for it, for whatever unit, and methods ask their plan."""
+    names = (
+        (file, f"{node.module}.{alias.name}")
+        for file, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    )
+    asking = {file for file, name in names if name.startswith("unspoken.privacy.accounting")}
+    planning = {f"methods/planning/{name}.py" for name in ("making", "plan", "units")}
+    assert {file for file in asking if file.startswith("methods/")} == planning
+
+
 def test_no_file_is_too_long() -> None:
     files = {str(path.relative_to(ROOT)): path for path in ROOT.rglob("*.py")}
     files |= {f"tests/{path.relative_to(TESTS)}": path for path in TESTS.rglob("*.py")}

@@ -35,7 +35,6 @@ from unspoken.methods.planning.mechanisms import NoiseShares, Participation
 from unspoken.methods.planning.plan import agreed_protocol
 from unspoken.methods.workloads import Query, Requests
 from unspoken.noise.discrete_gaussian import LARGEST_SIGMA
-from unspoken.privacy.accounting import epsilon_of
 from unspoken.privacy.gaussian import mu_for
 from unspoken.study import LEAST_EPSILON, Template
 
@@ -201,10 +200,9 @@ def _noises(plan: Plan) -> list[CorrelatedNoise]:
 
 def _promise(plan: Plan, party: int) -> dict[str, Any]:
     """A party's own promise: what its adversary faces if as few others are there as the plan allows."""
-    spend = replace(plan.spend, events=plan.costs_of(party))
+    promised = plan.guarantee_for(party)
     deviations = {planned.name: planned.noise_std_for(party) for planned in plan.sums}
-    epsilon, delta = epsilon_of(spend, plan.guarantee.delta), plan.guarantee.delta
-    return {"epsilon": epsilon, "delta": delta, "noise_std": deviations}
+    return {"epsilon": promised.epsilon, "delta": promised.delta, "noise_std": deviations}
 
 
 def _doubts(plan: Plan) -> list[str]:

@@ -74,12 +74,12 @@ from unspoken.methods.classifiers import (
     votes_of,
 )
 from unspoken.methods.parameters import Indices
-from unspoken.methods.planning import DeclaredSum, Plan, make_plan
+from unspoken.methods.planning import DeclaredSum, Plan, make_plan, promised_for
 from unspoken.methods.planning.budget import budget
 from unspoken.methods.planning.making import setting_of
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.releases import Release
-from unspoken.methods.voting_notes import note_on_leads, notes_on_units, promised_for
+from unspoken.methods.voting_notes import note_on_leads, notes_on_units
 from unspoken.methods.voting_options import Options
 from unspoken.privacy.events import Adjacency
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, LOST_VARIANCE, continuous_deviation

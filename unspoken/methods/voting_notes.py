@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
 
-from unspoken.methods.planning import Plan, PlannedSum
-from unspoken.methods.planning.sums import drawn_by
-from unspoken.privacy.accounting import epsilon_of
-from unspoken.privacy.events import Gaussian
-from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON, slack
+from unspoken.methods.planning import Plan
+from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON
 from unspoken.privacy.votes import sure_lead, winning_chance
 
 
@@ -30,19 +26,6 @@ def note_on_leads(parties: int, classes: int, noise: float, given: bool) -> str:
         f"even a label that gets all of the {parties:,} votes wins only {times} times in 100; have more parties, "
         f"or {'lower noise_multiplier' if given else 'raise epsilon, or lower queries'}"
     )
-
-
-def promised_for(plan: Plan, planned: PlannedSum, sensitivity: float, group: int | None) -> float | None:
-    """The ε that a sum's noise promises for another unit, of this sensitivity; None if it is above what is proved.
-
-    What the drawing of integers costs in δ grows with ε, and is proved up to `LARGEST_PLANNED_EPSILON`.
-    """
-    spent = plan.slack
-    if sensitivity > planned.sensitivity:
-        spent += slack(LARGEST_PLANNED_EPSILON, drawn_by(plan.trust.parties, planned.noisy_numbers))
-    event = Gaussian(sensitivity / planned.noise_std, planned.attempts)
-    found = epsilon_of(replace(plan.spend, events=(event,), group=group, slack=spent), plan.study.privacy.delta)
-    return found if found <= LARGEST_PLANNED_EPSILON * (1.0 + 1e-9) else None
 
 
 def notes_on_units(plan: Plan) -> Iterator[str]:

@@ -4,5 +4,15 @@ is read."""
 from unspoken.methods.planning.making import make_plan, with_doubts
 from unspoken.methods.planning.plan import Plan
 from unspoken.methods.planning.sums import DeclaredSum, OtherRelease, PlannedSum, RecordSampling
+from unspoken.methods.planning.units import promised_for
 
-__all__ = ["DeclaredSum", "OtherRelease", "Plan", "PlannedSum", "RecordSampling", "make_plan", "with_doubts"]
+__all__ = [
+    "DeclaredSum",
+    "OtherRelease",
+    "Plan",
+    "PlannedSum",
+    "RecordSampling",
+    "make_plan",
+    "promised_for",
+    "with_doubts",
+]
