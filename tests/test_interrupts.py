@@ -169,7 +169,7 @@ def test_one_that_python_ignores_still_ends_the_run(
         monkeypatch.setattr(sys, hook, getattr(sys, hook))
     asked.hear()
     if is_before:
-        monkeypatch.setattr(runs.Settings, "connected", then(runs.Settings.connected))
+        monkeypatch.setattr(runs.RunSettings, "connected", then(runs.RunSettings.connected))
     else:
         monkeypatch.setattr(local, "run", then(local.run))
     said = CliRunner().invoke(

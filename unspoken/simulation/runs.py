@@ -41,7 +41,7 @@ LOCAL, RAY = "local", "ray"
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """How a study is simulated."""
 
     drop: int = 0
@@ -163,8 +163,8 @@ def simulate_records(
     method: Method | None = None,
     **settings: Any,
 ) -> Simulation:
-    """Run a study on records that already fit it, with its own method unless one is given, and with `Settings`."""
-    chosen = Settings(**settings)
+    """Run a study on records that already fit it, with its own method unless one is given, and with `RunSettings`."""
+    chosen = RunSettings(**settings)
     chosen.check(study)
     method = method or method_for(study)
     return _simulated(method, ArrayFederation(study, train, groups, method.directions), chosen, test, train)
@@ -172,14 +172,14 @@ def simulate_records(
 
 def simulate_folder(study: Study, folder: Path, test: Records | None = None, **settings: Any) -> Simulation:
     """Run a study on a folder with a Parquet file for each party. Only a few of them are in memory at once."""
-    chosen = Settings(**settings)
+    chosen = RunSettings(**settings)
     chosen.check(study)
     method = method_for(study)
     return _simulated(method, FolderFederation(study, folder, method.directions), chosen, test)
 
 
 def _simulated(
-    method: Method, federation: Federation, chosen: Settings, test: Records | None, train: Records | None = None
+    method: Method, federation: Federation, chosen: RunSettings, test: Records | None, train: Records | None = None
 ) -> Simulation:
     study = method.study
     if chosen.private_analysis:
@@ -209,7 +209,7 @@ def _simulated(
     return Simulation(plan, outcome, metrics, private)
 
 
-def _run_name(plan: Plan, federation: Federation, chosen: Settings) -> str:
+def _run_name(plan: Plan, federation: Federation, chosen: RunSettings) -> str:
     """The name of a run in its checkpoint: a digest of study, plan, records and parties, then the settings.
 
     The plan has the digests of files that the study only names. With other public records, parties would make other
