@@ -27,7 +27,7 @@ _MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "<na>"})
 """The texts that mean that there is no value, in any case, unless the study has a category of that name"""
 _COMMAS = re.compile(r"[-+]?\d[\d.]*(,\d+)+(\.\d+)?")
 """Numbers with a comma before decimals or between thousands, which nobody can tell apart"""
-_REPAIR = "repair or remove the record"
+REPAIR = "repair or remove the record"
 _TRUTH = {"true": 1.0, "1": 1.0, "1.0": 1.0, "false": 0.0, "0": 0.0, "0.0": 0.0}
 
 
@@ -250,7 +250,7 @@ class ColumnPlace:
             return 'give the column as text or as "Int64", as a float does not hold a number of so many digits'
         if column.kind == "number":
             is_comma = _COMMAS.fullmatch(str(value).strip()) is not None
-            return "write it with a point before decimals and nothing between thousands" if is_comma else _REPAIR
+            return "write it with a point before decimals and nothing between thousands" if is_comma else REPAIR
         other = ", or let the study have other = true" if column.kind == "category" and self.key != "label" else ""
         return f"correct the value or the study{other}"
 

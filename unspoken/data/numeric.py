@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unspoken.data.columns import alike, percent
+from unspoken.data.columns import REPAIR, alike, percent
 from unspoken.types import Integers
 
 _FILL = (
     "fill in a public value, none that was computed from records, or describe the table in a study, whose columns say "
     "what a missing value means"
 )
-_REPAIR = "repair or remove the record"
 
 
 def numeric_features(rows: Any, party_column: str | None, estimator: str) -> Any:
@@ -50,7 +49,7 @@ def _check_column(column: Any, name: Any, estimator: str) -> None:
         row = int(wrong[0])
         raise ValueError(
             f"X has {numbers[row]} in row {row} of the column {name!r}, but {estimator} takes finite numbers only; "
-            f"{_REPAIR}."
+            f"{REPAIR}."
         )
 
 
@@ -88,7 +87,7 @@ def _check_array(rows: Any, estimator: str) -> None:
     if array.ndim == 2:
         for row, column in np.argwhere(_unfit(array))[:1].tolist():
             value = array[row, column]
-            remedy = _FILL if value is None or value != value else _REPAIR
+            remedy = _FILL if value is None or value != value else REPAIR
             raise ValueError(
                 f"X[{row}, {column}] is {_shown(value)}, but {estimator} takes finite numbers only; {remedy}."
             )
