@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
 import pytest
@@ -61,8 +61,17 @@ def test_it_describes_itself(name: str) -> None:
 
 @NAME
 def test_every_key_says_what_would_be_right(name: str) -> None:
-    undescribed = [key for key, field in METHODS[name].keys.model_fields.items() if not field.description]
-    assert not undescribed
+    for key, field in METHODS[name].keys.model_fields.items():
+        assert field.description, key
+        untold = [value for value in _values(field.annotation) if f'"{value}"' not in field.description]
+        assert not untold, key
+
+
+def _values(annotation: Any) -> set[str]:
+    """The texts that a key may have, where it may not have others."""
+    if get_origin(annotation) is Literal:
+        return {value for value in get_args(annotation) if isinstance(value, str)}
+    return {value for part in get_args(annotation) for value in _values(part)}
 
 
 @NAME

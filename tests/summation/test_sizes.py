@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -51,13 +52,13 @@ def test_sizes_at_the_boundaries(count: int) -> None:
 
 
 def opened(name: str, parties: int, length: int = 12) -> Protocol:
-    opens = name in ("secagg+", "secagg", "compute-nodes")
-    schedule = NoiseSchedule.plan(parties, 1, 1, 1e6, 1.0) if opens else None
-    vote = VoteShape(length // 3, 3)
-    session = Session("d" * 64, "model/ε", parties, 1, parties - 1, length, 64, schedule, vote)
+    session = Session("d" * 64, "model/ε", parties, 1, parties - 1, length, 64, vote=VoteShape(length // 3, 3))
     if name == "collection":
         return Collection(session, Options())
-    return open_session(make(parties=parties, summation=name), session)
+    study = make(parties=parties, summation=name)
+    if open_session(study, session).opens_noise:
+        session = replace(session, schedule=NoiseSchedule.plan(parties, 1, 1, 1e6, 1.0))
+    return open_session(study, session)
 
 
 def sent(protocol: Protocol) -> Counter[str]:

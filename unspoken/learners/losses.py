@@ -26,6 +26,10 @@ from unspoken.learners.distances import mirrored, softmax_distance
 from unspoken.learners.scores import Link
 from unspoken.types import Floats, Labels
 
+Learner = Literal["softmax", "logistic", "svm"]
+"""The names of linear learners in a study, each for a loss"""
+LEARNERS = '"softmax", "logistic" or "svm"'
+
 
 @dataclass(frozen=True)
 class Loss(ABC):
@@ -377,7 +381,7 @@ def _slope_distance(loss: Loss, reach: float) -> float:
     return loss.slope_distance(reach)
 
 
-def loss_of(learner: Literal["softmax", "logistic", "svm"], classes: int, smoothing: float) -> Loss:
+def loss_of(learner: Learner, classes: int, smoothing: float) -> Loss:
     """The loss of the learner that a study names."""
     match learner:
         case "svm":

@@ -21,7 +21,7 @@ from pydantic import Field
 from unspoken.data.block import Block
 from unspoken.data.records import Records
 from unspoken.learners.linear import LinearLearner
-from unspoken.learners.losses import loss_of
+from unspoken.learners.losses import LEARNERS, Learner, loss_of
 from unspoken.methods.base import (
     Choice,
     Collect,
@@ -55,7 +55,7 @@ _LARGE = 0.02
 class Options(Section):
     """The keys of [method] for helmet."""
 
-    learner: Literal["softmax", "logistic", "svm"] = Field("softmax", description='"softmax", "logistic" or "svm"')
+    learner: Learner = Field("softmax", description=LEARNERS)
     regularization: float | None = Field(
         None, ge=1e-6, description="a number from 1e-6 up, such as 0.1: larger means less noise and simpler models"
     )

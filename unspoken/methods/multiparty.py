@@ -37,7 +37,7 @@ from unspoken.data.public import PublicRecords, required_public
 from unspoken.errors import UnspokenError
 from unspoken.learners import certified
 from unspoken.learners.linear import SLACK, LinearLearner
-from unspoken.learners.losses import CrossEntropy, SoftLabelLoss, loss_of
+from unspoken.learners.losses import LEARNERS, CrossEntropy, Learner, SoftLabelLoss, loss_of
 from unspoken.learners.parametrization import space_for
 from unspoken.learners.scores import classify
 from unspoken.methods.base import Collect, Contribution, Conversation, Method, PartyContext, PartyRequest, Total
@@ -73,7 +73,7 @@ class Options(Section):
     labels: Literal["majority", "weighted", "average"] = Field(
         "weighted", description='"majority", "weighted" or "average"'
     )
-    learner: Literal["softmax", "logistic", "svm"] = Field("softmax", description='"softmax", "logistic" or "svm"')
+    learner: Learner = Field("softmax", description=LEARNERS)
     regularization: float = Field(0.01, ge=1e-6, description="a number from 1e-6 up, such as 0.01")
     local_regularization: float = Field(
         0.01, ge=1e-6, description="a number from 1e-6 up, such as 0.01: Λ of the parties' own classifiers"
