@@ -1,4 +1,5 @@
-"""The page on the architecture names files and functions: all of them are there, and where it says."""
+"""The page on the architecture names files and functions: all of them are there, and where it says. So are those that
+CONTRIBUTING.md names."""
 
 from __future__ import annotations
 
@@ -56,6 +57,20 @@ def test_the_page_names_a_file_before_most_names() -> None:
     pairs = named()
     assert len(pairs) > 60
     assert {name for path, name in pairs if not path} <= {"Sum", "Vote"}
+
+
+def test_what_contributing_names_is_there() -> None:
+    text = re.sub(r"```.*?```", "", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), flags=re.DOTALL)
+    words = set(re.findall(r"`([^`\n]+)`", text))
+    code = [path for folder in ("unspoken", "tests") for path in (ROOT / folder).rglob("*.py")]
+    files = {word for word in words if re.fullmatch(r"[\w/]+\.py", word)}
+    assert {
+        file for file in files if not any(f"/{path.relative_to(ROOT)}".endswith(f"/{file}") for path in code)
+    } == set()
+    names = {word for word in words if re.fullmatch(r"_?[A-Z][\w.]*", word)}
+    assert len(names) > 50
+    known = {name for path in code for name in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    assert {name for name in names if not set(name.split(".")) <= known} == set()
 
 
 def test_what_the_drawing_names_is_there() -> None:
