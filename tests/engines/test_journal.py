@@ -208,6 +208,21 @@ def test_a_run_from_its_checkpoint_knows_what_was_sent_before_it_was_cut(order: 
     assert again.certificate["happened"]["epsilon"] > first.certificate["happened"]["epsilon"]
 
 
+def test_an_attempt_that_failed_in_one_turn_is_not_counted_again_in_the_next(tmp_path: Path) -> None:
+    """Cut after its first turn, which took two attempts, a run keeps two more turns of the same name."""
+    path = tmp_path / "kept.checkpoint"
+    study = small(privacy={"epsilon": 2.0, "delta": 1e-5, "attempts": 2})
+    records: Any = (np.eye(2)[[0, 1, 0]], np.array([0, 1, 0]), np.arange(3))
+    unspoken.simulate(study, *records, checkpoint=path)
+    with contextlib.closing(sqlite3.connect(path)) as base, base:
+        (kept,) = base.execute("SELECT entry FROM turns WHERE number = 0").fetchone()
+        entry = msgspec.structs.replace(msgspec.msgpack.decode(kept, type=Entry), failed=1)
+        base.execute("UPDATE turns SET entry = ? WHERE number = 0", (msgspec.msgpack.encode(entry),))
+        base.execute("DELETE FROM turns WHERE number > 0")
+    for _ in range(2):
+        assert unspoken.simulate(study, *records, checkpoint=path).outcome.failed == {"function": 1}
+
+
 def test_a_run_from_its_checkpoint_knows_what_its_lists_of_tokens_took(tmp_path: Path) -> None:
     path, method = tmp_path / "kept.checkpoint", {"name": "cross-silo", "model": "linear", "rounds": 2, "rate": 0.5}
     study = small(

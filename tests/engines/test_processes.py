@@ -136,14 +136,18 @@ def test_talliers_import_what_this_process_does_and_nothing_of_the_present_folde
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "msgspec.py").write_text("raise SystemExit('not this one')")
-    # Installed here or not: this process has found the package, and says where.
-    monkeypatch.setattr(sys, "path", [str(Path(processes.__file__).parents[2]), *sys.path])
+    # Installed here or not: this process has found the package, and says where. (Python itself imports the other one.)
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "sitecustomize.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')")
+    found = [str(Path(processes.__file__).parents[2]), str(tmp_path / "packages")]
+    monkeypatch.setattr(sys, "path", [*found, *sys.path])
     monkeypatch.setenv("PYTHONPATH", "")
     monkeypatch.chdir(tmp_path)
     protocol = vote()
     with separate(protocol) as helpers:
         winners = hold(protocol, helpers, nothing_happens)
     assert (winners == hold(protocol, vote().helpers(), nothing_happens)).all()
+    assert (tmp_path / "imported").exists()
 
 
 @pytest.mark.parametrize(("few", "many"), [pytest.param((3, 3), (7, 5), marks=pytest.mark.long), ((60, 3), (250, 5))])

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from factories import maker
+from unspoken.learners.losses import CrossEntropy
 from unspoken.methods.moments import Moments
 from unspoken.methods.planning import Plan
 from unspoken.methods.planning.scales import Scale, scales
@@ -155,6 +156,10 @@ def test_noise_that_drowns_everything_is_noted() -> None:
     # However many they are: a model of norm R is at most 2R from another.
     short = replace(scale, among=1000.0, limit=2.0)
     assert (short.drowns, short.share, replace(short, noise=1.01).drowns) == (False, 0.5, True)
+    keys = {"name": "multiparty", "labels": "average", "regularization": 0.5}
+    agreed = study(method=keys)
+    (model,) = scales(plan_for(agreed))
+    assert model.limit == 2.0 * CrossEntropy(len(agreed.data.class_names)).longest(0.5, agreed.data.norm)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -156,10 +157,12 @@ def test_a_norm_that_no_record_of_a_table_can_have_is_told(method: str, norm: fl
     assert bool(told) == said, plan.notes
 
 
-def test_a_norm_is_not_called_too_large_where_nothing_depends_on_it() -> None:
+def test_a_norm_is_not_called_too_large_where_nothing_depends_on_it(tmp_path: Path) -> None:
     columns = {"age": {"min": 0, "max": 110}, "sex": {"categories": ["f", "m"]}}
     data = {"label": "y", "classes": [0, 1], "columns": columns, "norm": 30.0}
-    for study in (make("none", data=data), make("cross-silo", data=data)):
+    (tmp_path / "public.csv").write_text("age,sex\n50,f\n")
+    mapped = make("helmet", data=data | {"public": str(tmp_path / "public.csv")})
+    for study in (make("none", data=data), make("cross-silo", data=data), mapped):
         assert not [note for note in method_for(study).plan().notes if note.startswith("norm")]
 
 
