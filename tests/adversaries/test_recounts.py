@@ -21,7 +21,7 @@ from cast import VICTIM, Cast, study_of
 from small_studies import small
 from unspoken.methods.base import Cancel, Collect, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.roles.messages import Ask, Assist, Carried, ask_for
 from unspoken.roles.party import Party
 from unspoken.summation.base import Aborted, Envelope, Rejected

@@ -21,7 +21,7 @@ from unspoken.data.block import Block
 from unspoken.methods.base import Sum, TokenPositions, Tokens
 from unspoken.methods.cross_silo import CrossSilo
 from unspoken.methods.parameters import Refused
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.methods.training.batches import FixedBatches
 from unspoken.noise.stream import SecretStream
 from unspoken.roles.attempts import next_attempt

@@ -141,6 +141,19 @@ def test_a_party_that_gets_more_than_it_asked_for_is_told_why() -> None:
     assert "of parties that add least" in plan.sums[0].noise.explained(plan.sums[0].parts)
 
 
+def test_noise_grows_until_every_promise_is_kept_and_hardly_further() -> None:
+    """With so small a δ, what the secure sums take of it is felt. Whoever makes the plan again makes the same."""
+    wanted = [30.0, 10.0, 30.0, 30.0, 30.0]
+    given = {"delta": 1e-11, "data": {"features": 400}, "method": {"epsilons": wanted}}
+    method = Cape(study(parties=5, epsilon=30.0, **given))
+    plan = method.plan()
+    assert method._more_noise > 1.0
+    assert method.plan() == plan
+    kept = [promise["epsilon"] for promise in plan.facts["promises"]]
+    assert all(epsilon <= own * (1.0 + 1e-9) for epsilon, own in zip(kept, wanted, strict=True))
+    assert kept[STRICT] == pytest.approx(wanted[STRICT], rel=0.003)
+
+
 def test_only_parties_that_add_more_for_the_total_s_sake_are_said_to() -> None:
     """Above epsilon = 30 all get the noise of 30, which is no more than they need."""
     plan = planned(40.0, method={"epsilons": [40.0, 0.5, 40.0, 40.0, 40.0]})

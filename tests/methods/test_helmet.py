@@ -17,7 +17,7 @@ from unspoken.data.public import with_public
 from unspoken.methods.base import Sum, Total
 from unspoken.methods.helmet import Helmet
 from unspoken.methods.helmet_rules import score_noise
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.methods.registry import method_for
 from unspoken.privacy.gaussian import delta_of, epsilon_of
 from unspoken.simulation import simulate

@@ -14,10 +14,10 @@ import factories
 from small_studies import federation_of, public_file, small
 from unspoken.engines import local
 from unspoken.methods.planning import DeclaredSum, mechanisms
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.methods.planning.correlated_noise import CorrelatedNoise
 from unspoken.methods.planning.making import setting_of
 from unspoken.methods.planning.mechanisms import Participation
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.methods.registry import method_for
 from unspoken.noise.discrete_gaussian import DISTANCE
 from unspoken.noise.schedule import COMPONENTS

@@ -16,7 +16,7 @@ from small_studies import PARTIES, small
 from unspoken.engines.actors import Vanishing
 from unspoken.methods.base import Cancel, Collect, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.roles.messages import Ask, Assist, Carried, Over
 from unspoken.roles.store import MemoryStore
 from unspoken.study import Study

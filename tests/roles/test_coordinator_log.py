@@ -13,7 +13,7 @@ from cast import STUDIES, Cast
 from disks import ME, Folder, PowerCut
 from small_studies import small
 from unspoken.engines.actors import Vanishing
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.roles.coordinator import Coordinator
 from unspoken.roles.store import MemoryStore, StoreError
 from unspoken.study import Study

@@ -117,7 +117,6 @@ function = "mean"             # of each column; or "histogram", with bins = 10
         return CorrelatedNoise(ratio, messages_first=messages_first, stronger=self._stronger)
 
     def plan(self) -> Plan:
-        self._more_noise = 1.0  # Whoever makes the plan again makes the same.
         plan = super().plan()
         self._check_drawn(plan)
         if self.epsilons is None:

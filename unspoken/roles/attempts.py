@@ -34,8 +34,8 @@ from datetime import UTC, datetime, timedelta
 from unspoken.methods.base import Cancel, Collect, PartyRequest, Request, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.methods.planning.mechanisms import Participation
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.summation.base import ATTEMPT_BYTES, Aborted
 
 EARLIEST = datetime(2026, 1, 1, tzinfo=UTC)

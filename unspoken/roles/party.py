@@ -24,7 +24,7 @@ from unspoken.data.federation import check_bounded
 from unspoken.methods.base import Cancel, Collect, Method, PartyRequest, Request, TokenPositions, Tokens, ZeroSum
 from unspoken.methods.parameters import Refused
 from unspoken.methods.planning import Plan
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.noise.stream import KEY_BYTES, SecretStream
 from unspoken.privacy.ledger import Charges, OverLimit
 from unspoken.roles.attempts import check_clock

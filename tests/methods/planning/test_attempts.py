@@ -21,8 +21,8 @@ from unspoken.engines.conditions import Conditions
 from unspoken.engines.outcome import Outcome
 from unspoken.methods.base import Method
 from unspoken.methods.planning import Plan
+from unspoken.methods.planning.budget import FREE_ATTEMPTS
 from unspoken.methods.planning.mechanisms import Participation
-from unspoken.methods.planning.plan import FREE_ATTEMPTS
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.privacy.accounting import epsilon_of

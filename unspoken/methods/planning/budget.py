@@ -9,6 +9,16 @@ from unspoken.privacy.guarantee import Trust
 from unspoken.privacy.integer import LARGEST_PLANNED_EPSILON
 from unspoken.study import Study
 
+FREE_ATTEMPTS = 15
+"""The number of attempts at a sum that may end before vectors leave, on top of those that the study counts. They cost
+no ε. But an adversary may give up an attempt until it likes the protocol's random choices, so δ counts all of them."""
+
+
+def setups_for(secure_sums: int, attempts: int) -> int:
+    """The number of times that so many secure sums may be begun, if vectors may leave in so many attempts at each. Each
+    time the protocol makes its random choices."""
+    return secure_sums * (attempts + FREE_ATTEMPTS)
+
 
 def trust_of(study: Study) -> Trust:
     """The adversaries that the study's promise holds against."""

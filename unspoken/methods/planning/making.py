@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 from unspoken.arithmetic import MOST_POOLED, floating_point_slack
-from unspoken.methods.planning.budget import budget, epsilon_for, trust_of
+from unspoken.methods.planning.budget import budget, epsilon_for, setups_for, trust_of
 from unspoken.methods.planning.expectation import doubts
-from unspoken.methods.planning.plan import FREE_ATTEMPTS, Plan, agreed_protocol
+from unspoken.methods.planning.plan import Plan, agreed_protocol
 from unspoken.methods.planning.scales import scales
 from unspoken.methods.planning.sums import DeclaredSum, OtherRelease, PlannedSum, contributions_apart, drawn_by
 from unspoken.noise.encoding import Encoding
@@ -243,7 +243,7 @@ def setting_of(study: Study, declared: Sequence[DeclaredSum]) -> Setting:
             "more parties",
         )
     assumptions = protocol.assumptions + _enclaves(trust)
-    slack = sessions * (attempts + FREE_ATTEMPTS) * opening.exposure + drawing
+    slack = setups_for(sessions, attempts) * opening.exposure + drawing
     return Setting(trust, assumptions, slack, protocol.opens_noise, protocol.notes, attempts)
 
 

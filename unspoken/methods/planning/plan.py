@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from unspoken.methods.planning.budget import setups_for
 from unspoken.methods.planning.mechanisms import Participation
 from unspoken.methods.planning.sums import (
     DeclaredSum,
@@ -35,10 +36,6 @@ from unspoken.summation.record_shuffle import Options as ShuffleOptions
 from unspoken.summation.record_shuffle import RecordShuffle
 from unspoken.summation.registry import open_session, protocol_of
 from unspoken.summation.shuffle_course import STAGES, ShuffleSession
-
-FREE_ATTEMPTS = 15
-"""The number of attempts at a sum that may end before vectors leave, on top of those that the study counts. They cost
-no ε. But an adversary may give up an attempt until it likes the protocol's random choices, so δ counts all of them."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class Plan:
     @property
     def setups(self) -> int:
         """The number of times that secure sums may be begun. Each time the protocol makes its random choices."""
-        return self.secure_sums * (self.attempts + FREE_ATTEMPTS)
+        return setups_for(self.secure_sums, self.attempts)
 
     @property
     def is_summed(self) -> bool:
