@@ -25,9 +25,16 @@ def page_of(folder: str, numbers: dict[str, Any], module: str = "page") -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("folder", ["cape", "cross_silo", "helmet", "moments", "public", "voting"])
-def test_pages_write_an_exponent_as_studies_do(folder: str) -> None:
-    assert re.findall(r"\d+e-0\d+", page_of(folder, numbers_of(folder))) == []
+PAGES = {name: (name, "page") for name in ("cape", "cross_silo", "helmet", "moments", "public", "voting")}
+PAGES["multiparty"] = ("voting", "page_multiparty")
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_what_its_numbers_make_and_writes_an_exponent_as_studies_do(name: str) -> None:
+    folder, module = PAGES[name]
+    page = (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8")
+    assert " ".join(page.split()) == page_of(folder, numbers_of(folder), module)
+    assert re.findall(r"\d+e-0\d+", page) == []
 
 
 @pytest.mark.parametrize("labels", ["weighted", "majority"])
