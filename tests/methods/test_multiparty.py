@@ -80,7 +80,7 @@ def test_shares_are_the_average_over_the_votes(loss: Loss) -> None:
 
 def test_laplace_noise_has_the_stated_length_and_gaussian_noise_the_stated_deviation(tmp_path: Path) -> None:
     """Kolmogorov–Smirnov for 2,000 lengths, χ² for the deviation: false alarms 1 in 1,000; the key is fixed."""
-    voting = method(tmp_path, classes=3)
+    voting = method(tmp_path, classes=3, noise="laplace")
     voting.secrets = SecretStream(KEY)
     zero = np.zeros((3, 3))
     lengths = [np.linalg.norm(voting._noised(zero)) for _ in range(2000)]
@@ -103,14 +103,26 @@ def test_laplace_noise_has_the_stated_length_and_gaussian_noise_the_stated_devia
 
 
 def test_far_less_noise_for_the_study_s_delta_is_pointed_out(tmp_path: Path) -> None:
-    laplace, gaussian = method(tmp_path, classes=40), method(tmp_path, classes=40, noise="gaussian")
+    laplace, gaussian = (method(tmp_path, classes=40, noise=noise) for noise in ("laplace", "gaussian"))
     least = gaussian.plan().others[0].noise_std
     told = f'noise = "gaussian" would have {least:.4g} with the study\'s delta'
     assert least < laplace.plan().others[0].noise_std / 2.0
     assert [told in note for note in laplace.plan().notes].count(True) == 1
     assert not any("would have" in note for note in gaussian.plan().notes)
-    few = method(tmp_path, classes=2, learner="logistic")
+    few = method(tmp_path, classes=2, learner="logistic", noise="laplace")
     assert not any("would have" in note for note in few.plan().notes)
+
+
+def test_a_study_that_names_no_noise_has_the_shorter_one(tmp_path: Path) -> None:
+    """Laplace noise grows by the number of weights, and Gaussian noise needs a δ."""
+    for classes, shorter in ((2, "laplace"), (40, "gaussian")):
+        plans = {
+            noise: method(tmp_path, classes, learner="logistic", **({"noise": noise} if noise else {})).plan()
+            for noise in (None, "laplace", "gaussian")
+        }
+        deviation = {noise: plan.others[0].noise_std for noise, plan in plans.items()}
+        assert deviation[None] == deviation[shorter] == min(deviation.values())
+        assert not [note for note in plans[None].notes if "would have" in note]
 
 
 def test_a_weighted_vote_needs_less_noise_than_a_majority_s(tmp_path: Path) -> None:

@@ -86,7 +86,9 @@ class Options(Section):
     model_options: Arguments = Field({}, description=ARGUMENTS)
     public: str | None = Field(None, description="the file with the public records: an NPZ file with X, or a table")
     public_sha256: Sha256 = None
-    noise: Literal["laplace", "gaussian"] = Field("laplace", description='"laplace" (pure epsilon) or "gaussian"')
+    noise: Literal["laplace", "gaussian"] | None = Field(
+        None, description='"laplace" (pure epsilon) or "gaussian"; without it, whichever is shorter'
+    )
     smoothing: float = Field(
         0.1, ge=1e-3, le=10.0, description="the half-width of the Huber loss's bend (svm), from 0.001 to 10"
     )
@@ -107,7 +109,7 @@ public = "{public}"         # public records without labels, with the same colum
 labels = "weighted"           # all votes count; or "majority", or "average" (of parameters, without public records)
 learner = "softmax"           # or "logistic", "svm"
 regularization = 0.01         # larger: less noise, simpler models
-# noise = "gaussian"          # with delta: less noise than "laplace", if there are more than about 20 weights
+# noise = "laplace"           # keeps delta = 0; without it, this or "gaussian", whichever is shorter
 """
     }
     votes_on_public = True
@@ -200,8 +202,22 @@ regularization = 0.01         # larger: less noise, simpler models
 
     @cached_property
     def noise(self) -> TrainerNoise:
-        """The noise on the trainer's model."""
-        return self._noise_of(self.options.noise)
+        """The noise on the trainer's model: of the kind that the study names, or else the shorter one."""
+        if self.options.noise is not None:
+            return self._noise_of(self.options.noise)
+        laplace, gaussian = self._noise_of("laplace"), self._gaussian
+        is_shorter = gaussian is not None and gaussian.release.noise_std < laplace.release.noise_std
+        return gaussian if gaussian is not None and is_shorter else laplace
+
+    @cached_property
+    def _gaussian(self) -> TrainerNoise | None:
+        """Gaussian noise, if the study's δ is enough for it."""
+        found = self._noise_of("gaussian")
+        try:
+            found.release  # noqa: B018
+        except UnspokenError:
+            return None
+        return found
 
     def _noise_of(self, kind: str) -> TrainerNoise:
         strength, norm = self.options.regularization, self.study.data.norm
@@ -260,14 +276,8 @@ regularization = 0.01         # larger: less noise, simpler models
 
     def _notes_on_noise(self) -> tuple[str, ...]:
         """That Gaussian noise would be far less: Laplace noise grows by the number of weights, and needs no δ."""
-        if self.options.noise != "laplace":
-            return ()
         laplace, delta = self.noise.release.noise_std, self.study.privacy.delta
-        try:
-            gaussian = self._noise_of("gaussian").release.noise_std
-        except UnspokenError:  # this delta is too small for it
-            return ()
-        if gaussian > laplace / 2.0:
+        if self._gaussian is None or (gaussian := self._gaussian.release.noise_std) > laplace / 2.0:
             return ()
         return (
             f'Laplace noise of deviation {laplace:.4g} keeps delta = 0; noise = "gaussian" would have {gaussian:.4g} '
