@@ -10,9 +10,9 @@ from benchmarks.cape.sweeps import SEPARATION_ACCURACY
 from benchmarks.common import legend_below, pyplot
 
 VANISHED: dict[str, dict[str, Any]] = {
-    "noise-first": {"color": "#d55e00", "marker": "s", "label": "cape, noise first"},
+    "noise-first": {"color": "#56b4e9", "marker": "v", "label": "cape, noise first"},
     "messages-first": {"color": "#0072b2", "marker": "o", "lw": 2.2, "label": "cape, messages first"},
-    "conv": {"color": "0.35", "marker": "^", "ls": "-.", "label": "conv"},
+    "conv": {"color": "#d55e00", "marker": "s", "label": "conv"},
     "moments": {"color": "#009e73", "marker": "D", "ls": "--", "label": "moments"},
 }
 
@@ -44,7 +44,7 @@ def draw_unequal(found: dict[str, Any]) -> Any:
         error.errorbar(shares, means, doubts, **{"ms": 5, "lw": 1.6, "capsize": 3} | style | {"label": label})
     error.set(ylabel="err_w = ‖w* − w‖/D", ylim=(0.0, None))
     lost.plot(
-        shares, [row["h"] for row in rows], color="#d55e00", marker="s", label="H(n) of the paper's mean of means"
+        shares, [row["h"] for row in rows], color="#56b4e9", marker="P", label="H(n) of the paper's mean of means"
     )
     lost.axhline(1.0, color="#0072b2", lw=2.2, label="sums over records, as here")
     lost.set(yscale="log", ylabel="variance over that of equal sites")
