@@ -184,7 +184,7 @@ _AGAIN = """## Again
 
 ```sh
 pip install -e '.[torch,benchmarks]'
-OMP_NUM_THREADS=1 python -m benchmarks.voting.runs --mnist FOLDER  # the numbers: about three quarters of an hour
+OMP_NUM_THREADS=1 python -m benchmarks.voting.runs --mnist FOLDER  # the numbers: about half an hour
 OMP_NUM_THREADS=1 python -m benchmarks.voting.runs --quick         # a small setting, in the terminal only
 python -m benchmarks.voting.page                                   # this page, its picture, and multiparty.md
 OMP_NUM_THREADS=1 python -m benchmarks.voting.speed                # speed
