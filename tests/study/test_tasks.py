@@ -134,7 +134,7 @@ def test_every_method_to_start_from_plans(task: str, tmp_path: Path, monkeypatch
         assert plan.guarantee.epsilon <= 1.0
     text = study_text("study.toml", "lung", matrix=False, task="classification", method="cape")
     assert method_for(make_study(tomllib.loads(text))).plan().method == "cape"
-    with pytest.raises(UnspokenError, match="the method is 'helmut', but for"):
+    with pytest.raises(UnspokenError, match=f"the method 'helmut' has no template for {task}; name one of"):
         study_text("study.toml", "lung", matrix=True, task=task, method="helmut")
 
 
