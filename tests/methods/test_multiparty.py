@@ -191,8 +191,8 @@ def test_the_bound_of_theorem_4_grows_with_the_norm_and_the_classes(tmp_path: Pa
 
 
 def test_what_is_missing_is_said(tmp_path: Path) -> None:
-    with pytest.raises(StudyError, match="lacks public"):
-        method(tmp_path, public=None)
+    with pytest.raises(StudyError, match=r"\[data\] lacks public: .* to vote on \(in Python also public=…\)"):
+        method(tmp_path, public=None).plan()
     with pytest.raises(ValueError, match="there is no such file"):
         method(tmp_path, public="nowhere.npz").plan()
 

@@ -58,7 +58,8 @@ def read_public(study: Study) -> PublicRecords | None:
 def required_public(study: Study, purpose: str) -> PublicRecords:
     """The public records that a method cannot do without; `purpose` says for what, as in "to vote on"."""
     if (found := read_public(study)) is None:
-        raise study.error("data", f"lacks public: a file with public records, without labels, {purpose}")
+        problem = f"lacks public: a file with public records, without labels, {purpose} (in Python also public=…)"
+        raise study.error("data", problem)
     return found
 
 

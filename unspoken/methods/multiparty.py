@@ -130,8 +130,6 @@ regularization = 0.01         # larger: less noise, simpler models
         super().__init__(study)
         self.options = study.options("method", Options)
         self.averages = self.options.labels == "average"
-        if self.options.public is None and study.data.public is None and not self.averages:
-            raise study.error("method", "lacks public: a file with public records, without labels, to vote on")
         self.loss = loss_of(self.options.learner, len(study.data.class_names), self.options.smoothing)
         strength = self.options.regularization if self.averages else self.options.local_regularization
         self.local = LinearLearner(self.loss, study.data.norm, strength)
