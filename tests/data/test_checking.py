@@ -73,6 +73,14 @@ def test_bounds_that_are_far_too_wide_could_be_narrower() -> None:
     ]
 
 
+@pytest.mark.parametrize("value", [0.0, 1e9, -3e-7, 37.123456789])
+def test_bounds_that_are_proposed_for_values_that_are_all_alike_differ_as_they_are_shown(value: float) -> None:
+    found = unspoken.check(AGREED, table(age=np.full(100, value)))
+    low, high = map(float, column(found, "age").proposed)
+    assert low <= value <= high
+    assert low < high
+
+
 def test_bounds_that_rounded_are_the_study_s_own_are_not_proposed() -> None:
     found = unspoken.check(AGREED, table(visited=["2010-03-01", "2010-03-09"] * 50))
     assert (column(found, "visited").proposed, found.remarks) == (None, [])

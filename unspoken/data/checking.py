@@ -257,11 +257,12 @@ def _proposed(column: Column, numbers: Floats) -> tuple[str, str] | None:
 
 def _rounded(column: Column, low: float, high: float) -> tuple[float, float]:
     """Bounds that say less about single records: outwards to whole years, or steps of a twentieth to a fifth of the
-    range or so."""
+    range or so. Values may be all alike: the two bounds then differ in what is shown of them."""
     if column.kind == "date":
         first, last = (date.fromordinal(int(bound)).year for bound in (low, high))
         return date(first, 1, 1).toordinal(), date(last, 12, 31).toordinal()
-    step = 2.0 * 10.0 ** (math.floor(math.log10(max(high - low, abs(high) * 1e-6, 1e-90))) - 1)
+    width = max(high - low, abs(high) * 1e-4) or (column.high - column.low) * 1e-2
+    step = 2.0 * 10.0 ** (math.floor(math.log10(width)) - 1)
     below, above = math.floor(low / step), math.ceil(high / step)
     return below * step, max(above, below + 1) * step
 
