@@ -123,6 +123,10 @@ def test_a_study_that_names_no_noise_has_the_shorter_one(tmp_path: Path) -> None
         deviation = {noise: plan.others[0].noise_std for noise, plan in plans.items()}
         assert deviation[None] == deviation[shorter] == min(deviation.values())
         assert not [note for note in plans[None].notes if "would have" in note]
+    data = {"features": 300, "classes": 10, "norm": 1.0}
+    for delta, noise in ((1e-6, "gaussian"), (1e-29, "laplace")):
+        study = make("multiparty", data=data, method={"labels": "average"}, delta=delta)
+        assert Multiparty(study).plan().others[0].noise == noise
 
 
 def test_a_weighted_vote_needs_less_noise_than_a_majority_s(tmp_path: Path) -> None:

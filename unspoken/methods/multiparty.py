@@ -203,9 +203,8 @@ regularization = 0.01         # larger: less noise, simpler models
         """The noise on the trainer's model: of the kind that the study names, or else the shorter one."""
         if self.options.noise is not None:
             return self._noise_of(self.options.noise)
-        laplace, gaussian = self._noise_of("laplace"), self._gaussian
-        is_shorter = gaussian is not None and gaussian.release.noise_std < laplace.release.noise_std
-        return gaussian if gaussian is not None and is_shorter else laplace
+        possible = [self._noise_of("laplace"), *([self._gaussian] if self._gaussian else [])]
+        return min(possible, key=lambda noise: noise.release.noise_std)
 
     @cached_property
     def _gaussian(self) -> TrainerNoise | None:
