@@ -1,8 +1,10 @@
-"""Packages of others that bring methods: the text of one, and a study by it."""
+"""Packages of others that bring methods or protocols: the text of a method, a study by it, what errors must say."""
 
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from unspoken.summation.registry import PROTOCOLS
 
 TOY = '''\
 from typing import ClassVar
@@ -31,6 +33,13 @@ class Toy(Moments):
 class NoMethod:
     pass
 '''
+
+
+def of_ours(protocol: str, words: str) -> str:
+    """What an error must match: these words, but for protocols of other packages, which have words of their own."""
+    is_ours = protocol not in PROTOCOLS or PROTOCOLS[protocol].__module__.startswith("unspoken.")
+    return words if is_ours else "."
+
 
 Install = Callable[..., Path]
 

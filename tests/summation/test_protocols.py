@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from damaging import damage
 from factories import make
+from other_packages import of_ours
 from unspoken.noise.schedule import NoiseSchedule
 from unspoken.noise.stream import SecretStream
 from unspoken.summation.base import (
@@ -55,6 +56,10 @@ OPENS = [
     if "sum" in kind.serves and not kind.reveals_contributions and opened(name, session()).protocol.opens_noise
 ]
 """The protocols that open the seeds of noise that is not needed"""
+
+
+def test_our_protocols_that_open_noise_are_among_those_that_are_tried() -> None:
+    assert {"secagg", "secagg+", "compute-nodes"} <= set(OPENS)
 
 
 def vectors(agreed: Session, seed: int = 0) -> Words:
@@ -185,7 +190,7 @@ def test_one_vector_leaves_and_is_repeated_until_it_is_forgotten(name: str) -> N
     assert first
     assert party.submit(rows[1]) == first
     party.forget_vector()
-    with pytest.raises(Aborted):
+    with pytest.raises(Aborted, match=of_ours(name, "sent and deleted")):
         party.submit(rows[1])
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from factories import make, maker
+from other_packages import of_ours
 from unspoken.methods.registry import method_for
 from unspoken.noise.stream import SecretStream
 from unspoken.study import StudyError, make_study
@@ -135,7 +136,7 @@ def test_someone_who_is_not_in_the_roster_is_refused(name: str) -> None:
     _, everyone = endpoints(opened(name, roster_for(name)), [stranger, *IDENTITIES[1:]])
     party: Any = everyone[address_of(0)]
     first = (party.step(b"") or party.submit(np.zeros(6, dtype=np.uint64)))[0]
-    with pytest.raises(Rejected, match="of party 0"):
+    with pytest.raises(Rejected, match=of_ours(name, "signature of party 0")):
         everyone[first.to].step(first.body)
 
 
